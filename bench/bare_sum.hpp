@@ -21,8 +21,8 @@
 /// allows.
 class BareSum {
 public:
-    explicit BareSum(std::int64_t most_bytes) {
-        for (auto& place : places_) place.assign(static_cast<std::size_t>(most_bytes) / sizeof(float), 0.0F);
+    explicit BareSum(std::int64_t max_bytes) {
+        for (auto& place : places_) place.assign(static_cast<std::size_t>(max_bytes) / sizeof(float), 0.0F);
     }
 
     /// Microseconds of a call, the better of two batches.

@@ -161,10 +161,10 @@ bool measure_alone(Setup const& setup, Medians& medians) {
 #ifdef SHARDWISE_HAS_MPI
 
 /// What BareSum is measured for: two ranks whose goal is more than not to be slower.
-constexpr std::int64_t most_bare_bytes = 256 << 10;
+constexpr std::int64_t max_bare_bytes = 256 << 10;
 
 /// What a setting of the peer may take.
-constexpr double most_seconds = 25.0;
+constexpr double max_seconds = 25.0;
 
 /// Takes back that mpirun bound the process to one core, as long as its threads measure.
 class Unbound {
@@ -232,13 +232,13 @@ int run_together(int argc, char** argv) {
         return 1;
     }
     ThreadRanks own_threads(rank == 0 ? ranks : 1);
-    BareSum bare_sum(most_bare_bytes);
+    BareSum bare_sum(max_bare_bytes);
     auto data = buffers(rank == 0 ? ranks : 1, sizes.back());
     auto result = buffers(1, sizes.back()).front();
     Times times;
     auto const start = Clock::now();
     for (int pass = 0; pass < passes; ++pass) {
-        int is_late = std::chrono::duration<double>(Clock::now() - start).count() > most_seconds ? 1 : 0;
+        int is_late = std::chrono::duration<double>(Clock::now() - start).count() > max_seconds ? 1 : 0;
         MPI_Bcast(&is_late, 1, MPI_INT, 0, MPI_COMM_WORLD);
         if (is_late != 0) break;
         for (auto const bytes : sizes) {
@@ -259,7 +259,7 @@ int run_together(int argc, char** argv) {
                 Unbound const unbound;
                 auto const first = own_threads.time(data, bytes);
                 times[bytes][threads].push_back(best_of(first, own_threads.time(data, bytes)));
-                if (ranks == 2 && bytes <= most_bare_bytes)
+                if (ranks == 2 && bytes <= max_bare_bytes)
                     times[bytes][bare].push_back(bare_sum.time(data, bytes, calls));
                 if (!bell.ring()) return 1;
             } else if (!bell.sleep()) {

@@ -89,10 +89,10 @@ int main(int argc, char** argv) {
         return 1;
     }
 
-    constexpr std::int64_t most_rows = 512;
+    constexpr std::int64_t max_rows = 512;
     std::vector<float> weight(static_cast<std::size_t>(outputs * inputs));
-    std::vector<float> in(static_cast<std::size_t>(most_rows * inputs));
-    std::vector<float> out(static_cast<std::size_t>(most_rows * outputs));
+    std::vector<float> in(static_cast<std::size_t>(max_rows * inputs));
+    std::vector<float> out(static_cast<std::size_t>(max_rows * outputs));
     std::uint32_t state = 1;
     auto const fill = [&](std::vector<float>& values) {
         for (auto& value : values) {

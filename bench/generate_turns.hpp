@@ -50,7 +50,7 @@ public:
         thread_.join();
     }
 
-    /// Tokens per second over some tokens, behind one that wakes the threads; nothing where the run failed.
+    /// Tokens per second over some tokens, after one that wakes the threads; nothing where the run failed.
     [[nodiscard]] std::optional<double> turn(int tokens) {
         std::unique_lock lock(mutex_);
         left_ = tokens + 1;

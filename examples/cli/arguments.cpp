@@ -61,7 +61,7 @@ void add_option(CLI::App& app, Option const& option, Arguments& arguments) {
         auto const extras = root.remaining(true);
         auto const first = extras.empty() ? std::string() : extras.front();
         auto const closest = closest_name(command == nullptr ? root : *command, first);
-        // What follows the first may be right behind what was meant.
+        // What follows the first may be right after what was meant.
         if (command != nullptr && command->get_option_no_throw("--devices") != nullptr && parse_device_spec(first))
             return error.in(first).because("was not expected").fix("did you mean --devices " + first + "? " + help);
         error.in(first).because(command == nullptr && first.substr(0, 1) != "-" ? "is not a command"
@@ -108,7 +108,7 @@ std::optional<ExitCode> read_arguments(int argc, char const* const* argv, Argume
     for (int i = 1; i < argc && std::string_view{argv[i]} != "--"; ++i)
         arguments.json = arguments.json || std::string_view{argv[i]} == "--json";
 
-    // What stands behind "--" is not ours to read.
+    // What stands after "--" is not ours to read.
     auto const* const trailing_command = argc > 1 ? find_command(argv[1]) : nullptr;
     if (trailing_command != nullptr && !trailing_command->trailing.empty()) {
         auto const* const end = argv + argc;

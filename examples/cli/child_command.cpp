@@ -18,7 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr std::size_t most_kept = std::size_t{1} << 20U;
+constexpr std::size_t max_kept = std::size_t{1} << 20U;
 constexpr auto tick_length = 100ms;
 /// For a command that has closed its outputs and is about to end.
 constexpr auto end_length = 5ms;
@@ -37,7 +37,7 @@ struct Outlet {
         std::array<char, 4096> buffer{};
         auto const count = ::read(descriptor, buffer.data(), buffer.size());
         if (count < 0) return errno == EAGAIN || errno == EINTR;
-        auto const kept = std::min(static_cast<std::size_t>(count), most_kept - text->size());
+        auto const kept = std::min(static_cast<std::size_t>(count), max_kept - text->size());
         text->append(buffer.data(), kept);
         return count > 0;
     }

@@ -92,7 +92,7 @@ struct DeployWish {
     auto estimate = read_estimate_request(words);
     if (!estimate) return estimate.error();
     wish.estimate = *std::move(estimate);
-    auto const sequences = read_count("--sequences", arguments.sequences, most_tokens, wish.estimate.batch);
+    auto const sequences = read_count("--sequences", arguments.sequences, max_tokens, wish.estimate.batch);
     if (!sequences) return sequences.error();
     if (auto const port = read_count("--port", arguments.port, 65535, request.port); !port) return port.error();
     request.host_address = arguments.host_address.value_or("127.0.0.1");

@@ -17,16 +17,16 @@ namespace shardwise::cli {
 namespace {
 
 /// Machines with more devices than this are asked for runs of neighbours only: every choice would be too many.
-constexpr std::size_t most_chosen_freely = 10;
+constexpr std::size_t max_chosen_freely = 10;
 /// Choices of a size that are planned, the best joined first.
-constexpr std::size_t most_planned = 12;
+constexpr std::size_t max_planned = 12;
 
 using Selection = std::vector<std::size_t>;
 
 /// All selections of `size` of `count` devices; of many devices the runs of neighbours.
 [[nodiscard]] std::vector<Selection> selections_of(std::size_t count, std::size_t size) {
     std::vector<Selection> all;
-    if (count > most_chosen_freely) {
+    if (count > max_chosen_freely) {
         for (std::size_t first = 0; first + size <= count; ++first) {
             Selection selection;
             for (std::size_t i = 0; i < size; ++i) selection.push_back(first + i);
@@ -51,7 +51,7 @@ using Selection = std::vector<std::size_t>;
 }
 
 /// The bytes that the fullest of them has free.
-[[nodiscard]] std::int64_t least_free(DeployDevices const& found, Selection const& selection) {
+[[nodiscard]] std::int64_t min_free(DeployDevices const& found, Selection const& selection) {
     std::int64_t least = INT64_MAX;
     for (auto const i : selection) least = std::min(least, found.topology.devices[i].available().count());
     return least;
@@ -103,12 +103,12 @@ Result<> plan_on_fewest(LoadedModel const& loaded, EstimateRequest const& estima
             auto const one = slowest_link(found, a);
             auto const other = slowest_link(found, b);
             if (one > other || other > one) return one > other;
-            return least_free(found, a) > least_free(found, b);
+            return min_free(found, a) > min_free(found, b);
         });
         std::size_t planned = 0;
         for (auto const& selection : selections) {
             if (!is_one_kind(found, selection)) continue;
-            if (planned++ == most_planned) break;
+            if (planned++ == max_planned) break;
             auto const chosen = selected(found, selection);
             auto tried = request;
             auto const done = plan_on(loaded, estimate, chosen, tried);

@@ -20,12 +20,12 @@ struct Entry {
     std::string meaning;
 };
 
-constexpr std::size_t most_term_columns = 26;
+constexpr std::size_t max_term_columns = 26;
 
 [[nodiscard]] std::string entries_text(std::vector<Entry> const& entries, std::size_t width) {
     std::size_t term_width = 0;
     for (auto const& entry : entries) {
-        if (columns(entry.term) <= most_term_columns) term_width = std::max(term_width, columns(entry.term));
+        if (columns(entry.term) <= max_term_columns) term_width = std::max(term_width, columns(entry.term));
     }
     auto const indent = term_width + 4;
     std::string out;

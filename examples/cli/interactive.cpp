@@ -27,7 +27,7 @@ namespace {
 volatile std::sig_atomic_t is_line_interrupted = 0;
 
 /// Room for a conversation where the model has more: keys and values of it are held all the time.
-constexpr std::int64_t most_context = 4096;
+constexpr std::int64_t max_context = 4096;
 
 /// Interrupts set a flag, and what waits for input wakes up, as long as this lives.
 class InterruptFlag {
@@ -125,7 +125,7 @@ bool is_interactive(Arguments const& arguments) {
 }
 
 std::int64_t conversation_context(ModelConfig const& config) {
-    return config.max_positions > 0 ? std::min(config.max_positions, most_context) : most_context;
+    return config.max_positions > 0 ? std::min(config.max_positions, max_context) : max_context;
 }
 
 Result<> run_interactive(Arguments const& arguments, LoadedModel& model, GenerationRequest request,

@@ -70,10 +70,10 @@ Result<LaunchRequest> read_launch_request(Arguments const& arguments) {
     }
     options.command = arguments.command_line;
     if (auto const read = read_count("--nproc", arguments.nproc, 4096, options.processes); !read) return read.error();
-    auto const most_nodes = detail::most_launched_ranks / options.processes;
-    if (auto const read = read_count("--nnodes", arguments.nnodes, most_nodes, options.nodes); !read)
+    auto const max_nodes = detail::max_launched_ranks / options.processes;
+    if (auto const read = read_count("--nnodes", arguments.nnodes, max_nodes, options.nodes); !read)
         return read.error();
-    if (auto const read = read_count("--node-rank", arguments.node_rank, most_nodes, options.node, 0); !read)
+    if (auto const read = read_count("--node-rank", arguments.node_rank, max_nodes, options.node, 0); !read)
         return read.error();
     if (auto const read = read_count("--master-port", arguments.master_port, 65535, options.port); !read)
         return read.error();

@@ -127,7 +127,7 @@ struct LastKind {
                 return device.id.kind != DeviceClass::disk;
             });
             auto const found =
-                has_others && fits_with(0) ? Optional<std::int64_t>{0} : smallest_that(most_added_devices, fits_with);
+                has_others && fits_with(0) ? Optional<std::int64_t>{0} : smallest_that(max_added_devices, fits_with);
             if (!found) return false;
             request.devices = with_count(*kind, *found);
             answer.number = *found;

@@ -110,9 +110,9 @@ namespace {
         auto const room = static_cast<std::size_t>(style.width) - (is_narrow ? 6 : indent);
         auto const holds = folded_prefixes(answer, device.id);
         auto const lines = wrapped(holds, room);
-        constexpr std::size_t most_lines = 6;
-        for (std::size_t i = 0; i < lines.size() && i <= most_lines; ++i) {
-            auto const text = i == most_lines ? "... and more: --json lists all" : lines[i];
+        constexpr std::size_t max_lines = 6;
+        for (std::size_t i = 0; i < lines.size() && i <= max_lines; ++i) {
+            auto const text = i == max_lines ? "... and more: --json lists all" : lines[i];
             if (i == 0 && !is_narrow) {
                 line += "  " + text;
             } else if (!text.empty()) {

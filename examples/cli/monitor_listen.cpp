@@ -19,7 +19,7 @@ namespace shardwise::cli {
 namespace {
 
 /// A scraper's request has a few hundred bytes.
-constexpr std::size_t most_request = 8192;
+constexpr std::size_t max_request = 8192;
 /// Who has not asked, or not read its answer, by then is left.
 constexpr std::chrono::seconds client_limit{5};
 
@@ -146,7 +146,7 @@ bool MetricsListener::advance(Client& client, std::function<std::string()> const
             client.request.find("\r\n\r\n") != std::string::npos || client.request.find("\n\n") != std::string::npos;
         if (is_whole)
             client.answer = answer_to(client.request, text);
-        else if (client.request.size() > most_request)
+        else if (client.request.size() > max_request)
             client.answer = response("431 Request Header Fields Too Large", "text/plain", "too long\n", true);
     }
     while (client.sent < client.answer.size()) {

@@ -18,7 +18,7 @@ namespace shardwise::cli {
 
 /// "23 %", "-".
 [[nodiscard]] std::string percent_text(std::optional<double> percent);
-/// With so many digits behind the point and a unit: "301.5 W"; "-".
+/// With so many digits after the point and a unit: "301.5 W"; "-".
 [[nodiscard]] std::string number_text(std::optional<double> number, std::string_view unit, int digits = 0);
 
 }  // namespace shardwise::cli

@@ -19,7 +19,7 @@ namespace shardwise::cli {
 namespace {
 
 /// No terminal is wider.
-constexpr std::size_t most_history = 1024;
+constexpr std::size_t max_history = 1024;
 
 void put(std::string_view text) {
     while (!text.empty()) {
@@ -62,7 +62,7 @@ void MonitorScreen::add(MonitorSample const& sample) {
     sample_ = sample;
     auto const take = [](History& history, std::optional<double> value) {
         history.push_back(value);
-        if (history.size() > most_history) history.pop_front();
+        if (history.size() > max_history) history.pop_front();
     };
     take(host_, sample.host.cpu);
     for (std::size_t i = 0; i < devices_.size() && i < sample.devices.size(); ++i)

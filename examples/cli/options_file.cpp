@@ -17,7 +17,7 @@ namespace shardwise::cli {
 
 namespace {
 
-constexpr std::size_t most_bytes = std::size_t{1} << 20U;
+constexpr std::size_t max_bytes = std::size_t{1} << 20U;
 /// What reads the file is no part of it.
 constexpr std::string_view itself = "--config";
 
@@ -83,7 +83,7 @@ constexpr std::string_view itself = "--config";
 }  // namespace
 
 Result<> take_options_file(std::string const& path, Command const& command, Arguments& arguments) {
-    auto const text = read_text_file(path, most_bytes);
+    auto const text = read_text_file(path, max_bytes);
     if (!text) return text.error();
     auto const document = parse_json(*text);
     if (!document) return Error{document.error()}.in(path);

@@ -18,9 +18,9 @@ namespace {
 /// Contexts are tried in steps of this part of what was asked for.
 constexpr std::int64_t context_steps = 64;
 /// Clusters larger than this are no fix.
-constexpr std::int64_t most_devices = 1024;
+constexpr std::int64_t max_devices = 1024;
 /// Nor are clusters so many times as large.
-constexpr std::int64_t most_growth = 64;
+constexpr std::int64_t max_growth = 64;
 
 /// A node of at least this many devices is full: more devices come as more nodes.
 constexpr std::size_t full_node = 8;
@@ -151,13 +151,13 @@ private:
     }
 
     /// The mildest packing that spends at least so many bits; none where a milder one was found.
-    void try_quant(std::int64_t least_bits) {
+    void try_quant(std::int64_t min_bits) {
         for (auto const& fix : fixes_) {
             if (fix.kind == "quant") return;
         }
         auto changed = answer_.request;
         for (auto const& scheme : smaller_schemes(model_, answer_.request.estimate)) {
-            if (nominal_bits(scheme) < least_bits) return;
+            if (nominal_bits(scheme) < min_bits) return;
             changed.estimate.quant = scheme;
             if (!fits(changed)) continue;
             auto const word = quant_word(scheme);
@@ -205,7 +205,7 @@ private:
         auto const together = devices_added_together(accelerators);
         if (together == 0 || accelerators.back().id.kind != DeviceClass::gpu) return;
         auto const given = static_cast<std::int64_t>(accelerators.size());
-        auto const largest = given * most_growth < most_devices ? given * most_growth : most_devices;
+        auto const largest = given * max_growth < max_devices ? given * max_growth : max_devices;
         auto const most = (largest - given) / static_cast<std::int64_t>(together);
         if (most < 1) return;
         auto const groups = smallest_that(most, [&](std::int64_t count) {

@@ -15,7 +15,7 @@ namespace shardwise::cli {
 
 namespace {
 
-constexpr std::size_t most_rows = 32;
+constexpr std::size_t max_rows = 32;
 
 /// Ranks of one stage that hold the same on devices of one kind.
 struct RankGroup {
@@ -79,7 +79,7 @@ struct RankGroup {
 [[nodiscard]] std::string picture(PlanAnswer const& answer, Style const& style) {
     auto const groups = grouped_ranks(answer);
     std::vector<std::vector<std::string>> rows;
-    for (std::size_t i = 0; i < groups.size() && i < most_rows; ++i) {
+    for (std::size_t i = 0; i < groups.size() && i < max_rows; ++i) {
         auto const& rank = *groups[i].first;
         auto const capacity = answer.capacity_of(rank);
         auto const share = 100.0 * static_cast<double>(rank.terms.total().count()) /
@@ -99,8 +99,8 @@ struct RankGroup {
         out += aligned_right(row[0], widths[0]) + "  " + padded(row[1], widths[1]) + "  " + row[2] + "  " +
                aligned_right(row[3], widths[3]) + "  " + aligned_right(row[4], widths[4]) + "  " + row[5] + "\n";
     }
-    if (groups.size() > most_rows)
-        out += "... and " + grouped(static_cast<std::int64_t>(groups.size() - most_rows)) +
+    if (groups.size() > max_rows)
+        out += "... and " + grouped(static_cast<std::int64_t>(groups.size() - max_rows)) +
                " more groups of ranks: --json lists every rank\n";
     return out;
 }

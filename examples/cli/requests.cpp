@@ -291,7 +291,7 @@ std::string_view name_of(MapDialect dialect) {
 }
 
 Result<> read_prefill_chunk(std::optional<std::string> const& word, std::int64_t whole, std::int64_t& target) {
-    if (!word || !equal_ignoring_case(*word, "none")) return read_count("--prefill-chunk", word, most_tokens, target);
+    if (!word || !equal_ignoring_case(*word, "none")) return read_count("--prefill-chunk", word, max_tokens, target);
     target = whole;
     return {};
 }
@@ -302,37 +302,37 @@ Result<EstimateRequest> read_estimate_request(Arguments const& arguments) {
     for (auto const& read :
          {read_dtype("--dtype", arguments.dtype, request.dtype),
           read_dtype("--kv-dtype", arguments.kv_dtype, request.kv_dtype), read_quant(arguments.quant, request.quant),
-          read_count("--batch", arguments.batch, most_tokens, request.batch),
-          read_tokens("--context", arguments.context, most_tokens, request.context),
+          read_count("--batch", arguments.batch, max_tokens, request.batch),
+          read_tokens("--context", arguments.context, max_tokens, request.context),
           read_choice("--sliding-window", arguments.sliding_window, window_choices, request.window),
           read_choice("--mla", arguments.mla, mla_choices, request.mla),
           read_prefill_chunk(arguments.prefill_chunk, 0, request.prefill_chunk),
           read_utilization(arguments.utilization, request.utilization),
-          read_count("--tp", arguments.tp, most_ranks, parallel.tp),
-          read_count("--pp", arguments.pp, most_ranks, parallel.pp),
-          read_count("--ep", arguments.ep, most_ranks, parallel.ep),
-          read_count("--dp", arguments.dp, most_ranks, parallel.dp),
-          read_count("--micro-batches", arguments.micro_batches, most_tokens, request.micro_batches),
+          read_count("--tp", arguments.tp, max_ranks, parallel.tp),
+          read_count("--pp", arguments.pp, max_ranks, parallel.pp),
+          read_count("--ep", arguments.ep, max_ranks, parallel.ep),
+          read_count("--dp", arguments.dp, max_ranks, parallel.dp),
+          read_count("--micro-batches", arguments.micro_batches, max_tokens, request.micro_batches),
           read_training(arguments, request.training)}) {
         if (!read) return read.error();
     }
     auto const tokens = checked_multiply(request.batch, request.context > 0 ? request.context : default_context);
-    if (!tokens || *tokens > most_tokens) {
+    if (!tokens || *tokens > max_tokens) {
         return Error{ErrorCode::invalid_argument}
             .in("--batch, --context")
             .because("ask for more tokens than can be planned for")
-            .at_most(most_tokens)
+            .at_most(max_tokens)
             .fix("lower one of them");
     }
     std::int64_t ranks = 1;
     for (auto const degree : {parallel.tp, parallel.pp, parallel.ep, parallel.dp}) {
-        ranks = ranks > most_ranks ? ranks : ranks * degree;
+        ranks = ranks > max_ranks ? ranks : ranks * degree;
     }
-    if (ranks > most_ranks) {
+    if (ranks > max_ranks) {
         return Error{ErrorCode::invalid_argument}
             .in("--tp, --pp, --ep, --dp")
             .because("ask for more ranks than can be planned for")
-            .at_most(most_ranks)
+            .at_most(max_ranks)
             .fix("lower one of them");
     }
     parallel.sequence_parallel = arguments.sequence_parallel;

@@ -18,7 +18,7 @@ namespace shardwise::cli {
 
 namespace {
 
-constexpr std::int64_t most_count = std::int64_t{1} << 24;
+constexpr std::int64_t max_count = std::int64_t{1} << 24;
 
 [[nodiscard]] Result<float> read_real(std::string_view flag, std::string_view word, float least, double most) {
     double value = 0.0;
@@ -62,8 +62,8 @@ Result<GenerationRequest> read_request(Arguments const& arguments) {
         real.to = *value;
     }
     for (auto const& read :
-         {read_tokens("--max-new-tokens", arguments.max_new_tokens, most_count, request.max_new_tokens, 0),
-          read_count("--top-k", arguments.top_k, most_count, sampling.top_k, 0),
+         {read_tokens("--max-new-tokens", arguments.max_new_tokens, max_count, request.max_new_tokens, 0),
+          read_count("--top-k", arguments.top_k, max_count, sampling.top_k, 0),
           read_count("--seed", arguments.seed, std::numeric_limits<std::int64_t>::max(), sampling.seed, 0)}) {
         if (!read) return read.error();
     }
@@ -77,7 +77,7 @@ Result<RunOptions> read_run_options(Arguments const& arguments) {
          {read_count("--tp", arguments.tp, 1024, options.tp), read_count("--pp", arguments.pp, 1024, options.pp),
           read_count("--ep", arguments.ep, 1024, options.ep),
           read_count("--threads", arguments.threads, 4096, options.threads),
-          read_prefill_chunk(arguments.prefill_chunk, most_tokens, options.step_tokens)}) {
+          read_prefill_chunk(arguments.prefill_chunk, max_tokens, options.step_tokens)}) {
         if (!read) return read.error();
     }
     if (arguments.kv_dtype) {

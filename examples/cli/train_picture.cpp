@@ -23,7 +23,7 @@ constexpr double right = 16.0;
 constexpr double top = 40.0;
 constexpr double bottom = 40.0;
 /// More points than pixels show nothing more.
-constexpr std::size_t most_points = 1400;
+constexpr std::size_t max_points = 1400;
 
 struct Point {
     double step = 0.0;
@@ -38,9 +38,9 @@ template <class Value>
         std::optional<double> const loss = value(row);
         if (loss && std::isfinite(*loss)) all.push_back({static_cast<double>(row.step), *loss});
     }
-    if (all.size() <= most_points) return all;
+    if (all.size() <= max_points) return all;
     std::vector<Point> out;
-    for (std::size_t i = 0; i < most_points; ++i) out.push_back(all[i * (all.size() - 1) / (most_points - 1)]);
+    for (std::size_t i = 0; i < max_points; ++i) out.push_back(all[i * (all.size() - 1) / (max_points - 1)]);
     return out;
 }
 

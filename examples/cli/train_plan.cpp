@@ -36,13 +36,13 @@ template <class Fits>
     return low;
 }
 
-[[nodiscard]] std::int64_t most_sequences(TrainRequest const& request, TrainPlan const& plan) {
+[[nodiscard]] std::int64_t max_sequences(TrainRequest const& request, TrainPlan const& plan) {
     return ceil_divide(request.batch, plan.dp);
 }
 
 void set_micro_batch(TrainRequest const& request, std::int64_t size, TrainPlan& plan) {
     plan.micro_batch = size;
-    plan.micro_batches = ceil_divide(most_sequences(request, plan), size);
+    plan.micro_batches = ceil_divide(max_sequences(request, plan), size);
 }
 
 }  // namespace
@@ -122,7 +122,7 @@ Bytes total_of(std::vector<TrainRankMemory> const& ranks) {
 
 Result<> plan_micro_batch(TrainRequest const& request, TrainingProgram const& program, RopeDivisors const& divisors,
                           Bytes budget, TrainPlan& plan) {
-    auto const most = most_sequences(request, plan);
+    auto const most = max_sequences(request, plan);
     if (request.micro_batch) {
         set_micro_batch(request, std::min(*request.micro_batch, most), plan);
         return {};

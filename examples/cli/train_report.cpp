@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::string_view csv_head =
     "step,tokens,loss,valid_loss,lr,grad_norm,skipped,tokens_per_s,compute_s,communication_s,exposed_s\n";
-constexpr std::size_t most_csv_bytes = std::size_t{1} << 30U;
+constexpr std::size_t max_csv_bytes = std::size_t{1} << 30U;
 /// Lines of a whole run on what is no terminal.
 constexpr std::int64_t lines = 20;
 
@@ -73,7 +73,7 @@ constexpr std::int64_t lines = 20;
 
 /// The head and the lines up to a step of a file that a run wrote; the rows go to `rows`.
 [[nodiscard]] Result<std::string> kept_lines(std::string const& path, std::int64_t first, std::vector<TrainRow>& rows) {
-    auto const text = read_text_file(path, most_csv_bytes);
+    auto const text = read_text_file(path, max_csv_bytes);
     if (!text) {
         if (text.error().code() != ErrorCode::file_not_found) return text.error();
         return std::string(csv_head);

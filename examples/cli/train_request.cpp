@@ -15,8 +15,8 @@ namespace shardwise::cli {
 
 namespace {
 
-constexpr std::int64_t most_steps = std::int64_t{1} << 40U;
-constexpr std::int64_t most_batch = std::int64_t{1} << 24U;
+constexpr std::int64_t max_steps = std::int64_t{1} << 40U;
+constexpr std::int64_t max_batch = std::int64_t{1} << 24U;
 
 /// A number of a flag, and the range that it must be in.
 struct RealFlag {
@@ -122,7 +122,7 @@ template <class Count>
          {read_real({"--lr", arguments.lr, 0.0, 1e30, "from 0 on, like 3e-4", false}, schedule.learning_rate),
           read_real({"--min-lr", arguments.min_lr, 0.0, 1e30, "from 0 to --lr", false}, least),
           read_real({"--clip", arguments.clip, 0.0, 1e29, "from 0 on, like 1", false}, clip),
-          read_count("--warmup", arguments.warmup, most_steps, schedule.warm_up, 0)}) {
+          read_count("--warmup", arguments.warmup, max_steps, schedule.warm_up, 0)}) {
         if (!read) return read;
     }
     request.clip = clip > 0.0 ? std::optional(clip) : std::nullopt;
@@ -168,18 +168,18 @@ Result<TrainRequest> read_train_request(Arguments const& arguments) {
                      "between 0 and 1, like 0.05", false},
                     part),
           read_real({"--epochs", arguments.epochs, 1e-9, 1e9, "above 0, like 1"}, request.epochs),
-          read_optional("--valid-every", arguments.valid_every, most_steps, request.valid_every),
-          read_optional("--micro-batch", micro_batch, most_batch, request.micro_batch),
-          read_optional("--steps", arguments.steps, most_steps, request.steps),
-          read_optional("--save-every", arguments.save_every, most_steps, request.save_every),
-          read_count("--batch", arguments.batch, most_batch, request.batch),
+          read_optional("--valid-every", arguments.valid_every, max_steps, request.valid_every),
+          read_optional("--micro-batch", micro_batch, max_batch, request.micro_batch),
+          read_optional("--steps", arguments.steps, max_steps, request.steps),
+          read_optional("--save-every", arguments.save_every, max_steps, request.save_every),
+          read_count("--batch", arguments.batch, max_batch, request.batch),
           read_count("--dp", arguments.dp, 1024, request.dp), read_count("--zero", arguments.zero, 2, request.zero, 0),
-          read_count("--check-gradients", arguments.check_gradients, most_steps, request.check_gradients, 0),
-          read_count("--keep", arguments.keep, most_steps, request.keep),
+          read_count("--check-gradients", arguments.check_gradients, max_steps, request.check_gradients, 0),
+          read_count("--keep", arguments.keep, max_steps, request.keep),
           read_count("--seed", arguments.seed, std::numeric_limits<std::int64_t>::max(), request.seed, 0),
           read_count("--threads", arguments.threads, 4096, request.threads),
           read_count("--timeout", arguments.timeout, 1'000'000, seconds),
-          read_count("--max-skipped", arguments.max_skipped, most_steps, request.max_skipped, 0)}) {
+          read_count("--max-skipped", arguments.max_skipped, max_steps, request.max_skipped, 0)}) {
         if (!read) return read.error();
     }
     if (arguments.context) {

@@ -138,7 +138,7 @@ TEST_CASE("A foreign tensor is read with its offset, and dense where it names no
         CHECK(other.error().code() == ErrorCode::invalid_argument);
         shape[0] = 0;
         CHECK(from_dlpack<std::int64_t, 2>(tensor));
-        // Nothing lies behind nowhere, either.
+        // Nothing lies after nowhere, either.
         tensor.byte_offset = 16;
         auto const empty = from_dlpack<std::int64_t, 2>(tensor);
         REQUIRE(empty);

@@ -286,7 +286,7 @@ TEST_CASE("HostContext: in a fork its threads are missing, and nothing waits for
     CHECK(stream->synchronize(Deadline::after(10s)));
 }
 
-TEST_CASE("HostStream: in a fork that is made during a task nothing waits for the task, nor for an event behind it") {
+TEST_CASE("HostStream: in a fork that is made during a task nothing waits for the task, nor for an event after it") {
     HostStream stream(StreamMode::queued);
     HostEvent before;
     before.record(stream);

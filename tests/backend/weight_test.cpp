@@ -50,7 +50,7 @@ TEST_CASE("hold_weight allocates exactly packed_weight_bytes, for every format, 
     }
 }
 
-TEST_CASE("hold_weight: weights of moderate size lie one behind another, are counted one by one and end in any order") {
+TEST_CASE("hold_weight: weights of moderate size lie one after another, are counted one by one and end in any order") {
     HostContext context(two_threads);
     std::vector<std::byte> const data(std::size_t{1} << 18U, std::byte{0x3C});
     WeightSource const source{WeightFormat::bf16, 512, 256, data, {}, 0};

@@ -57,7 +57,7 @@ bool has_same_bytes(std::vector<T> const& a, std::vector<T> const& b) {
     return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
-/// Every collective once, of data that begin `offset` bytes behind an aligned place: what this rank got.
+/// Every collective once, of data that begin `offset` bytes after an aligned place: what this rank got.
 template <class T>
 Result<std::vector<std::vector<T>>> run_all(Threads& comm, std::int64_t count, std::size_t offset) {
     auto const ranks = comm.size();

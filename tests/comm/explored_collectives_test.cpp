@@ -90,7 +90,7 @@ public:
         if (StepProtocol::swaps(ranks_)) return take(StepProtocol::area_to_write(rank_, ranks_, step_), Shared::area);
         if (bytes <= short_bytes) return take(rank_, Shared::shorts + half);
         // A piece is a cell, whatever its length.
-        auto const piece = ring_.claim(1, StagingRing::least_pieces);
+        auto const piece = ring_.claim(1, StagingRing::min_pieces);
         return take(rank_, Shared::ring + piece) + piece * chunk;
     }
     void put(std::byte* to, void const* from, std::size_t bytes) {
@@ -176,8 +176,8 @@ private:
             else
                 (void)cell.read();
         };
-        touch(StagingRing::least_pieces + static_cast<std::size_t>(part));
-        for (std::size_t piece = 0; part == 0 && piece < StagingRing::least_pieces; ++piece) touch(piece);
+        touch(StagingRing::min_pieces + static_cast<std::size_t>(part));
+        for (std::size_t piece = 0; part == 0 && piece < StagingRing::min_pieces; ++piece) touch(piece);
     }
     void touch_loan(std::int32_t owner, bool is_write) {
         for (std::int32_t part = 0; part < ranks_; ++part) {
@@ -204,7 +204,7 @@ std::int32_t value_of(std::size_t rank, std::size_t call, std::int64_t i) {
     return static_cast<std::int32_t>(rank * 7 + call * 31 + static_cast<std::size_t>(i) % 13);
 }
 
-/// All executions of these calls one behind another: a barrier where the length is negative, else an all_reduce of so many.
+/// All executions of these calls one after another: a barrier where the length is negative, else an all_reduce of so many.
 Explorer::Outcome explore(std::int32_t ranks, std::vector<std::int64_t> const& calls, std::uint32_t first,
                           Mistake mistake) {
     Shared shared;

@@ -12,7 +12,7 @@ using namespace shardwise;
 TEST_CASE("Gloo: a message that comes between an interrupted wait and the end of its connection has come") {
     auto const soon = Deadline::after(std::chrono::seconds(1));
     int waits = 0;
-    // The message comes behind so many waits.
+    // The message comes after so many waits.
     auto const coming_behind = [&](int count) {
         waits = 0;
         return [&waits, count](Deadline const&) { return waits++ >= count; };

@@ -195,7 +195,7 @@ TEST_CASE(
 TEST_CASE("StepProtocol over a StagingRing: no execution races, and a ring of two pieces is caught") {
     for (std::size_t const ranks : {std::size_t{2}, std::size_t{3}}) {
         auto const steps = ranks == 2 ? 6U : 3U;
-        CHECK(explore_ring(ranks, steps, StagingRing::least_pieces).problem == "");
+        CHECK(explore_ring(ranks, steps, StagingRing::min_pieces).problem == "");
         CHECK(explore_ring(ranks, 6U, 1).problem != "");
     }
     // Lengths 1, 2, 2 in a ring of four cells: the third wraps onto the second while it may still be read.

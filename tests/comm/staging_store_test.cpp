@@ -31,7 +31,7 @@ TEST_CASE("store_past_caches: copies any length from and to any alignment, and n
 
 TEST_CASE("StoreChoice: takes the faster way of late, tries the other now and then, and leaves short calls alone") {
     detail::StoreChoice choice;
-    choice.begin(detail::StoreChoice::least_bytes - 1);
+    choice.begin(detail::StoreChoice::min_bytes - 1);
     CHECK_FALSE(choice.is_past_caches());
     choice.end();
     // The slow way sleeps: which it is changes half-way, and the choice follows.

@@ -102,7 +102,7 @@ TEST_CASE_TEMPLATE("A back end's memory is aligned, and its count and peak follo
     CHECK(context.memory().peak() == Bytes{400});
 }
 
-TEST_CASE_TEMPLATE("An event that was never recorded is reached; one behind work is reached with it", B,
+TEST_CASE_TEMPLATE("An event that was never recorded is reached; one after work is reached with it", B,
                    SHARDWISE_TEST_BACKENDS) {
     auto const bench = open_bench<B>();
     if (!bench) return;
@@ -125,7 +125,7 @@ TEST_CASE_TEMPLATE("An event that was never recorded is reached; one behind work
 // What follows runs kernels, whose threads the emulator makes of fibers.
 TEST_SUITE_BEGIN("fibers");
 
-TEST_CASE_TEMPLATE("A stream that waits for another's event goes on behind its work", B, SHARDWISE_TEST_BACKENDS) {
+TEST_CASE_TEMPLATE("A stream that waits for another's event goes on after its work", B, SHARDWISE_TEST_BACKENDS) {
     auto const bench = open_bench<B>();
     if (!bench) return;
     if constexpr (std::is_same_v<B, TestDevice>) {

@@ -178,7 +178,7 @@ TEST_CASE("DeviceBackend: every call acts on the context's device, and the progr
     CHECK(FakeApi::current() == 0);
 }
 
-TEST_CASE("DeviceStream: the first failure stops the stream, and what comes behind it is not given to the vendor") {
+TEST_CASE("DeviceStream: the first failure stops the stream, and what comes after it is not given to the vendor") {
     Clean const clean;
     auto& machine = FakeMachine::get();
     auto const context = std::move(*FakeContext::open());

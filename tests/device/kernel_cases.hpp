@@ -26,7 +26,7 @@ constexpr double smallest = std::is_same_v<T, Float16> ? 0x1p-25 : 0x1p-134;
 template <class T, class B>
 void check_rms_norm(Bench<B>& bench, std::int64_t rows, std::int64_t width, std::int64_t stride, bool in_place,
                     float epsilon = 1e-5F, float size = 1.0F, std::int64_t shift = 0) {
-    // Rows begin `shift` elements behind the memory.
+    // Rows begin `shift` elements after the memory.
     auto in = numbers<T>(rows * stride + shift, 11);
     for (auto& value : in) value = T(static_cast<float>(value) * size);
     auto const weight = numbers<T>(width + shift, 12);

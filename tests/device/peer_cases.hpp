@@ -170,7 +170,7 @@ TEST_CASE("all_reduce counts on where its step numbers wrap around") {
     for (unsigned turn = 0; turn < 6; ++turn) check_all_reduce<float>(ranks, 100 + turn, 0, turn);
 }
 
-TEST_CASE("all_reduce calls that are queued one behind another, in place, each see the sum before") {
+TEST_CASE("all_reduce calls that are queued one after another, in place, each see the sum before") {
     if (!B::co_resident_blocks) return;
     Ranks ranks(2, {.staging = Bytes{1024}, .blocks = 2});
     if (!ranks.bench) return;

@@ -95,7 +95,7 @@ private:
     std::uint64_t turn_ = 0;
 };
 
-/// All executions of `steps` exchanges whose step numbers begin behind `first`.
+/// All executions of `steps` exchanges whose step numbers begin after `first`.
 Explorer::Outcome explore(std::size_t ranks, int steps, std::uint32_t first, Mistake mistake) {
     Memory memory;
     Explorer explorer;

@@ -14,7 +14,7 @@
 
 namespace {
 
-/// TestRows that lie `stride` apart and begin `shift` elements behind the memory; what lies between them is 77.
+/// TestRows that lie `stride` apart and begin `shift` elements after the memory; what lies between them is 77.
 template <class T>
 struct TestRows {
     std::int64_t rows;

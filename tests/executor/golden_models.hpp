@@ -24,7 +24,7 @@ struct GoldenCase {
     std::string name;
     std::string config;
     std::vector<std::int32_t> ids;
-    /// Behind so many tokens, the logits.
+    /// After so many tokens, the logits.
     std::vector<std::pair<std::int64_t, std::vector<float>>> logits;
     std::uint64_t seed = 0;
 };

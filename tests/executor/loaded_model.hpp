@@ -31,7 +31,7 @@ inline constexpr auto even_llama =
     return source;
 }
 
-/// What ranks held and read, and the logits behind all ids.
+/// What ranks held and read, and the logits after all ids.
 struct Loaded {
     std::vector<float> logits;
     std::vector<Bytes> weights;

@@ -17,7 +17,7 @@ namespace {
 using namespace shardwise;
 using namespace shardwise::testing;
 
-/// The logits behind each of some numbers of tokens, computed in steps between them, the last ones a token at a time.
+/// The logits after each of some numbers of tokens, computed in steps between them, the last ones a token at a time.
 template <class Policy>
 std::vector<std::vector<float>> compute(FormulaModel const& model, GoldenCase const& one, std::int32_t ranks,
                                         StreamMode mode = StreamMode::immediate) {

@@ -19,7 +19,7 @@ namespace {
 using namespace shardwise;
 using namespace shardwise::testing;
 
-/// What each of some groups makes of a sequence of its own, in steps of five tokens: the logits behind each step.
+/// What each of some groups makes of a sequence of its own, in steps of five tokens: the logits after each step.
 template <class Policy>
 std::vector<std::vector<float>> compute_groups(FormulaModel const& model,
                                                std::vector<std::vector<std::int32_t>> const& sequences,

@@ -96,7 +96,7 @@ TEST_CASE("StoredParameters: a GGUF file that was read is mapped, whatever has i
     CHECK(StoredParameters::open(files, written.model)->find(q_proj));
 }
 
-TEST_CASE("StoredParameters: gate and up of fused experts are rows one behind the other") {
+TEST_CASE("StoredParameters: gate and up of fused experts are rows one after another") {
     Written const written(mixtral);
     auto const fused = formula("fused", {3, 128, 32});
     write_tensors(written.folder / "model.safetensors",

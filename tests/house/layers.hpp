@@ -169,7 +169,7 @@ inline void check_freestanding(std::string const& kernel, std::map<std::string, 
 
 /// Every breach of the rules that a compiler does not see, as "path:line: what".
 inline std::vector<std::string> check_layers(std::filesystem::path const& root) {
-    constexpr std::size_t most_lines = 400;
+    constexpr std::size_t max_lines = 400;
     constexpr std::array<std::string_view, 4> banned{"format", "expected", "source_location", "iostream"};
 
     Layers const layers = read_layers(read_text(root / "docs" / "layers.txt"));
@@ -191,9 +191,9 @@ inline std::vector<std::string> check_layers(std::filesystem::path const& root) 
             violations.push_back(path + ": the room " + room + " is not in docs/layers.txt");
         // A .inc is included once for each instruction set.
         if (!header.has_pragma_once && !name.ends_with(".inc")) violations.push_back(path + ": has no #pragma once");
-        if (header.lines > most_lines) {
+        if (header.lines > max_lines) {
             violations.push_back(path + ": has " + std::to_string(header.lines) + " lines, more than " +
-                                 std::to_string(most_lines));
+                                 std::to_string(max_lines));
         }
         for (Include const& include : header.includes) {
             std::string const where = path + ":" + std::to_string(include.line) + ": ";

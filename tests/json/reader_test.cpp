@@ -61,7 +61,7 @@ struct IgnoredText : JsonRefusals {
     }
 };
 
-/// What a handler that ignores text is told of an object with this text, and another behind it.
+/// What a handler that ignores text is told of an object with this text, and another after it.
 std::string events_around(std::string const& text) {
     IgnoredText handler;
     auto const done = read_json("{\"a\": \"" + text + "\", \"b\": \"c\"}", handler);

@@ -146,7 +146,7 @@ AttentionShape shape_of(std::int64_t heads, std::int64_t kv_heads, std::int64_t 
 std::vector<Problem> problems() {
     return {
         {"prefill of many heads", {.shape = shape_of(4, 4, 16, 16)}, 70, 70},
-        {"grouped queries behind a past", {.shape = shape_of(6, 2, 8, 12), .first_query = 300}, 5, 305},
+        {"grouped queries after a past", {.shape = shape_of(6, 2, 8, 12), .first_query = 300}, 5, 305},
         {"one query, one key-value head", {.shape = shape_of(8, 1, 32, 32), .first_query = 999}, 1, 1000},
         {"few rows of wide heads", {.shape = shape_of(6, 2, 70, 75), .first_query = 299}, 1, 300},
         {"every token sees all", {.shape = shape_of(3, 3, 8, 8, 0, false)}, 20, 20},
@@ -218,7 +218,7 @@ TEST_CASE_TEMPLATE("attention: a query's bits do not depend on the queries besid
             alone.q.erase(alone.q.begin(), alone.q.begin() + static_cast<std::ptrdiff_t>(row) * query);
             alone.q.resize(row);
             alone.out.resize(static_cast<std::size_t>(shape.heads * shape.value_dim));
-            // Keys behind the query and in front of its window are not numbers.
+            // Keys after the query and in front of its window are not numbers.
             for (std::int64_t key = 0; key < problem.keys; ++key) {
                 auto const position = first_query_of(problem) + query;
                 if (key <= position && key > position - shape.window) continue;
@@ -292,7 +292,7 @@ TEST_CASE("attention: shapes that do not go together are refused with the number
 
 namespace {
 
-/// Keys or values in pages of 16 that lie apart, or some behind one another, in whatever order.
+/// Keys or values in pages of 16 that lie apart, or some one after another, in whatever order.
 template <class Cache>
 struct Paged {
     std::vector<Cache> memory;
@@ -304,7 +304,7 @@ struct Paged {
     Paged(std::vector<float> const& from, std::int64_t count, std::int64_t kv_heads) : heads(kv_heads), rows(count) {
         auto const width = static_cast<std::int64_t>(from.size()) / count;
         auto const used = (count + 15) / 16;
-        // Two behind one another, then two far away.
+        // Two one after another, then two far away.
         for (std::int64_t i = 0; i < used; ++i)
             pages.push_back(static_cast<std::int32_t>(i / 2 % 2 == 0 ? i : 2 * used - 1 - i));
         memory.resize(static_cast<std::size_t>(2 * used * 16 * width));

@@ -82,7 +82,7 @@ TEST_CASE("LocalProcesses: a process dies with its guard") {
     auto started = LocalProcesses::start({{{"/bin/sleep", "100"}, {{mark, value}}, true}});
     REQUIRE(started);
     REQUIRE(count_marked(value) == 1);
-    // Its parent, as /proc/PID/stat has it behind the name.
+    // Its parent, as /proc/PID/stat has it after the name.
     std::ifstream file("/proc/" + std::to_string(started->number(0)) + "/stat");
     std::string text(std::istreambuf_iterator<char>(file), {});
     auto const guard = std::atoi(text.substr(text.rfind(')') + 4).c_str());

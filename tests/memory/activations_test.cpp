@@ -188,8 +188,8 @@ TEST_CASE("activations: what is alive at once is found without a layout, and no 
             for (auto const tp : {1, 3}) {
                 auto const context = op_context(body, {.batch = 2, .new_tokens = 100, .context = 100}, {.tp = tp});
                 auto const plan = plan_activations(body, context);
-                CHECK(least_activations(body, context) == arena_lower_bound(plan.items));
-                CHECK(least_activations(body, context) <= plan.layout.peak);
+                CHECK(min_activations(body, context) == arena_lower_bound(plan.items));
+                CHECK(min_activations(body, context) <= plan.layout.peak);
             }
         }
     }

@@ -59,7 +59,7 @@ TEST_CASE("request: degrees, batch and context below 1 are refused") {
 TEST_CASE("request: what would overflow is refused, not computed") {
     CHECK(refusal({.batch = INT64_MAX, .context = INT64_MAX}).find("more tokens than") != std::string::npos);
     CHECK(refusal({.batch = INT64_MAX}).find("more tokens than") != std::string::npos);
-    CHECK(refusal({.context = most_tokens}) == "");
+    CHECK(refusal({.context = max_tokens}) == "");
     CHECK(refusal({.parallel = {.dp = INT64_MAX}}).find("more ranks than") != std::string::npos);
     CHECK(refusal({.parallel = {.tp = 32, .pp = 24, .dp = 1000}}).find("more ranks than") != std::string::npos);
 }

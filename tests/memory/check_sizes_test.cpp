@@ -34,8 +34,8 @@ TEST_CASE("sizes: a config that claims impossible widths is refused before anyth
 }
 
 TEST_CASE("sizes: so is a batch whose activations leave all memories") {
-    CHECK(code_of(presets::llama_3_8b, {.batch = most_tokens}) == ErrorCode::size_overflow);
-    CHECK(code_of(presets::llama_3_8b, {.context = most_tokens}) == ErrorCode::size_overflow);
+    CHECK(code_of(presets::llama_3_8b, {.batch = max_tokens}) == ErrorCode::size_overflow);
+    CHECK(code_of(presets::llama_3_8b, {.context = max_tokens}) == ErrorCode::size_overflow);
 }
 
 TEST_CASE("sizes: the largest request that passes does not overflow on any number of ranks") {

@@ -51,18 +51,18 @@ TEST_CASE("Megatron-LM's report: 288 numbers of four models over tp, pp, dp and 
         request.training->zero = zero;
         auto const model = model_named(name);
         auto const estimate = estimate_memory(model, request).value();
-        Bytes most_states{};
-        Bytes most_kept{};
+        Bytes max_states{};
+        Bytes max_kept{};
         for (auto const& device : estimate.devices) {
             auto const own = device.terms.weights + device.terms.gradients + device.terms.optimizer;
-            if (most_states < own) most_states = own;
-            if (most_kept < device.terms.activations) most_kept = device.terms.activations;
+            if (max_states < own) max_states = own;
+            if (max_kept < device.terms.activations) max_kept = device.terms.activations;
             CHECK(device.layer_count * parallel.pp == model.config.layers);
             CHECK(device.terms.overhead == 0_B);
         }
         // Parameters are rounded to one, at 18 bytes.
-        CHECK(std::abs(static_cast<double>(most_states.count()) - states) <= 18.0);
-        CHECK(std::abs(static_cast<double>(most_kept.count()) - selective) <= 1.0);
+        CHECK(std::abs(static_cast<double>(max_states.count()) - states) <= 18.0);
+        CHECK(std::abs(static_cast<double>(max_kept.count()) - selective) <= 1.0);
         numbers += 2;
         request.training->recompute = Recompute::none;
         auto const kept = estimate_memory(model, request).value().devices[0].terms.activations;

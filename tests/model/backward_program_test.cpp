@@ -56,7 +56,7 @@ std::vector<std::string> names_of(BackwardBody const& body) {
 
 }  // namespace
 
-TEST_CASE("single_assignment: what was written in place becomes a value of its own, which those behind it read") {
+TEST_CASE("single_assignment: what was written in place becomes a value of its own, which those after it read") {
     auto const body = layer();
     auto const made = single_assignment(body);
     REQUIRE(made.operations().size() == body.operations().size());

@@ -10,7 +10,7 @@
 using namespace shardwise;
 using namespace shardwise::testing;
 
-TEST_CASE("collectives: in a queued stream they stand between what is before and behind them") {
+TEST_CASE("collectives: in a queued stream they stand between what is before and after them") {
     constexpr std::int32_t ranks = 3;
     auto const made = on_ranks(
         ranks,

@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t inputs = 40;
 constexpr std::int64_t tokens = 3;
 
-/// The columns of a layer that `make(group)` cuts, of all ranks behind one another; `take` says which columns of the whole a
+/// The columns of a layer that `make(group)` cuts, of all ranks one after another; `take` says which columns of the whole a
 /// rank's are.
 template <class Make>
 Result<std::vector<Floats>> run_columns(std::int32_t ranks, Make const& make) {

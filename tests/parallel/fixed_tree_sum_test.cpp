@@ -81,7 +81,7 @@ TEST_CASE("fixed_tree_sum: memory for the most tokens is enough for fewer, which
         for (std::int64_t const tokens : {1, 31, 33, 40, 500}) {
             std::int64_t most = 0;
             for (std::int64_t fewer = 0; fewer <= tokens; ++fewer) most = std::max(most, tree.workspace(fewer));
-            CHECK(tree.most_workspace(tokens) == most);
+            CHECK(tree.max_workspace(tokens) == most);
         }
     }
 }

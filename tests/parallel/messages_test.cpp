@@ -236,7 +236,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("messages: experts get and return rows as the cost model says, behind the numbers of rows") {
+TEST_CASE("messages: experts get and return rows as the cost model says, after the numbers of rows") {
     auto config = presets::mixtral_8x7b;
     config.hidden_size = 16;
     auto const body = first_layer(config);
@@ -294,7 +294,7 @@ TEST_CASE("messages: a pipeline's stage takes what the cost model says of each m
     });
     auto const one = send_seconds(4.0 * static_cast<double>(tokens * width), wire, whole_link);
     for (std::size_t rank = 0; rank < 3; ++rank) {
-        // Inputs from the stage before, gradients from the stage behind.
+        // Inputs from the stage before, gradients from the stage after.
         auto const neighbours = rank == 1 ? 2 : 1;
         auto const& received = taken[rank].of(CollectiveKind::receive);
         CHECK(received.calls == neighbours * micro_batches);

@@ -44,7 +44,7 @@ struct Chain {
     std::vector<float> input_gradients = losses;
     std::vector<float> weight_gradients = std::vector<float>(static_cast<std::size_t>(pieces), 0.0F);
     std::int64_t kept = 0;
-    std::int64_t most_kept = 0;
+    std::int64_t max_kept = 0;
 
     static float weight(std::int64_t piece) { return piece % 2 == 0 ? 2.0F : -1.0F; }
     static float input(std::int64_t micro_batch, std::int64_t i) { return static_cast<float>(3 * micro_batch + i); }
@@ -60,7 +60,7 @@ struct Chain {
             else
                 out.data()[i] = y;
         }
-        most_kept = std::max(most_kept, ++kept);
+        max_kept = std::max(max_kept, ++kept);
         return {};
     }
     Result<> backward(PipelineSlot const& slot, TensorView<float const, 2, Host> in,
@@ -140,7 +140,7 @@ Result<> check_training(Comm& comm, PipelineSchedule const& schedule) {
             if (gradient != whole.input_gradient) return wrong("an input's gradient");
         }
     }
-    if (chain.most_kept != most_in_flight(schedule, comm.rank())) return wrong("the number of inputs kept");
+    if (chain.max_kept != max_in_flight(schedule, comm.rank())) return wrong("the number of inputs kept");
     if (context.memory().current() != pipeline->bytes()) return wrong("the memory");
     return {};
 }

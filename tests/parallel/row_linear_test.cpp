@@ -17,7 +17,7 @@ struct Case {
     std::int64_t tokens;
 };
 
-/// Every rank's result of a layer over random values; `scattered`: each rank's rows, put behind one another.
+/// Every rank's result of a layer over random values; `scattered`: each rank's rows, put one after another.
 template <class Policy>
 Result<std::vector<Floats>> run_layer(WeightSource const& weight, Case const& layer_case, std::int32_t ranks,
                                       bool is_scattered = false, StreamMode mode = StreamMode::immediate) {

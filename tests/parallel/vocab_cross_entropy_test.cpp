@@ -50,7 +50,7 @@ Expected expected_of(Floats const& logits) {
     return out;
 }
 
-/// Of each rank the losses of all rows, and behind them its columns of the gradients.
+/// Of each rank the losses of all rows, and after them its columns of the gradients.
 auto losses_and_gradients(Floats const& logits, std::vector<std::int32_t> const& of, std::int32_t ranks,
                           StreamMode mode = StreamMode::immediate) {
     return on_ranks(

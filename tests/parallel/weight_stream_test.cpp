@@ -138,7 +138,7 @@ TEST_CASE("WeightStream: work that is put into a queued stream keeps its weights
     CHECK(right == 6);
 }
 
-TEST_CASE("WeightStream: waits for what still reads its buffers when it goes, also behind a deadline that has passed") {
+TEST_CASE("WeightStream: waits for what still reads its buffers when it goes, also after a deadline that has passed") {
     Layers const layers({64, 64});
     HostContext context({.threads = 1, .streams = StreamMode::queued});
     auto stream = context.make_stream();

@@ -25,12 +25,12 @@ struct Problem {
 };
 
 /// Weights are 1 to `sizes` bytes; few sizes make many ties.
-Problem random_problem(std::mt19937& generator, std::uint32_t most_units, std::uint32_t sizes) {
+Problem random_problem(std::mt19937& generator, std::uint32_t max_units, std::uint32_t sizes) {
     auto const below = [&generator](std::uint32_t limit) { return static_cast<std::int64_t>(generator() % limit); };
     auto const real_below = [&below](std::uint32_t limit) { return static_cast<double>(below(limit)); };
     Problem problem;
-    auto const unit_count = 1 + below(most_units);
-    auto const capacity = most_units * (sizes + 1) * 5 / 14;
+    auto const unit_count = 1 + below(max_units);
+    auto const capacity = max_units * (sizes + 1) * 5 / 14;
     for (std::int64_t i = 0; i < unit_count; ++i) {
         PlacementUnit unit;
         unit.weights = Bytes{1 + below(sizes)};
@@ -145,11 +145,11 @@ Best best_of_all(Problem const& problem, std::size_t spared) {
     return best;
 }
 
-void compare_with_brute_force(std::uint32_t seed, int cases, std::uint32_t most_units = 8, std::uint32_t sizes = 20) {
+void compare_with_brute_force(std::uint32_t seed, int cases, std::uint32_t max_units = 8, std::uint32_t sizes = 20) {
     std::mt19937 generator(seed);
     int feasible = 0;
     for (int i = 0; i < cases; ++i) {
-        auto problem = random_problem(generator, most_units, sizes);
+        auto problem = random_problem(generator, max_units, sizes);
         CAPTURE(seed);
         CAPTURE(i);
         std::size_t usable = 0;

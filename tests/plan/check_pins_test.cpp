@@ -120,7 +120,7 @@ TEST_CASE("plan: --even's plan is even, and without it the best even plan is amo
                     continue;
                 }
                 ++uneven;
-                CHECK(free->alternatives.size() <= most_alternatives);
+                CHECK(free->alternatives.size() <= max_alternatives);
                 auto const best = std::find_if(free->alternatives.begin(), free->alternatives.end(),
                                                [](auto const& other) { return other.is_even; });
                 REQUIRE(best != free->alternatives.end());

@@ -137,7 +137,7 @@ TEST_CASE("step cost: experts are reduced over fewer ranks than what each expert
     CHECK(terms.data_parallel == near(2.0 * 800.0 * 7 / 8 / 100.0 + 2.0 * 2000.0 / 2 / 100.0));
 }
 
-TEST_CASE("step cost: what is reduced behind the backward pass costs nothing") {
+TEST_CASE("step cost: what is reduced during the backward pass costs nothing") {
     auto stages = stages_of({30.0});
     stages[0].weights.dense_parameters = 400.0;
     StageSite site;
@@ -155,7 +155,7 @@ TEST_CASE("step cost: what is reduced behind the backward pass costs nothing") {
     stages[0].backward_seconds = 4.0;
     CHECK(at(0, 1) == near(10.0));
     CHECK(at(1, 5) == near(10.0));
-    // Stage 2 has 6 times 7 seconds behind five backward passes, stage 3 15 times 7 behind five whole micro-batches.
+    // Stage 2 has 6 times 7 seconds after five backward passes, stage 3 15 times 7 after five whole micro-batches.
     CHECK(at(2, 5) == near(42.0 - 20.0));
     stages[0].terms.compute = 6.0;
     CHECK(at(3, 5) == near(105.0 - 30.0));

@@ -198,7 +198,7 @@ TEST_CASE("plan: degrees need not divide heads or vocabulary, and the report say
 TEST_CASE("plan: runners-up are of other kinds, each worse and with the reason, the least loss first") {
     auto const plan = plan_of(presets::mixtral_8x7b, "4xA100-80GB", {.estimate = {.batch = 8}});
     REQUIRE(plan);
-    CHECK(plan->alternatives.size() == most_alternatives);
+    CHECK(plan->alternatives.size() == max_alternatives);
     CHECK(plan->examined > 0);
     std::set<std::size_t> kinds{kind_of_parallelism(plan->degrees)};
     double loss = 0.0;

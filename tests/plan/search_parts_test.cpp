@@ -216,8 +216,8 @@ TEST_CASE("search: the least reduction is none that a cut has") {
                 auto best = sites.best_site(1, 1);
                 best.dp = sites.best_replicas(dp, 1);
                 auto const& fastest = pricer.at(Pass::training, 1, best);
-                auto const gather = least_gather_seconds(fastest.weights, best, setting);
-                auto const least = least_reduction(fastest, gather, degrees, setting).added(0.0, 0.0, 1.0);
+                auto const gather = min_gather_seconds(fastest.weights, best, setting);
+                auto const least = min_reduction(fastest, gather, degrees, setting).added(0.0, 0.0, 1.0);
                 for (auto const& layout : sites.layouts(degrees)) {
                     auto const found = sites.sites(degrees, layout);
                     double most = 0.0;
@@ -241,7 +241,7 @@ TEST_CASE("search: the least reduction is none that a cut has") {
         }
     }
     // Half of 10 seconds is hidden behind 4, a second more of arithmetic hides another one.
-    LeastReduction const reduction{.seconds = 10.0, .behind = 4.0, .growth = 1.0, .overlap = 1.0};
+    MinReduction const reduction{.seconds = 10.0, .behind = 4.0, .growth = 1.0, .overlap = 1.0};
     CHECK(reduction.added(0.0, 0.0, 2.0) == 6.0);
     CHECK(reduction.added(0.0, 5.0, 0.5) == 0.5 * 5.0 + 1.0);
 }

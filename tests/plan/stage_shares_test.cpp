@@ -60,16 +60,16 @@ SharedCuts check_shares(ModelConfig const& config, EstimateRequest const& job, T
                     for (std::size_t i = 0; i < sites.classes().count(); ++i)
                         seconds.push_back(pricer.at(pass, size, sites.best_site(tp, 1, i)).seconds[kind]);
                     auto const even = pricer.at(pass, size, sites.best_site(tp, 1)).total / static_cast<double>(pp);
-                    auto const bound = shares.least_slowest(held, degrees, bytes, seconds, even, 1e15);
+                    auto const bound = shares.min_slowest(held, degrees, bytes, seconds, even, 1e15);
                     checked.without_room += bound < 0.0 ? 1 : 0;
                     checked.uneven += bound > 1.1 * even ? 1 : 0;
                     auto const& piece = pieces_at_best.at(degrees, size, true);
                     auto const rate = pieces_at_best.sequence_rate(degrees);
-                    auto const mean = pieces_at_best.least_slowest(degrees, piece, size, rate);
+                    auto const mean = pieces_at_best.min_slowest(degrees, piece, size, rate);
                     // What takes at most so long is told from what takes longer.
                     if (bound > 1.1 * even) {
-                        CHECK(shares.least_slowest(held, degrees, bytes, seconds, even, 0.9 * bound) < 0.0);
-                        CHECK(shares.least_slowest(held, degrees, bytes, seconds, even, 1.2 * bound) == bound);
+                        CHECK(shares.min_slowest(held, degrees, bytes, seconds, even, 0.9 * bound) < 0.0);
+                        CHECK(shares.min_slowest(held, degrees, bytes, seconds, even, 1.2 * bound) == bound);
                     }
                     for (auto const& layout : sites.layouts(degrees)) {
                         auto const found = sites.sites(degrees, layout);

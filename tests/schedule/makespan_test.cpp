@@ -55,11 +55,11 @@ TEST_CASE("GPipe and 1F1B: four stages and eight micro-batches take 33") {
 
 TEST_CASE("GPipe keeps every micro-batch, 1F1B p - r of them") {
     for (std::int64_t r = 0; r < 4; ++r) {
-        CHECK(most_in_flight(gpipe_schedule(4, 8), r) == 8);
-        CHECK(most_in_flight(one_forward_one_backward(4, 8), r) == 4 - r);
+        CHECK(max_in_flight(gpipe_schedule(4, 8), r) == 8);
+        CHECK(max_in_flight(one_forward_one_backward(4, 8), r) == 4 - r);
         CHECK(warm_up(4, 8, r) == 3 - r);
     }
-    CHECK(most_in_flight(one_forward_one_backward(8, 2), 0) == 2);
+    CHECK(max_in_flight(one_forward_one_backward(8, 2), 0) == 2);
 }
 
 TEST_CASE("interleaved: the bubble is divided by the chunks, 57 over 48") {
@@ -82,7 +82,7 @@ TEST_CASE("interleaved: warm-up is 2 (p - 1 - r) and a group for each further ch
     CHECK(interleaved_warm_up(4, 2, 8, 0) == 10);
     CHECK(interleaved_warm_up(4, 2, 8, 3) == 4);
     CHECK(interleaved_warm_up(4, 2, 4, 0) == 8);
-    CHECK(most_in_flight(*interleaved_schedule(4, 2, 8), 0) == 11);
+    CHECK(max_in_flight(*interleaved_schedule(4, 2, 8), 0) == 11);
 }
 
 TEST_CASE(
@@ -105,7 +105,7 @@ TEST_CASE(
 TEST_CASE("zero bubble: a third of 1F1B's bubble at the same memory, 27 over 24") {
     auto const schedule = zero_bubble_schedule(4, 8);
     CHECK(*makespan(schedule, halves) == 27.0);
-    for (std::int64_t r = 0; r < 4; ++r) CHECK(most_in_flight(schedule, r) <= 4);
+    for (std::int64_t r = 0; r < 4; ++r) CHECK(max_in_flight(schedule, r) <= 4);
     for (std::int64_t p = 1; p <= 6; ++p) {
         for (std::int64_t m = p; m <= 9; ++m) {
             CHECK(*makespan(zero_bubble_schedule(p, m), halves) == static_cast<double>(3 * m + p - 1));
@@ -119,7 +119,7 @@ TEST_CASE("zero bubble in a V: 51 over 48 for four stages and eight micro-batche
     auto const schedule = zero_bubble_v_schedule(4, 8);
     CHECK(*makespan(schedule, halves) == 51.0);
     CHECK(is_complete(schedule));
-    for (std::int64_t r = 0; r < 4; ++r) CHECK(most_in_flight(schedule, r) <= 8);
+    for (std::int64_t r = 0; r < 4; ++r) CHECK(max_in_flight(schedule, r) <= 8);
     CHECK(schedule.piece(0, 0) == 0);
     CHECK(schedule.piece(0, 1) == 7);
     CHECK(schedule.piece(3, 1) == 4);
@@ -132,7 +132,7 @@ TEST_CASE("zero bubble in a V: 51 over 48 for four stages and eight micro-batche
             CAPTURE(m);
             auto const table = zero_bubble_v_schedule(p, m);
             CHECK(*makespan(table, halves) == static_cast<double>(6 * m + p - 1));
-            for (std::int64_t r = 0; r < p; ++r) CHECK(most_in_flight(table, r) <= 2 * p);
+            for (std::int64_t r = 0; r < p; ++r) CHECK(max_in_flight(table, r) <= 2 * p);
         }
     }
 }

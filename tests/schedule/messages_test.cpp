@@ -83,7 +83,7 @@ TEST_CASE("places_needed: 1F1B keeps an input per micro-batch in flight and one 
         CAPTURE(rank);
         auto const has_inputs = rank > 0 ? 1 : 0;
         auto const has_gradients = rank < 3 ? 1 : 0;
-        CHECK(*places_needed(one, rank) == has_inputs * most_in_flight(one, rank) + has_gradients);
+        CHECK(*places_needed(one, rank) == has_inputs * max_in_flight(one, rank) + has_gradients);
         CHECK(*places_needed(all, rank) == has_inputs * 8 + has_gradients);
         CHECK(*places_needed(pass, rank) == has_inputs);
     }

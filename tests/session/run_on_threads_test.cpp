@@ -238,7 +238,7 @@ TEST_CASE("run_on_threads: stages that do not cover the layers, or are more than
     CHECK(refusal({.pp = 2, .stage_begins = {0, 1, 3}}).find("one run of consecutive layers") != std::string::npos);
     CHECK(refusal({.pp = 3, .stage_begins = {0, 1, 1, 2}}).find("one run of consecutive") != std::string::npos);
     CHECK(refusal({.pp = 2, .stage_begins = {0, 1, 2}}).empty());
-    // What stands before or behind the layers may be a stage.
+    // What stands before or after the layers may be a stage.
     CHECK(refusal({.pp = 2, .stage_begins = {0, 0, 2}}).empty());
     CHECK(refusal({.pp = 2, .stage_begins = {0, 2, 2}}).empty());
 }

@@ -39,7 +39,7 @@ TEST_CASE(
         CAPTURE(degrees.tp);
         CAPTURE(degrees.pp);
         CAPTURE(degrees.ep);
-        // A prompt that is too long, one whose answer is ended behind the second token, and the two again.
+        // A prompt that is too long, one whose answer is ended after the second token, and the two again.
         auto asked = std::vector{requests[0], requests[0], requests[0], requests[1], requests[0]};
         asked[1].prompt.assign(1000, 7);
         auto const tokenizer = letters();

@@ -195,7 +195,7 @@ TEST_CASE("Session: a prompt that begins like the last sequence is computed from
         auto other = prompt;
         other.resize(9);
         other.insert(other.end(), {8, 8});
-        // The second goes on behind the first and its answer, the third parts from it early, the last is all known.
+        // The second goes on after the first and its answer, the third parts from it early, the last is all known.
         std::vector<GenerationRequest> turns{request(prompt, 6), request(more, 5), request(other, 4), request({8}, 1),
                                              request({8}, 1)};
         Logits expected;
@@ -217,7 +217,7 @@ TEST_CASE("Session: a prompt that begins like the last sequence is computed from
     }
 }
 
-TEST_CASE("Session: states of sequences are their own, and go on behind the last sequence only where the prompt has all of it") {
+TEST_CASE("Session: states of sequences are their own, and go on after the last sequence only where the prompt has all of it") {
     FormulaModel const next(R"({"model_type":"qwen3_next","architectures":["Qwen3NextForCausalLM"],"vocab_size":61,)"
                             R"("hidden_size":24,"intermediate_size":40,"num_hidden_layers":2,"full_attention_interval":2,)"
                             R"("num_attention_heads":4,"num_key_value_heads":2,"head_dim":8,"linear_num_key_heads":2,)"
@@ -314,7 +314,7 @@ TEST_CASE("Session: all sequences of a step share one pass, and a finished one's
     CHECK(run(several(), {.sequences = 2, .context = 32, .step_tokens = 32}).steps == 17);
 }
 
-TEST_CASE("Session: the end of a prompt is computed behind a past of several parts, as the whole is") {
+TEST_CASE("Session: the end of a prompt is computed after a past of several parts, as the whole is") {
     FormulaLlama const llama(R"("hidden_size":64,"intermediate_size":16,"num_attention_heads":32,)"
                              R"("num_key_value_heads":32,"max_position_embeddings":320)");
     Tokens prompt;

@@ -102,7 +102,7 @@ TEST_CASE("Schedule: what makes no sense is refused by field") {
     CHECK(message({.warm_up = 11, .total = 10}) ==
           "schedule: warm_up: takes longer than the whole run (got 11, expected at most 10)");
     CHECK(message({.kind = ScheduleKind::wsd, .warm_up = 5, .total = 10, .decay = 6}) ==
-          "schedule: decay: does not fit behind the warm-up (got 6, expected 0 to 5)");
+          "schedule: decay: does not fit after the warm-up (got 6, expected 0 to 5)");
     CHECK(message({.kind = ScheduleKind::linear, .total = 10, .decay = 6}) ==
           "schedule: decay: is of the schedule wsd alone (got 6, expected 0)");
     CHECK(message({.learning_rate = std::nan(""), .total = 10}) == "schedule: learning_rate: is no number from 0 on");

@@ -68,7 +68,7 @@ TEST_CASE("TokenFile: what is no token file is refused by file, what is no token
     CHECK(file->read(0, 65'536, ids).error().code() == ErrorCode::file_unreadable);
 }
 
-TEST_CASE("TokenDataset: files one behind another, across their ends") {
+TEST_CASE("TokenDataset: files one after another, across their ends") {
     TemporaryFolder const folder;
     std::vector<TokenFile> files;
     std::vector<std::int32_t> all;

@@ -40,7 +40,7 @@ std::vector<std::string> names_in(std::string const& folder) {
 
 }  // namespace
 
-TEST_CASE("tokenize_file: a text is one document with the end token behind it") {
+TEST_CASE("tokenize_file: a text is one document with the end token after it") {
     TemporaryFolder const folder;
     auto const tokenizer = tokenizer_of("gpt2.json");
     std::string const text = "Hello there,\nworld of words.\n";

@@ -28,11 +28,11 @@ void DeviceBackend<Api>::launch(std::int64_t count, Body body, Stream& stream, s
     if (count <= 0) return;
     constexpr int threads = 256;
     // Several waves on any device; what is more runs in the kernel's loop.
-    constexpr std::int64_t most_blocks = 1 << 16;
+    constexpr std::int64_t max_blocks = 1 << 16;
     // No piece is longer than all of it, so that threads which have none do not count beyond 63 bits.
     auto const piece = std::clamp<std::int64_t>(grain, 1, count);
     auto const pieces = (count - 1) / piece + 1;
-    auto const blocks = std::min(most_blocks, (pieces - 1) / threads + 1);
+    auto const blocks = std::min(max_blocks, (pieces - 1) / threads + 1);
     stream.submit([&](typename Api::Stream native) {
         return detail::DeviceLaunch<Api>::launch("launch", &detail::run_ranges<Body>, blocks, threads, native, count,
                                                  piece, body);

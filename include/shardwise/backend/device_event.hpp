@@ -14,7 +14,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 template <class Api>
 class DeviceEvent {
 public:
-    /// Marks the point behind what the stream holds now; a new record replaces the old one. Behind a failure there is no
+    /// Marks the point after what the stream holds now; a new record replaces the old one. After a failure there is no
     /// point: whoever waits for the event gets the failure.
     void record(DeviceStream<Api>& stream) {
         if (!point_ || point_.use_count() > 1 || point_->device != stream.device()) {
@@ -32,7 +32,7 @@ public:
         point_->failure = stream.failure();
     }
 
-    /// Keeps what is put into `stream` from now on behind this point. An event that was never recorded holds nothing up.
+    /// Keeps what is put into `stream` from now on after this point. An event that was never recorded holds nothing up.
     /// The device waits, not the caller, so there is nothing to limit here: `synchronize` has the deadline.
     void block(DeviceStream<Api>& stream, std::chrono::nanoseconds) const {
         if (!point_) return;

@@ -175,7 +175,7 @@ template <class T, std::size_t dimensions, class Backend = Host>
     auto* const data = reinterpret_cast<T*>(memory == nullptr ? nullptr : memory + tensor.byte_offset);
     if (tensor.data == nullptr && !is_empty) return refused.because("has elements, and a null pointer to them");
     if (auto const beyond = reinterpret_cast<std::uintptr_t>(data) % alignof(T); beyond != 0 && !is_empty) {
-        return refused.because("its elements begin so many bytes behind a multiple of their alignment")
+        return refused.because("its elements begin so many bytes after a multiple of their alignment")
             .got(static_cast<std::int64_t>(beyond))
             .expected(0)
             .fix("copy it to aligned memory first");

@@ -104,7 +104,7 @@ struct ProbeWeight {
                                                          RateProbe const& probe) {
     // The shape of a layer of a model with a billion weights.
     constexpr std::int64_t width = 2048;
-    constexpr std::int64_t most_rows = 512;
+    constexpr std::int64_t max_rows = 512;
     auto held = Host::hold_weight(context, detail::probe_weight(format, width, width).source);
     if (!held) return held.error();
     auto quick = probe;
@@ -112,7 +112,7 @@ struct ProbeWeight {
     quick.runs = 1;
     // Slow machines get fewer rows: a run that takes a fifth of the time to measure tells enough.
     std::int64_t rows = 32;
-    while (rows < most_rows) {
+    while (rows < max_rows) {
         auto const tried = detail::time_product(context, *held, format, rows, quick);
         if (!tried) return tried.error();
         auto const seconds = 2.0 * static_cast<double>(width * width * rows) / tried->operations;

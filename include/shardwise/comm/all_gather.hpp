@@ -51,7 +51,7 @@ template <class T, SharesMemory C>
 
 }  // namespace detail
 
-/// Gives every rank the parts of all ranks, one behind another; parts may differ in size.
+/// Gives every rank the parts of all ranks, one after another; parts may differ in size.
 ///
 /// Shapes  in [counts[rank]], out [sum of counts]; `counts` is the same on all ranks
 /// Memory  allocates nothing; `in` may lie at its place in `out`

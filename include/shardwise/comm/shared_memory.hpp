@@ -235,7 +235,7 @@ private:
                 .got(static_cast<std::int64_t>(options.chunk_bytes))
                 .at_least(64);
         }
-        if (options.chunk_bytes > detail::GroupRegion::most_chunk_bytes)
+        if (options.chunk_bytes > detail::GroupRegion::max_chunk_bytes)
             return error.at("chunk_bytes").because("is more than a GiB");
         bool is_legal = !key.empty() && key.size() <= longest_key;
         for (char const c : key) {

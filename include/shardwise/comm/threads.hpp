@@ -48,7 +48,7 @@ public:
                 .got(static_cast<std::int64_t>(options.chunk_bytes))
                 .at_least(64);
         }
-        if (options.chunk_bytes > detail::GroupRegion::most_chunk_bytes) {
+        if (options.chunk_bytes > detail::GroupRegion::max_chunk_bytes) {
             return Error{ErrorCode::invalid_argument}.in("threads").at("chunk_bytes").because("is more than a GiB");
         }
         auto const chunk = detail::GroupRegion::round_up(options.chunk_bytes);

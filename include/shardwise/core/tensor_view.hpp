@@ -25,7 +25,7 @@ public:
     static constexpr std::size_t rank = dimensions;
 
     constexpr TensorView() = default;
-    /// Dense rows, one behind another.
+    /// Dense rows, one after another.
     constexpr TensorView(T* data, Extents const& extents) : data_(data), extents_(extents) {
         std::int64_t stride = 1;
         for (auto i = dimensions; i-- > 0;) {

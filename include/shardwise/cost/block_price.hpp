@@ -31,7 +31,7 @@ struct BlockSetting {
 struct BlockPrice {
     /// In training both passes, and what is computed again.
     CostTerms terms{};
-    /// Of `terms`, the backward pass with what is computed again: gradients are reduced behind it.
+    /// Of `terms`, the backward pass with what is computed again: gradients are reduced during it.
     double backward_seconds = 0.0;
     /// What the block hands to the next one.
     double output_bytes = 0.0;

@@ -30,7 +30,7 @@ struct Efficiency {
     double unpack_operations = 3.5;
     /// Of a link's bandwidth in one direction, by a collective or a message.
     double link = 0.7;
-    /// Of a gradient's reduction and of ZeRO's gathers, what runs behind the arithmetic.
+    /// Of a gradient's reduction and of ZeRO's gathers, what overlaps with the arithmetic.
     double overlap = 0.4;
     /// From one kernel's end to the next one's work, with launches queued or captured.
     double kernel_seconds = 3.5e-6;

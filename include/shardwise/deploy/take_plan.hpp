@@ -43,10 +43,10 @@ inline void take_plan(ParallelPlan const& plan, Topology const& topology, Deploy
     };
     auto& memory = request.memory;
     memory = {};
-    double least_free = 2.0;
+    double min_free = 2.0;
     for (auto const& rank : plan.ranks) {
         auto const& device = topology.devices[static_cast<std::size_t>(rank.device)];
-        if (device.memory_free.count() >= 0) least_free = std::min(least_free, share(device.memory_free, device.memory));
+        if (device.memory_free.count() >= 0) min_free = std::min(min_free, share(device.memory_free, device.memory));
         if (memory.device.count() > 0 && share(rank.terms.total(), device.memory) <= share(memory.total, memory.device))
             continue;
         memory.weights = rank.terms.weights;
@@ -54,8 +54,8 @@ inline void take_plan(ParallelPlan const& plan, Topology const& topology, Deploy
         memory.total = rank.terms.total();
         memory.device = device.memory;
     }
-    if (is_own && least_free <= 1.0)
-        memory.free = Bytes{static_cast<std::int64_t>(least_free * static_cast<double>(memory.device.count()))};
+    if (is_own && min_free <= 1.0)
+        memory.free = Bytes{static_cast<std::int64_t>(min_free * static_cast<double>(memory.device.count()))};
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -274,7 +274,7 @@ private:
                 continue;
             }
             columns(in) = own;
-            // Gate and up in one value, one behind the other.
+            // Gate and up in one value, one after another.
             if (value(in).width == 2 * width) {
                 for (auto const& range : own) columns(in).push_back({width + range.begin, width + range.end});
             }

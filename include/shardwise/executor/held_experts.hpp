@@ -108,7 +108,7 @@ public:
 
     /// Floats that `forward` needs beside its tensors, for `rows` rows or fewer.
     [[nodiscard]] std::int64_t workspace(std::int64_t rows) const {
-        if constexpr (Policy::has_fixed_tree) return tree_.most_workspace(rows);
+        if constexpr (Policy::has_fixed_tree) return tree_.max_workspace(rows);
         return 0;
     }
 

@@ -183,7 +183,7 @@ public:
         return TensorView<float, 1, Backend>(of.states.data() + slot * of.shape.state, {of.shape.state});
     }
 
-    /// Puts the keys and values of new tokens behind a sequence's first `past`; it has pages for them.
+    /// Puts the keys and values of new tokens after a sequence's first `past`; it has pages for them.
     ///
     /// Shapes  keys [tokens, heads * key_dim], values [tokens, heads * value_dim]; values empty where the layer has
     ///         none

@@ -8,7 +8,7 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// The end of the last step that was put into a stream. It is waited for when this goes: a member behind what steps
+/// The end of the last step that was put into a stream. It is waited for when this goes: a member declared after what steps
 /// read keeps that alive so long.
 template <OrdersStreams Backend>
 struct LastStep {

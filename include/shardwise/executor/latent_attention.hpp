@@ -71,7 +71,7 @@ inline constexpr std::int64_t latent_rows = 32;
 }
 
 /// A rank's heads of multi-head latent attention. Each head's queries are taken into the latent before the attention,
-/// and its result out of it behind: the cache holds the latent alone, one key-value head that all heads share, and is
+/// and its result out of it after: the cache holds the latent alone, one key-value head that all heads share, and is
 /// never expanded.
 ///
 /// Source  DeepSeek-V2 (arXiv 2405.04434), section 2.1.2
@@ -130,7 +130,7 @@ public:
 
     /// Attends to a sequence's latents, those of the new tokens included.
     ///
-    /// Shapes  q [tokens, own heads * key_dim]; latents [past + tokens, latent], what turns behind the rest;
+    /// Shapes  q [tokens, own heads * key_dim]; latents [past + tokens, latent], what turns after the rest;
     ///         out [tokens, own heads * value_dim]; workspace [workspace(...)] or more
     /// Memory  allocates nothing; nothing overlaps
     /// Order   on `stream`

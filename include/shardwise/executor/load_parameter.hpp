@@ -116,7 +116,7 @@ public:
 private:
     [[nodiscard]] static Error named(Error error, std::string_view name) { return error.in(name); }
 
-    /// Bytes behind a tensor that are asked for with it: several of the next weights, so that the disk is never idle while one is
+    /// Bytes after a tensor that are asked for with it: several of the next weights, so that the disk is never idle while one is
     /// packed.
     static constexpr std::int64_t read_ahead = std::int64_t{64} << 20;
 

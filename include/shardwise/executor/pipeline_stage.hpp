@@ -17,7 +17,7 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The consecutive blocks of a model that one stage of a pipeline computes, counted in the order in which they run:
-/// what stands before the first layer belongs to the first stage, what stands behind the last layer to the last.
+/// what stands before the first layer belongs to the first stage, what stands after the last layer to the last.
 struct StageBlocks {
     std::int64_t begin = 0;
     std::int64_t end = std::numeric_limits<std::int64_t>::max();
@@ -80,7 +80,7 @@ void submit_send(StageLinks<C> const& links, float const* hidden, std::int64_t e
 
 /// The blocks of each stage, from the stages' first layers and the number of layers, and where each layer's weights
 /// lie: resident beyond the list. The first stage may have no layers, only what stands before them, and the last only
-/// what stands behind them.
+/// what stands after them.
 [[nodiscard]] inline std::vector<StageBlocks> blocks_of_stages(BlockProgram const& program,
                                                                std::vector<std::int64_t> const& begins,
                                                                std::vector<LayerHome> const& layer_homes = {}) {

@@ -37,7 +37,7 @@ namespace detail {
 }  // namespace detail
 
 /// The stages of a placed model. Layers stay whole and run in order: those of a device follow one another, what stands
-/// before the first layer is on the first stage's device or on one of its own, and so is what stands behind the last;
+/// before the first layer is on the first stage's device or on one of its own, and so is what stands after the last;
 /// or it is on cpu or disk.
 ///
 /// Errors  unsupported for a placement that is no pipeline, with the unit and where it could be
@@ -71,7 +71,7 @@ namespace detail {
             for (auto const& before : out.devices) {
                 if (before == id)
                     return refuse(unit.path, "is on a device whose other layers run before those of another",
-                                  "map the layers of a device one behind another");
+                                  "map the layers of a device one after another");
             }
             // Layers off the devices before the first one on any belong to its stage.
             out.begins.push_back(out.devices.empty() ? 0 : layers);

@@ -107,11 +107,11 @@ public:
     }
 
     /// Computes new tokens of some sequences: their keys and values enter the cache, where a sequence takes the pages that it lacks
-    /// (`cache()` gives them back), and what output() says, of a decoder the logits behind each sequence's last token, is put
+    /// (`cache()` gives them back), and what output() says, of a decoder the logits after each sequence's last token, is put
     /// together on every rank of the last stage; another stage takes the hidden state from a rank, hands it on, and
     /// writes no `out`. Models that see in both directions cache nothing: each part is its whole sequence.
     ///
-    /// Shapes  ids [sum of parts' tokens], one sequence behind another; out [parts or tokens, output().width] dense
+    /// Shapes  ids [sum of parts' tokens], one sequence after another; out [parts or tokens, output().width] dense
     /// Order   on `stream`, the collectives too; `comm` outlives what is in it
     /// Errors  invalid_argument for ids outside of the vocabulary, parts that leave a cache, or more tokens than there is room
     ///         for; out_of_memory where the cache has no free pages

@@ -207,7 +207,7 @@ private:
                 auto const own = set.tensor->shape.elements();
                 auto out = expert;
                 if (match.set_count > 1) {
-                    // Rows one behind another: queries, keys, values; gate, up.
+                    // Rows one after another: queries, keys, values; gate, up.
                     if (!expert.packed.empty()) return refuse(match, "is packed together with others");
                     auto const place = [&](std::int64_t at) {
                         return static_cast<std::size_t>(static_cast<std::int64_t>(expert.data.size()) / elements * at +

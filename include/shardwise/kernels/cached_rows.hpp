@@ -17,7 +17,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 template <class T>
 concept CacheElement = ActivationElement<T> || std::same_as<T, std::int8_t>;
 
-/// Rows that lie behind one another.
+/// Rows that lie one after another.
 template <class Cache>
 struct RowRun {
     Cache const* data = nullptr;
@@ -36,7 +36,7 @@ public:
     using Scales = TensorView<float const, 2, Backend>;
 
     /// Pages are powers of two of at least so many rows: a register's worth of keys lies in one page.
-    static constexpr std::int64_t least_page_rows = 16;
+    static constexpr std::int64_t min_page_rows = 16;
 
     CachedRows() = default;
     /// Rows in one piece.
@@ -62,7 +62,7 @@ public:
     [[nodiscard]] std::int64_t memory_rows() const { return memory_.extent(0); }
     /// Rows of a page; 0 where the rows lie in one piece.
     [[nodiscard]] std::int64_t page_rows() const { return page_rows_; }
-    /// Errors  shape_mismatch for pages that are no power of two of least_page_rows or more, for fewer pages than the rows lie in,
+    /// Errors  shape_mismatch for pages that are no power of two of min_page_rows or more, for fewer pages than the rows lie in,
     ///         and for a page that the memory does not have
     [[nodiscard]] Result<> check(std::string_view subject) const {
         if (!is_paged_) return {};
@@ -70,7 +70,7 @@ public:
             return Error{ErrorCode::shape_mismatch}.in(subject).at("pages").because(reason).got(got).expected(expected);
         };
         if (!is_page(page_rows_))
-            return differs("hold a power of two of rows, and not fewer than the least", page_rows_, least_page_rows);
+            return differs("hold a power of two of rows, and not fewer than the least", page_rows_, min_page_rows);
         auto const listed = static_cast<std::int64_t>(pages_.size());
         auto const needed = count_ > 0 ? ((count_ - 1) >> shift_) + 1 : 0;
         if (count_ < 0 || needed > listed) return differs("are fewer than the rows lie in", listed, needed);
@@ -109,7 +109,7 @@ public:
 
 private:
     [[nodiscard]] static bool is_page(std::int64_t rows) {
-        return rows >= least_page_rows && std::has_single_bit(static_cast<std::uint64_t>(rows));
+        return rows >= min_page_rows && std::has_single_bit(static_cast<std::uint64_t>(rows));
     }
 
     [[nodiscard]] std::int32_t page(std::int64_t number) const { return pages_[static_cast<std::size_t>(number)]; }

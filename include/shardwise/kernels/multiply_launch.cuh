@@ -14,10 +14,10 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 template <class Api, WeightFormat format>
 Result<> launch_multiply_as(MultiplyCall const& call, typename Api::Stream stream) {
-    constexpr std::int64_t most_blocks = 1 << 16;
+    constexpr std::int64_t max_blocks = 1 << 16;
     constexpr std::int64_t warps = multiply_threads / Api::warp_size;
     auto const tiles = (call.weight.outputs + warps - 1) / warps;
-    auto const blocks = tiles < most_blocks ? tiles : most_blocks;
+    auto const blocks = tiles < max_blocks ? tiles : max_blocks;
     auto const kernel = call.rows == 1 ? &multiply_rows<Api, format, 1> : &multiply_rows<Api, format, 4>;
     return DeviceLaunch<Api>::launch("multiply", kernel, blocks, multiply_threads, stream, call);
 }

@@ -18,7 +18,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
-/// Elements of a row that are encoded without those before and behind them: blocks that share neither scales nor bytes.
+/// Elements of a row that are encoded without those before and after them: blocks that share neither scales nor bytes.
 [[nodiscard]] constexpr std::int64_t encoded_apart(WeightFormat format, std::int64_t width, std::int64_t group) {
     auto const& unit = traits(format);
     switch (unit.scales) {

@@ -30,7 +30,7 @@ template <ActivationElement T>
                                      TensorView<T const, 1, Host> weight, TensorView<T, 2, Host> out, float epsilon,
                                      HostStream& stream, float offset = 0.0F) {
     if (auto const known = check_views("residual_norm", residual, weight, out); !known) return known;
-    constexpr std::size_t most_parts = detail::most_residual_parts;
+    constexpr std::size_t max_parts = detail::max_residual_parts;
     auto const width = residual.extent(1);
     TensorView<T const, 2, Host> const read = residual;
     if (auto const checked = detail::check_rows("residual_norm", read, weight.elements(), out); !checked)
@@ -40,7 +40,7 @@ template <ActivationElement T>
     if (!stream.isa()) return stream.isa().error();
     using Kernel = void (*)(detail::SumParts<T>, std::int64_t, T*, T const*, T*, std::int64_t, float, float);
     auto const kernel = detail::choose_kernel<Kernel>(*stream.isa(), SHARDWISE_KERNEL_LEVELS(residual_norm_row<T>));
-    detail::Addends<T, most_parts> const addends(parts);
+    detail::Addends<T, max_parts> const addends(parts);
     auto const add_and_normalise = [=](std::int64_t begin, std::int64_t end) {
         for (auto row = begin; row < end; ++row) {
             kernel({addends.parts, count}, row * width, residual.row(row), weight.data(), out.row(row), width, epsilon,

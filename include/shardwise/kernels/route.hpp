@@ -34,7 +34,7 @@ namespace detail {
 /// Added to the sum that weights are divided by: sigmoids may all be zero.
 ///
 /// Source  transformers 4.57 DeepseekV3TopkRouter
-inline constexpr float least_weight_sum = 1e-20F;
+inline constexpr float min_weight_sum = 1e-20F;
 
 /// Turns one token's logits into scores, in place.
 inline void score_experts(float* scores, std::int64_t experts, RouterScore kind) {
@@ -195,7 +195,7 @@ inline void drop_groups(float const* ranks, std::int64_t experts, RouterOptions 
                 detail::score_experts(token_weights, chosen, RouterScore::softmax);
             float sum = 0.0F;
             for (std::int64_t i = 0; i < chosen; ++i) sum += token_weights[i];
-            auto const divisor = options.renormalises ? sum + detail::least_weight_sum : 1.0F;
+            auto const divisor = options.renormalises ? sum + detail::min_weight_sum : 1.0F;
             for (std::int64_t i = 0; i < chosen; ++i) token_weights[i] = token_weights[i] / divisor * options.scale;
         }
     };

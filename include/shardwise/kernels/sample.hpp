@@ -99,11 +99,11 @@ public:
                 weights_[i] = scores_[i] < least ? 0 : sampling_weight(best - scores_[i]);
         });
         if (options.top_p < 1.0F) keep_most_probable(options.top_p);
-        auto const least_weight = static_cast<double>(weights_[best_]) * static_cast<double>(options.min_p);
+        auto const min_weight = static_cast<double>(weights_[best_]) * static_cast<double>(options.min_p);
         for_chunks([&](Chunk& chunk, std::size_t begin, std::size_t end) {
             chunk.sum = 0;
             for (auto i = begin; i < end; ++i) {
-                if (static_cast<double>(weights_[i]) < least_weight) weights_[i] = 0;
+                if (static_cast<double>(weights_[i]) < min_weight) weights_[i] = 0;
                 chunk.sum += weights_[i];
             }
         });

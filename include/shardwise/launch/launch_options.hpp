@@ -74,7 +74,7 @@ struct LaunchOptions {
     if (options.command.empty()) return error.in("command").because("has no program");
     if (options.processes < 1 || options.processes > 4096)
         return error.in("processes").because("is no number of ranks").got(options.processes).between(1, 4096);
-    if (options.nodes < 1 || options.nodes > detail::most_launched_ranks / options.processes)
+    if (options.nodes < 1 || options.nodes > detail::max_launched_ranks / options.processes)
         return error.in("nodes").because("is no number of machines").got(options.nodes).at_least(1);
     if (options.node < 0 || options.node >= options.nodes)
         return error.in("node").because("is none of the machines").got(options.node).between(0, options.nodes - 1);

@@ -121,14 +121,14 @@ private:
     std::string missing_;
 };
 
-inline constexpr std::int32_t most_launched_ranks = 1 << 20;
+inline constexpr std::int32_t max_launched_ranks = 1 << 20;
 
 /// Reads rank, ranks, local rank and local ranks; names that are null are not asked for.
 [[nodiscard]] inline Result<RankEnvironment> read_ranks(RankVariables const& variables, RankLauncher launcher,
                                                         std::array<char const*, 4> const& names) {
     RankEnvironment out;
     out.launcher = launcher;
-    auto const ranks = variables.number(names[1], 1, most_launched_ranks, "is no number of ranks");
+    auto const ranks = variables.number(names[1], 1, max_launched_ranks, "is no number of ranks");
     if (!ranks) return ranks.error();
     out.ranks = *ranks;
     auto const rank = variables.number(names[0], 0, out.ranks - 1, "is no rank of the job");
@@ -144,7 +144,7 @@ inline constexpr std::int32_t most_launched_ranks = 1 << 20;
     }
     if (names[2] != nullptr) {
         auto const local_rank = variables.number(names[2], 0, std::min(out.local_ranks - 1, out.rank),
-                                                 "is no rank of this machine, or comes behind the rank itself");
+                                                 "is no rank of this machine, or comes after the rank itself");
         if (!local_rank) return local_rank.error();
         out.local_rank = *local_rank;
     }

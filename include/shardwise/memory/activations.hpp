@@ -163,7 +163,7 @@ struct ActivationPlan {
 }
 
 /// What a block's activations take at least, however they are laid out: the most that is alive in one step.
-[[nodiscard]] constexpr Bytes least_activations(BlockBody const& body, OpContext const& context) {
+[[nodiscard]] constexpr Bytes min_activations(BlockBody const& body, OpContext const& context) {
     auto const plan = list_activations(body, context);
     List<Bytes> change(body.operations().size() + 3);
     for (auto const& item : plan.items) {

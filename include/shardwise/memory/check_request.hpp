@@ -9,8 +9,8 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The most tokens of a batch, and ranks of a run, that sizes are computed for; products stay within 63 bits.
-inline constexpr std::int64_t most_tokens = std::int64_t{1} << 33U;
-inline constexpr std::int64_t most_ranks = std::int64_t{1} << 16U;
+inline constexpr std::int64_t max_tokens = std::int64_t{1} << 33U;
+inline constexpr std::int64_t max_ranks = std::int64_t{1} << 16U;
 
 /// Refuses requests that no run could serve, and names the member at fault and what is legal. A tensor-parallel degree
 /// need not divide anything: ranks then hold a unit more or less.
@@ -66,19 +66,19 @@ inline constexpr std::int64_t most_ranks = std::int64_t{1} << 16U;
                       "legal are 1 to the number of experts");
     }
     auto const tokens = checked_multiply(request.batch, context_of(request, config));
-    if (!tokens || *tokens > most_tokens) {
+    if (!tokens || *tokens > max_tokens) {
         return Error{ErrorCode::size_overflow}
             .at("context")
             .because("the batch has more tokens than sizes are computed for")
-            .at_most(most_tokens)
+            .at_most(max_tokens)
             .fix("lower batch or context");
     }
     auto ranks = checked_multiply(parallel.tp, parallel.pp);
     if (ranks) ranks = checked_multiply(*ranks, parallel.ep);
     if (ranks) ranks = checked_multiply(*ranks, parallel.dp);
-    if (!ranks || *ranks > most_ranks) {
+    if (!ranks || *ranks > max_ranks) {
         return Error{ErrorCode::capacity_exceeded}.at("tp * pp * ep * dp").because("is more ranks than are listed")
-            .at_most(most_ranks).fix("lower one of the degrees");
+            .at_most(max_ranks).fix("lower one of the degrees");
     }
     if (!request.training) return {};
     return check_training(*request.training, request, request.dtype.value_or(config.dtype_or(Dtype::f32)));

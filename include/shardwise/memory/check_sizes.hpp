@@ -9,10 +9,10 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// The most elements of one model and of one activation that sizes are computed for. With them, and with most_tokens,
+/// The most elements of one model and of one activation that sizes are computed for. With them, and with max_tokens,
 /// no sum over one rank leaves 63 bits.
-inline constexpr std::int64_t most_parameters = std::int64_t{1} << 42U;
-inline constexpr std::int64_t most_value_elements = std::int64_t{1} << 44U;
+inline constexpr std::int64_t max_parameters = std::int64_t{1} << 42U;
+inline constexpr std::int64_t max_value_elements = std::int64_t{1} << 44U;
 
 /// Refuses models and requests whose sizes would overflow; a config from outside may claim anything.
 ///
@@ -30,10 +30,10 @@ inline constexpr std::int64_t most_value_elements = std::int64_t{1} << 44U;
             auto const elements = tensor.shape.checked_elements();
             auto const all = elements ? checked_multiply(*elements, instances[id]) : elements;
             auto const sum = all ? checked_add(total, *all) : all;
-            bool const is_stored_small = tensor.stored_bytes <= 8 * most_parameters;
-            if (!sum || *sum > most_parameters || !is_stored_small) {
+            bool const is_stored_small = tensor.stored_bytes <= 8 * max_parameters;
+            if (!sum || *sum > max_parameters || !is_stored_small) {
                 return too_large(tensor.name, "brings the model to more elements than sizes are computed for",
-                                 most_parameters);
+                                 max_parameters);
             }
             total = *sum;
         }
@@ -46,9 +46,9 @@ inline constexpr std::int64_t most_value_elements = std::int64_t{1} << 44U;
             auto const rows = checked_multiply(is_short ? request.batch : tokens,
                                                value.rows == Rows::routed && per_token > 0 ? per_token : 1);
             auto const elements = rows ? checked_multiply(*rows, value.width) : rows;
-            if (!elements || *elements > most_value_elements) {
+            if (!elements || *elements > max_value_elements) {
                 return too_large(value.name, "has more elements in a batch of this context than sizes are computed for",
-                                 most_value_elements)
+                                 max_value_elements)
                     .fix("lower batch or context");
             }
         }

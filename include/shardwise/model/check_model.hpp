@@ -37,7 +37,7 @@ public:
     }
 
 private:
-    static constexpr std::int64_t most_ranks_checked = 8;
+    static constexpr std::int64_t max_ranks_checked = 8;
 
     static constexpr Error refusal(std::string_view in, std::string_view at, std::string_view reason,
                                    ErrorCode code = ErrorCode::shape_mismatch) {
@@ -206,7 +206,7 @@ private:
         auto const& rule = weight.shard;
         auto const rank = weight.shape.rank();
         auto const in_side = out_side == rank - 1 ? rank - 2 : rank - 1;
-        for (std::int64_t tp = 1; tp <= most_ranks_checked; ++tp) {
+        for (std::int64_t tp = 1; tp <= max_ranks_checked; ++tp) {
             for (std::int64_t k = 0; k < tp; ++k) {
                 auto const share = [&](std::size_t side) {
                     bool const is_split = rule.kind != ShardKind::replicated && rule.dim == side;

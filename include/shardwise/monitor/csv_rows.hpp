@@ -120,7 +120,7 @@ private:
         if (!series) return std::nullopt;
         return series->mean * unit;
     }
-    /// Three digits behind the point.
+    /// Three digits after the point.
     static void add(std::string& out, std::optional<double> value) {
         out += ',';
         if (!value || !std::isfinite(*value)) return;

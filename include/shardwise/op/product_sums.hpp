@@ -24,10 +24,10 @@ struct ProductStep {
 
 /// Sums of products by ranges of a weight's inputs, in an order that is fixed beforehand: what a rank computes of a tree.
 struct ProductSums {
-    /// The inputs that the ranges make up, one behind another in the order of the steps.
+    /// The inputs that the ranges make up, one after another in the order of the steps.
     UnitRange inputs;
     List<ProductStep> steps;
-    /// Slots [0, sums) are results; slots behind them, in which steps keep what is not yet added.
+    /// Slots [0, sums) are results; slots after them, in which steps keep what is not yet added.
     std::int64_t sums = 0;
     std::int64_t scratch = 0;
 };

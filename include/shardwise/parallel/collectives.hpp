@@ -19,7 +19,7 @@
 #include <span>
 #include <string>
 
-// Collectives in stream order, as parallel layers use them: each is put into the stream behind what makes its input and before
+// Collectives in stream order, as parallel layers use them: each is put into the stream after what makes its input and before
 // what reads its output, and the caller goes on. A collective that fails stops the stream: what follows is skipped and
 // `synchronize` returns the error. While a stream has collectives of a communicator, nothing else uses that communicator.
 //
@@ -58,7 +58,7 @@ void submit_all_reduce(C& comm, TensorView<T, 1, Host> data, ReduceOp op, HostSt
     stream.submit([&comm, data, op] { return all_reduce(comm, data, op); });
 }
 
-/// Gathers `count(rank)` elements of each rank, one behind another; `in` may lie at its place in `out`.
+/// Gathers `count(rank)` elements of each rank, one after another; `in` may lie at its place in `out`.
 ///
 /// Shapes  in [count(own rank)], out [sum of counts]
 /// Order   on `stream`; `comm` and what `count` refers to outlive what is in it

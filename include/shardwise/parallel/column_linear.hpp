@@ -17,7 +17,7 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// One rank's outputs of a linear layer: out = in * rows^T + bias, the rows those of the weight that the rank owns, packed
-/// behind one another whatever their order in the checkpoint. No communication, and the bits of an output do not depend on
+/// one after another whatever their order in the checkpoint. No communication, and the bits of an output do not depend on
 /// which other outputs the rank owns. Follow with a row-parallel layer (which sums) or a gather.
 ///
 /// Memory  the rows in the back end's own order, and their biases; no scratch

@@ -58,7 +58,7 @@ public:
         return (plan_.nodes() + scratch_) * tokens * width_;
     }
     /// Floats that are enough for any number of tokens up to this: long sums, made in parts, need less than some shorter ones.
-    [[nodiscard]] std::int64_t most_workspace(std::int64_t tokens) const {
+    [[nodiscard]] std::int64_t max_workspace(std::int64_t tokens) const {
         auto const whole = width_ > 0 ? std::max(one_shot_elements / width_, place_.ranks - 1) : tokens;
         return std::max(workspace(tokens), workspace(std::min(tokens, whole)));
     }
@@ -163,7 +163,7 @@ private:
         return {};
     }
 
-    /// The sums of the rank's nodes for some tokens, one behind another.
+    /// The sums of the rank's nodes for some tokens, one after another.
     template <class Compute>
     [[nodiscard]] Result<> compute_nodes(Compute const& compute, UnitRange tokens, float* nodes, float* scratch,
                                          Stream& stream) const {

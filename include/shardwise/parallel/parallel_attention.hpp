@@ -45,7 +45,7 @@ class ParallelAttention {
 public:
     using Stream = typename Backend::Stream;
 
-    /// `qkv` makes the rank's queries, keys and values behind one another (TensorParallel::packed_qkv), `output` takes its heads'
+    /// `qkv` makes the rank's queries, keys and values one after another (TensorParallel::packed_qkv), `output` takes its heads'
     /// results. `options` are those of the whole model.
     ///
     /// Errors  shape_mismatch where layers and heads do not fit together

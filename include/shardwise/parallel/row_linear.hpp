@@ -24,7 +24,7 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// The norm behind a layer: see kernels/rms_norm.hpp.
+/// The norm after a layer: see kernels/rms_norm.hpp.
 template <class Backend>
 struct RmsNorm {
     TensorView<float const, 1, Backend> weight;
@@ -84,8 +84,8 @@ public:
     }
 
     /// Floats that are enough for any number of tokens up to this.
-    [[nodiscard]] std::int64_t most_workspace(std::int64_t tokens) const {
-        if constexpr (Policy::has_fixed_tree) return tree_.most_workspace(tokens);
+    [[nodiscard]] std::int64_t max_workspace(std::int64_t tokens) const {
+        if constexpr (Policy::has_fixed_tree) return tree_.max_workspace(tokens);
         return 0;
     }
 

@@ -8,7 +8,7 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// A back end puts sums over ranks into its streams, as the tensor-parallel layers do behind each row-parallel product.
+/// A back end puts sums over ranks into its streams, as the tensor-parallel layers do after each row-parallel product.
 template <class B>
 concept ShardsTensors = ComputeBackend<B> &&
     requires(Threads& comm, TensorView<float, 1, B> data, typename B::Stream& stream) {

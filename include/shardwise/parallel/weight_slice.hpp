@@ -70,7 +70,7 @@ private:
     std::vector<std::byte> scales_;
 };
 
-/// Cuts rows (outputs) and inputs out of a weight, behind `lead` inputs of zero (int8 only, whose blocks may be parted). The
+/// Cuts rows (outputs) and inputs out of a weight, after `lead` inputs of zero (int8 only, whose blocks may be parted). The
 /// result may view `whole`, whose bytes outlive it.
 ///
 /// Errors  shape_mismatch where the bytes are not those of the shape, or ranges lie outside of it; invalid_argument where a range
@@ -126,7 +126,7 @@ private:
     slice.source_.inputs = lead + inputs.size();
     bool const has_all_inputs = inputs.size() == whole.inputs && lead == 0;
     bool const is_view = has_all_inputs && rows.size() == 1;
-    // Rows of a tensor; of each the bytes [first, last), behind zeros.
+    // Rows of a tensor; of each the bytes [first, last), after zeros.
     auto const take = [&](std::span<std::byte const> from, std::int64_t stride, std::int64_t first, std::int64_t last,
                           std::int64_t zeros, std::vector<std::byte>& copy) -> std::span<std::byte const> {
         auto const size = static_cast<std::size_t>(last - first);

@@ -54,7 +54,7 @@ struct Fix {
 };
 
 /// More devices than this are no fix.
-inline constexpr std::int64_t most_added_devices = 4096;
+inline constexpr std::int64_t max_added_devices = 4096;
 
 /// The least n in [1, most] for which holds(n) is true, nothing where none is; holds must stay true once it is.
 template <class Holds>
@@ -157,21 +157,21 @@ private:
         if (auto const saved = saved_by(changed)) fixes_.push_back({FixKind::context, context, {}, {}, *saved});
     }
     /// The widest type of at least so many bits; below 16 bits a model has schemes.
-    void try_dtype(std::int64_t least_bits) {
+    void try_dtype(std::int64_t min_bits) {
         if (request_.quant || has(FixKind::dtype)) return;
         bool const is_bare = task_.model() == nullptr;
         for (auto const dtype : {Dtype::bf16, Dtype::f8_e4m3, Dtype::i4}) {
-            if (bits(dtype) < least_bits || (dtype != Dtype::bf16 && !is_bare)) break;
+            if (bits(dtype) < min_bits || (dtype != Dtype::bf16 && !is_bare)) break;
             auto changed = request_;
             changed.dtype = dtype;
             if (auto const saved = saved_by(changed)) return fixes_.push_back({FixKind::dtype, 0, dtype, {}, *saved});
         }
     }
     /// The mildest scheme of at least so many bits.
-    void try_quant(std::int64_t least_bits) {
+    void try_quant(std::int64_t min_bits) {
         if (has(FixKind::quant)) return;
         for (auto const& scheme : smaller_schemes(*task_.model(), request_)) {
-            if (nominal_bits(scheme) < least_bits) break;
+            if (nominal_bits(scheme) < min_bits) break;
             auto changed = request_;
             changed.quant = scheme;
             if (auto const saved = saved_by(changed)) return fixes_.push_back({FixKind::quant, 0, {}, scheme, *saved});
@@ -184,7 +184,7 @@ private:
         auto const fits_with = [&](std::int64_t count) {
             return fits_in_order(modules_, task_.budgets(with_more_devices(devices_, count), request_));
         };
-        auto const count = smallest_that(most_added_devices, fits_with);
+        auto const count = smallest_that(max_added_devices, fits_with);
         if (!count) return;
         fixes_.push_back(
             {FixKind::devices, *count, {}, {}, *count * devices_[accelerators - 1].usable(request_.utilization)});

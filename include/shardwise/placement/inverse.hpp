@@ -44,7 +44,7 @@ namespace detail {
 /// True for a batch and a context of which sizes can be computed: where larger ones are tried, this is where they end.
 [[nodiscard]] constexpr bool is_within_sizes(Model const& model, EstimateRequest const& request) {
     auto const tokens = checked_multiply(request.batch, context_of(request, model.config));
-    return tokens && *tokens <= most_tokens && check_sizes(model, request);
+    return tokens && *tokens <= max_tokens && check_sizes(model, request);
 }
 
 }  // namespace detail
@@ -84,14 +84,14 @@ namespace detail {
 
 /// The fewest devices like `device` on which the model fits, at most `limit`; nothing where `limit` do not suffice.
 ///
-/// Errors  as check_request; invalid_argument for a limit below 1 or beyond most_ranks
+/// Errors  as check_request; invalid_argument for a limit below 1 or beyond max_ranks
 [[nodiscard]] constexpr Result<Optional<std::int64_t>> fewest_devices(Model const& model, Device const& device,
                                                                       EstimateRequest const& request,
                                                                       std::int64_t limit = 1024) {
     if (auto const checked = check_request(model, request); !checked) return checked.error();
-    if (limit < 1 || limit > most_ranks) {
+    if (limit < 1 || limit > max_ranks) {
         return Error{ErrorCode::invalid_argument}.at("limit").because("must be 1 to the most ranks of a run").got(limit)
-            .between(1, most_ranks);
+            .between(1, max_ranks);
     }
     List<Device> devices;
     for (std::int64_t count = 1; count <= limit; ++count) {

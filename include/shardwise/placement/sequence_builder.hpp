@@ -42,7 +42,7 @@ public:
 
     constexpr ModuleSequence build() && {
         // Constant expressions pay for room, programs for growing.
-        if (!std::is_constant_evaluated()) sequence_.units.reserve(most_units());
+        if (!std::is_constant_evaluated()) sequence_.units.reserve(max_units());
         if (!tree_.modules().empty()) visit(tree_.root(), {}, ModuleRole::none, root_);
         for (auto const& tie : tree_.ties()) resolve(tie);
         return std::move(sequence_);
@@ -59,7 +59,7 @@ private:
     }
 
     /// How many units there are at most.
-    constexpr std::size_t most_units() const {
+    constexpr std::size_t max_units() const {
         // Bodies are added before those that use them.
         List<std::size_t> counts;
         counts.reserve(tree_.modules().size());

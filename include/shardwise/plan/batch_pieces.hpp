@@ -2,7 +2,7 @@
 #pragma once
 
 #include <shardwise/plan/class_rates.hpp>
-#include <shardwise/plan/least_reduction.hpp>
+#include <shardwise/plan/min_reduction.hpp>
 #include <shardwise/plan/legal_degrees.hpp>
 #include <shardwise/plan/room_check.hpp>
 #include <shardwise/plan/site_finder.hpp>
@@ -22,7 +22,7 @@ struct BatchPiece {
     double message = 0.0;
     SlotBytes const* bytes = nullptr;
     /// No more than these, sooner found.
-    SlotBytes const* least_bytes = nullptr;
+    SlotBytes const* min_bytes = nullptr;
     /// On each class of devices.
     List<SlotPrices const*> classes;
 };
@@ -62,7 +62,7 @@ public:
     /// The same, with its bytes; for the first look with no more than these.
     [[nodiscard]] BatchPiece& weighed(PlanDegrees const& degrees, std::int64_t size, bool is_first_look) {
         auto& piece = at(degrees, size, is_first_look);
-        auto& bytes = is_first_look ? piece.least_bytes : piece.bytes;
+        auto& bytes = is_first_look ? piece.min_bytes : piece.bytes;
         if (bytes == nullptr) bytes = room_.slot_bytes(degrees, piece.size, !is_first_look);
         return piece;
     }
@@ -91,12 +91,12 @@ public:
     }
 
     /// What one gather of all weights takes at least over the data-parallel ranks; nothing in inference.
-    [[nodiscard]] double least_gather(PlanDegrees const& degrees) {
+    [[nodiscard]] double min_gather(PlanDegrees const& degrees) {
         if (setting_.pass != Pass::training || degrees.dp * degrees.ep == 1) return 0.0;
         auto const& piece = at(degrees, 1, true);
         auto site = group_of(degrees).site;
         site.dp = sites_.best_replicas(degrees.dp, degrees.tp * degrees.ep);
-        return least_gather_seconds(piece.prices->weights, site, setting_);
+        return min_gather_seconds(piece.prices->weights, site, setting_);
     }
 
     /// The step where all stages were the fastest that can be, and the slowest of them took so long.
@@ -113,12 +113,12 @@ public:
     /// For pieces of `size` sequences; `piece` stands for them and is no larger. `rate` is sequence_rate.
     [[nodiscard]] double first_look(PlanDegrees const& degrees, BatchPiece const& piece, std::int64_t size, double rate,
                                     double gather, bool has_messages = true) {
-        return gathered_seconds(degrees, piece, least_slowest(degrees, piece, size, rate), gather, has_messages);
+        return gathered_seconds(degrees, piece, min_slowest(degrees, piece, size, rate), gather, has_messages);
     }
     /// What the slowest stage takes at least, as first_look.
-    [[nodiscard]] double least_slowest(PlanDegrees const& degrees, BatchPiece const& piece, std::int64_t size,
+    [[nodiscard]] double min_slowest(PlanDegrees const& degrees, BatchPiece const& piece, std::int64_t size,
                                        double rate) {
-        auto const slowest = pricer_.least_slowest(*piece.prices, degrees.pp);
+        auto const slowest = pricer_.min_slowest(*piece.prices, degrees.pp);
         auto const even = static_cast<double>(size) / rate;
         return slowest < even ? even : slowest;
     }
@@ -149,7 +149,7 @@ public:
 
 private:
     /// Where nothing is known of what a sequence takes.
-    static constexpr double most_rate = 1e300;
+    static constexpr double max_rate = 1e300;
     struct Group {
         StageSite site{};
         /// By their sizes, eight for each power of two.
@@ -190,9 +190,9 @@ private:
                 auto const share = share_of(weights[kind], group.each[i][kind]);
                 if (fastest < share) fastest = share;
             }
-            group.by_all.add(classes.size(i), whole > 0.0 ? fastest / whole : most_rate);
+            group.by_all.add(classes.size(i), whole > 0.0 ? fastest / whole : max_rate);
             auto const share = share_of(weights[frequent], group.each[i][frequent]);
-            group.by_most.add(classes.size(i), most > 0.0 ? share / most : most_rate);
+            group.by_most.add(classes.size(i), most > 0.0 ? share / most : max_rate);
         }
     }
     static double share_of(double least, double own) { return own > 0.0 ? least / own : 0.0; }

@@ -18,7 +18,7 @@ struct CandidateTask {
     DegreeChoices const& choices;
     std::int64_t devices = 0;
     /// The most sequences of a rank.
-    std::int64_t most_batch = 0;
+    std::int64_t max_batch = 0;
     /// Steps that take longer are of no interest.
     double limit = 0.0;
 };
@@ -43,12 +43,12 @@ public:
         bool may = false;
         for (auto const tp : task.choices.tp) {
             for (auto const ep : task.choices.ep) {
-                for_each_replicas(task, {.tp = tp, .ep = ep}, task.choices.most_dp, [&](PlanDegrees const& degrees) {
+                for_each_replicas(task, {.tp = tp, .ep = ep}, task.choices.max_dp, [&](PlanDegrees const& degrees) {
                     if (may) return;
                     auto const batch = rank_batch(task.request.estimate.batch, degrees);
                     auto const& zeros = task.zeros.of(degrees.dp);
                     auto const known = finder_.may_fit(degrees, batch, zeros, longest_pipeline(task, degrees));
-                    for (auto pp = static_cast<std::size_t>(task.choices.least_pp); pp <= known.size(); ++pp)
+                    for (auto pp = static_cast<std::size_t>(task.choices.min_pp); pp <= known.size(); ++pp)
                         may = may || known[pp - 1];
                 });
             }
@@ -65,11 +65,11 @@ public:
         for (auto const tp : choices.tp) {
             for (auto const ep : choices.ep) {
                 if (tp * ep > task.devices) break;
-                for (auto dp = choices.least_dp < 2 ? 1 : 2; dp <= 2 && dp <= choices.most_dp; ++dp) {
-                    for (auto pp = choices.least_pp < 2 ? 1 : 2; pp <= 2 && pp <= choices.most_pp; ++pp)
+                for (auto dp = choices.min_dp < 2 ? 1 : 2; dp <= 2 && dp <= choices.max_dp; ++dp) {
+                    for (auto pp = choices.min_pp < 2 ? 1 : 2; pp <= 2 && pp <= choices.max_pp; ++pp)
                         add_group(task, {.tp = tp, .pp = pp, .dp = dp, .ep = ep});
                 }
-                for_each_replicas(task, {.tp = tp, .ep = ep}, choices.most_dp, [&](PlanDegrees const& degrees) {
+                for_each_replicas(task, {.tp = tp, .ep = ep}, choices.max_dp, [&](PlanDegrees const& degrees) {
                     examined_ += choices.pipelines(longest_pipeline(task, degrees));
                 });
             }
@@ -89,7 +89,7 @@ public:
         if (branch.refined == pipelines) return weigh_pipelines(task, degrees, branch.seconds);
         if (branch.refined == weighed_pipelines) return add_pipelines(task, degrees);
         bool const is_replicated = degrees.dp > 1;
-        for_each_replicas(task, degrees, is_replicated ? task.choices.most_dp : 1, [&](PlanDegrees const& own) {
+        for_each_replicas(task, degrees, is_replicated ? task.choices.max_dp : 1, [&](PlanDegrees const& own) {
             if ((own.dp > 1) != is_replicated) return;
             if (own.pp == 1) return add_pipelines(task, own);
             auto const longest = longest_pipeline(task, own);
@@ -119,11 +119,11 @@ private:
 
     static std::int64_t longest_pipeline(CandidateTask const& task, PlanDegrees const& degrees) {
         auto const room = task.devices / (degrees.tp * degrees.dp * degrees.ep);
-        return room < task.choices.most_pp ? room : task.choices.most_pp;
+        return room < task.choices.max_pp ? room : task.choices.max_pp;
     }
     /// The fewest stages of those that follow one another, of which there are two at least.
     static std::int64_t shortest_pipeline(CandidateTask const& task) {
-        return task.choices.least_pp < 2 ? 2 : task.choices.least_pp;
+        return task.choices.min_pp < 2 ? 2 : task.choices.min_pp;
     }
 
     /// Calls `visit` for all numbers of replicas of a group that there are devices for; in inference for the fewest
@@ -133,9 +133,9 @@ private:
                                   Visit const& visit) {
         std::int64_t previous = 0;
         auto const group = degrees.tp * degrees.ep;
-        for (degrees.dp = task.choices.least_dp; degrees.dp <= most && group * degrees.dp <= task.devices; ++degrees.dp) {
+        for (degrees.dp = task.choices.min_dp; degrees.dp <= most && group * degrees.dp <= task.devices; ++degrees.dp) {
             auto const batch = rank_batch(task.request.estimate.batch, degrees);
-            if (batch > task.most_batch || !task.choices.pieces.has_enough(batch)) continue;
+            if (batch > task.max_batch || !task.choices.pieces.has_enough(batch)) continue;
             if (!task.request.estimate.training && batch == previous) continue;
             previous = batch;
             visit(degrees);
@@ -147,15 +147,15 @@ private:
         auto const group = degrees.tp * degrees.ep;
         auto const longest = degrees.pp == 1 ? 1 : longest_pipeline(task, degrees);
         auto const most = degrees.dp == 1 ? 1 : task.devices / (group * degrees.pp);
-        auto const replicas = most < task.choices.most_dp ? most : task.choices.most_dp;
+        auto const replicas = most < task.choices.max_dp ? most : task.choices.max_dp;
         auto const shares = replicas * longest < task.devices / group ? replicas * longest : task.devices / group;
         auto const least = pieces_.shared_seconds(degrees, task.request.estimate.batch, 1, shares);
         if (least <= task.limit) push(task, degrees, least, unpriced_groups);
     }
 
     /// The least that a step takes with any number of pieces, in a pipeline without its messages.
-    double least_seconds(CandidateTask const& task, PlanDegrees degrees) {
-        auto const gather = pieces_.least_gather(degrees);
+    double min_seconds(CandidateTask const& task, PlanDegrees degrees) {
+        auto const gather = pieces_.min_gather(degrees);
         auto const& zeros = task.zeros.of(degrees.dp);
         if (!zeros.empty()) degrees.zero = zeros.front();
         auto const batch = rank_batch(task.request.estimate.batch, degrees);
@@ -198,7 +198,7 @@ private:
         for (; degrees.pp <= longest; ++degrees.pp) {
             auto least = -1.0;
             if (may_fit[static_cast<std::size_t>(degrees.pp) - 1]) {
-                least = is_none ? least_seconds(task, degrees)
+                least = is_none ? min_seconds(task, degrees)
                                 : finder_.least_with_room(degrees, batch, zeros, true, is_known, task.limit);
                 is_known = true;
             }

@@ -33,7 +33,7 @@ public:
     ClosestCut find(bool must_fit = false) {
         for_each_degrees([this](PlanDegrees const& degrees) { push(degrees); });
         heap_.build();
-        for (int looks = 0; !heap_.empty() && !best_.fits() && looks < most_looks;) {
+        for (int looks = 0; !heap_.empty() && !best_.fits() && looks < max_looks;) {
             auto candidate = heap_.pop();
             if (must_fit && candidate.seconds >= 0.0) break;
             if (!best_.begins.empty() && static_cast<double>((best_.needs - best_.has).count()) <= candidate.seconds)
@@ -54,13 +54,13 @@ public:
 
     /// True where some cut fits. On large clusters only round degrees are tried.
     bool has_any() {
-        bool const is_large = search_.sites().count() > most_tried_all;
+        bool const is_large = search_.sites().count() > max_tried_all;
         bool has_one = false;
         for_each_degrees(
             [&](PlanDegrees degrees) {
                 if (has_one) return;
                 cut_into_pieces(degrees);
-                if (search_.least_shortfall(degrees) > 0.0 || !search_.may_fit(degrees, 0.0)) return;
+                if (search_.min_shortfall(degrees) > 0.0 || !search_.may_fit(degrees, 0.0)) return;
                 has_one = fits(degrees);
             },
             is_large);
@@ -69,9 +69,9 @@ public:
 
 private:
     /// Cuts whose stages are weighed, in the order of what they ask for at least: the next one has never been closer.
-    static constexpr int most_looks = 50;
+    static constexpr int max_looks = 50;
     /// Devices with which all degrees are tried for the quick answer.
-    static constexpr std::int64_t most_tried_all = 64;
+    static constexpr std::int64_t max_tried_all = 64;
 
     PlanDegrees degrees_of(PlanCandidate const& candidate) const {
         PlanDegrees degrees{.tp = candidate.tp, .pp = candidate.pp, .dp = candidate.dp, .ep = candidate.ep,
@@ -105,7 +105,7 @@ private:
         for (auto const tp : choices.tp) {
             for (auto const ep : choices.ep) {
                 if (!is_tried(tp, choices.tp) || !is_tried(ep, choices.ep)) continue;
-                for (auto pp = choices.least_pp; pp <= choices.most_pp && tp * ep * pp <= sites.count(); ++pp) {
+                for (auto pp = choices.min_pp; pp <= choices.max_pp && tp * ep * pp <= sites.count(); ++pp) {
                     std::int64_t previous = 0;
                     for (auto const devices : counts) {
                         auto const dp = replicas({.tp = tp, .pp = pp, .ep = ep}, devices);
@@ -116,7 +116,7 @@ private:
                     }
                     // In training one replica has no gradients to reduce, and no buffers for it.
                     PlanDegrees const one{.tp = tp, .pp = pp, .ep = ep};
-                    bool const is_one_left = previous > 1 && choices.least_dp == 1 && search_.job().training;
+                    bool const is_one_left = previous > 1 && choices.min_dp == 1 && search_.job().training;
                     if (is_one_left && search_.can_count(one)) for_each_zero(one, visit);
                 }
             }
@@ -140,19 +140,19 @@ private:
         auto const& choices = search_.choices();
         auto const batch = search_.job().batch;
         degrees.dp = devices / degrees.ranks();
-        if (degrees.dp > choices.most_dp) degrees.dp = choices.most_dp;
+        if (degrees.dp > choices.max_dp) degrees.dp = choices.max_dp;
         // Each rank has a sequence for each piece.
         if (auto const pieces = choices.pieces.pinned; pieces > 1) {
             auto const most = (batch - 1) / (pieces - 1) / degrees.ep;
             if (degrees.dp > most) degrees.dp = most;
         }
-        if (degrees.dp < choices.least_dp) return 0;
-        if (search_.job().training || choices.least_dp == choices.most_dp) return degrees.dp;
+        if (degrees.dp < choices.min_dp) return 0;
+        if (search_.job().training || choices.min_dp == choices.max_dp) return degrees.dp;
         return ceil_divide(batch, degrees.ep * rank_batch(batch, degrees));
     }
 
     void push(PlanDegrees const& degrees) {
-        heap_.push({0.0, search_.least_shortfall(degrees), static_cast<std::int32_t>(degrees.tp),
+        heap_.push({0.0, search_.min_shortfall(degrees), static_cast<std::int32_t>(degrees.tp),
                     static_cast<std::int32_t>(degrees.pp), static_cast<std::int32_t>(degrees.dp),
                     static_cast<std::int32_t>(degrees.ep), 0, degrees.zero});
     }
@@ -233,7 +233,7 @@ private:
         return most;
     }
 
-    /// What the fullest rank of a stage needs with one more slot behind `begin` and those up to `next`.
+    /// What the fullest rank of a stage needs with one more slot after `begin` and those up to `next`.
     Bytes grown(PlanDegrees const& degrees, CutMemory const& memory, std::int64_t stage, std::int64_t begin,
                 std::int64_t next, List<SlotNeeds>& needs) const {
         auto const& slots = search_.slots();

@@ -82,10 +82,10 @@ public:
     }
 
     /// What a rank may take of the largest device.
-    [[nodiscard]] double most_memory() const { return bytes_of(by_memory_[0]); }
+    [[nodiscard]] double max_memory() const { return bytes_of(by_memory_[0]); }
     /// Of the smallest device of some classes, which are given as bits.
     [[nodiscard]] double memory_of(std::uint64_t classes) const {
-        auto least = most_memory();
+        auto least = max_memory();
         for (std::size_t i = 0; i < classes_.size(); ++i) {
             if ((classes >> i & 1U) != 0 && bytes_of(i) < least) least = bytes_of(i);
         }
@@ -99,7 +99,7 @@ public:
         return counts;
     }
     /// What `stages` stages of so many ranks each can hold together at most, as multiples of their smallest device.
-    [[nodiscard]] double most_room(std::int64_t ranks, std::int64_t stages) const {
+    [[nodiscard]] double max_room(std::int64_t ranks, std::int64_t stages) const {
         double room = 0.0;
         std::int64_t devices = 0;
         std::int64_t passed = 0;

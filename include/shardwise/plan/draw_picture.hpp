@@ -38,7 +38,7 @@ private:
     static constexpr int inset = 14;
     /// Left of boxes that hang on several lines: room for what joins these.
     static constexpr int trunk = 14;
-    static constexpr std::size_t most_columns = 4;
+    static constexpr std::size_t max_columns = 4;
 
     /// Boxes that hang on one line.
     struct Row {
@@ -73,7 +73,7 @@ private:
         for (std::size_t i = 0; i < devices.size();) {
             Row row{i, i, {}};
             auto const continues = [&] {
-                return row.end < devices.size() && row.end - row.begin < most_columns &&
+                return row.end < devices.size() && row.end - row.begin < max_columns &&
                        (row.end == row.begin || !begins_group(row.end)) &&
                        devices[row.end].is_accelerator == devices[i].is_accelerator &&
                        (!devices[i].is_accelerator || devices[row.end].link == devices[i].link);
@@ -154,12 +154,12 @@ private:
 
     /// Which nodes stand beside each other.
     [[nodiscard]] std::vector<std::pair<std::size_t, std::size_t>> node_rows() const {
-        constexpr int most_width = 1000;
+        constexpr int max_width = 1000;
         std::vector<std::pair<std::size_t, std::size_t>> rows;
         int row_width = 0;
         for (std::size_t i = 0; i < boxes_.nodes.size(); ++i) {
             auto const width = node_width(boxes_.nodes[i]);
-            if (rows.empty() || row_width + gap + width > most_width) {
+            if (rows.empty() || row_width + gap + width > max_width) {
                 rows.emplace_back(i, i);
                 row_width = -gap;
             }
@@ -323,8 +323,8 @@ private:
 
     void draw_notes() {
         auto notes = boxes_.notes;
-        constexpr std::ptrdiff_t most_notes = 12;
-        auto const given = std::min(std::ssize(picture_.notes), most_notes);
+        constexpr std::ptrdiff_t max_notes = 12;
+        auto const given = std::min(std::ssize(picture_.notes), max_notes);
         notes.insert(notes.end(), picture_.notes.begin(), picture_.notes.begin() + given);
         if (picture_.devices.size() > 1) notes.push_back("Rates of links are those of one direction.");
         for (auto const& note : notes) {

@@ -85,15 +85,15 @@ struct PieceChoices {
 struct DegreeChoices {
     List<std::int64_t> tp;
     List<std::int64_t> ep;
-    std::int64_t least_pp = 1;
-    std::int64_t most_pp = 1;
-    std::int64_t least_dp = 1;
-    std::int64_t most_dp = 1;
+    std::int64_t min_pp = 1;
+    std::int64_t max_pp = 1;
+    std::int64_t min_dp = 1;
+    std::int64_t max_dp = 1;
     PieceChoices pieces;
 
     DegreeChoices() = default;
     DegreeChoices(ModelConfig const& config, DegreeLimits const& most, PlanRequest const& request)
-        : most_pp(most.pp), most_dp(most.dp) {
+        : max_pp(most.pp), max_dp(most.dp) {
         auto const& pins = request.pins;
         for (std::int64_t degree = 1; degree <= most.tp; ++degree) {
             bool const is_out = request.is_even && !is_even_tp(config, degree);
@@ -103,14 +103,14 @@ struct DegreeChoices {
             bool const is_out = request.is_even && !is_even_ep(config, degree);
             if (!is_out && pins.ep.value_or(degree) == degree) ep.push_back(degree);
         }
-        pin(pins.pp, least_pp, most_pp);
-        pin(pins.dp, least_dp, most_dp);
+        pin(pins.pp, min_pp, max_pp);
+        pin(pins.dp, min_dp, max_dp);
         pieces = {request.estimate.training.has_value(), pins.micro_batches.value_or(0)};
     }
 
     /// How many pipelines there are of at most so many stages.
     [[nodiscard]] std::int64_t pipelines(std::int64_t longest) const {
-        return longest < least_pp ? 0 : longest - least_pp + 1;
+        return longest < min_pp ? 0 : longest - min_pp + 1;
     }
 
 private:
@@ -155,9 +155,9 @@ struct ZeroChoices {
         auto const degree = pin.value_or(1);
         return degree < 1 || degree > most ? 1 : degree;
     };
-    auto const dp = capped(pins.dp, most_ranks);
-    auto const shares = capped(checked_multiply(dp, capped(pins.ep, most_ranks)).value_or(1), most_ranks);
-    auto const sequences = shares * (capped(pins.micro_batches, most_tokens) - 1) + 1;
+    auto const dp = capped(pins.dp, max_ranks);
+    auto const shares = capped(checked_multiply(dp, capped(pins.ep, max_ranks)).value_or(1), max_ranks);
+    auto const sequences = shares * (capped(pins.micro_batches, max_tokens) - 1) + 1;
     std::int64_t batch = 1;
     while (batch < dp || batch < sequences) batch *= 2;
     return batch;

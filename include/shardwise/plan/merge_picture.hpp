@@ -36,9 +36,9 @@ struct PictureBoxes {
 namespace detail {
 
 /// Pictures of up to so many devices show each of them; beyond, equal ones are drawn once.
-inline constexpr std::size_t most_single_devices = 32;
+inline constexpr std::size_t max_single_devices = 32;
 /// More boxes than these fill no page that people read; the rest is summed up in one.
-inline constexpr std::size_t most_boxes = 64;
+inline constexpr std::size_t max_boxes = 64;
 
 /// True where the devices differ in nothing but their names and ranks.
 [[nodiscard]] inline bool holds_the_same(PictureDevice const& a, PictureDevice const& b) {
@@ -123,7 +123,7 @@ inline void merge_neighbours(std::vector<PictureDevice>& devices) {
 
 /// Replaces the boxes beyond the limit by one that counts them.
 inline void leave_out_the_rest(PictureBoxes& boxes) {
-    std::size_t room = most_boxes - 1;
+    std::size_t room = max_boxes - 1;
     std::size_t kept = 0;
     PictureDevice rest;
     rest.count = 0;
@@ -158,16 +158,16 @@ inline void leave_out_the_rest(PictureBoxes& boxes) {
     PictureBoxes boxes{detail::nodes_of(picture), {}};
     auto const node_count = boxes.nodes.size();
     auto const device_count = picture.devices.size();
-    if (device_count > detail::most_single_devices) {
+    if (device_count > detail::max_single_devices) {
         detail::merge_nodes(boxes.nodes);
-        if (boxes.count() > detail::most_single_devices) {
+        if (boxes.count() > detail::max_single_devices) {
             for (auto& node : boxes.nodes) detail::merge_neighbours(node.devices);
         }
         if (boxes.count() < device_count) {
             boxes.notes.push_back(std::to_string(device_count) + " devices in " + std::to_string(boxes.count()) +
                                   " boxes: those that hold the same are drawn once.");
         }
-        if (boxes.count() > detail::most_boxes) detail::leave_out_the_rest(boxes);
+        if (boxes.count() > detail::max_boxes) detail::leave_out_the_rest(boxes);
     }
     if (node_count == 1) return boxes;
     for (auto& node : boxes.nodes) {

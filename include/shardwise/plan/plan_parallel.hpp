@@ -15,10 +15,10 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The most runners-up that a plan lists.
-inline constexpr std::size_t most_alternatives = 5;
+inline constexpr std::size_t max_alternatives = 5;
 
 /// The largest batch that a plan chooses by itself.
-inline constexpr std::int64_t most_chosen_batch = 65536;
+inline constexpr std::int64_t max_chosen_batch = 65536;
 
 namespace detail {
 
@@ -96,7 +96,7 @@ namespace detail {
     auto const is_best_even = [&](Other const& other) {
         return even.cut.is_found && other.variant == even.variant && other.cut->degrees == even.cut.degrees;
     };
-    while (others.size() > most_alternatives) {
+    while (others.size() > max_alternatives) {
         auto last = others.size() - 1;
         if (is_best_even(others[last])) --last;
         others.erase(others.begin() + last);
@@ -122,7 +122,7 @@ namespace detail {
 [[nodiscard]] inline std::int64_t choose_batch(PlanSearch& search, Topology const& topology) {
     std::int64_t largest = 0;
     auto const smallest = smallest_batch(search.request().pins);
-    for (auto batch = smallest; batch <= most_chosen_batch; batch *= 2) {
+    for (auto batch = smallest; batch <= max_chosen_batch; batch *= 2) {
         search.use_batch(batch);
         if (!check_plan(search.model(), topology, search.request())) break;
         if (!has_cut(search)) break;
@@ -132,7 +132,7 @@ namespace detail {
     double most = 0.0;
     for (auto batch = largest; batch >= smallest; batch /= 2) {
         search.use_batch(batch);
-        auto const limit = most > 0.0 ? static_cast<double>(batch) / most : PlanSearch::most_seconds;
+        auto const limit = most > 0.0 ? static_cast<double>(batch) / most : PlanSearch::max_seconds;
         auto const step = search.find_step(limit);
         if (step <= 0.0 || static_cast<double>(batch) / step < most) continue;
         most = static_cast<double>(batch) / step;

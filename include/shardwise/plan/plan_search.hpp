@@ -22,7 +22,7 @@ class PlanSearch {
 public:
     static constexpr std::size_t kinds = CandidateTree::kinds;
     /// Longer than any step.
-    static constexpr double most_seconds = 1e300;
+    static constexpr double max_seconds = 1e300;
 
     /// `like` is a search of the same model, dtype, quantisation and optimizer that outlives this one: what it knows
     /// of the ranks' weights need not be found anew.
@@ -50,9 +50,9 @@ public:
     PlanSearch& operator=(PlanSearch const&) = delete;
 
     /// The best cut of each kind of parallelism, by kind_of_parallelism. The best of all is exact, another kind's only
-    /// where no more than `most_looks` cuts could improve it.
+    /// where no more than `max_looks` cuts could improve it.
     std::array<FoundCut, kinds> const& run() {
-        limit_ = most_seconds;
+        limit_ = max_seconds;
         for (auto& best : best_) best = {};
         if (!tree_.may_fit(task())) return best_;
         enumerate();
@@ -60,11 +60,11 @@ public:
         for (std::size_t kind = 0; kind < kinds; ++kind) {
             auto& heap = tree_.heap(kind);
             std::size_t looks = 0;
-            for (int pops = 0; pops < most_pops && looks < most_looks && !heap.empty();) {
+            for (int pops = 0; pops < max_pops && looks < max_looks && !heap.empty();) {
                 auto const candidate = heap.pop();
                 if (!may_win(best_[kind], candidate.ranks(), candidate.seconds)) break;
                 if (!CandidateTree::is_branch(candidate)) ++pops;
-                if (candidate.refined < most_refined()) {
+                if (candidate.refined < max_refined()) {
                     refine(candidate, heap);
                     continue;
                 }
@@ -101,7 +101,7 @@ public:
         request_.estimate.batch = job_.batch = batch;
         choices_ = DegreeChoices(model_.config, limits(), request_);
         held_.kinds.clear();
-        most_batch_ = largest_counted_batch(model_, job_);
+        max_batch_ = largest_counted_batch(model_, job_);
         cost_.use_batch(batch);
         tokens_ = static_cast<double>(batch) *
                   (pass_ == Pass::decode ? 1.0 : static_cast<double>(context_of(job_, model_.config)));
@@ -110,7 +110,7 @@ public:
     /// The best cut with these degrees, whatever the other pins, their micro-batches and ZeRO stage.
     [[nodiscard]] FoundCut best_of(PlanDegrees const& degrees) {
         FoundCut best;
-        limit_ = most_seconds;
+        limit_ = max_seconds;
         if (!can_count(degrees)) return best;
         PlanCandidate const candidate{0.0,
                                       0.0,
@@ -176,18 +176,18 @@ public:
     /// False where a rank's share of the batch is more than sizes are computed for, or less than its pieces.
     [[nodiscard]] bool can_count(PlanDegrees const& degrees) const {
         auto const batch = rank_batch(job_.batch, degrees);
-        return batch <= most_batch_ && choices_.pieces.has_enough(batch);
+        return batch <= max_batch_ && choices_.pieces.has_enough(batch);
     }
     [[nodiscard]] List<std::int32_t> const& zeros(std::int64_t dp) const { return zeros_.of(dp); }
     /// What each device of such a cut lacks at least, by what it holds of the model; negative where it has room.
-    [[nodiscard]] double least_shortfall(PlanDegrees const& degrees) {
+    [[nodiscard]] double min_shortfall(PlanDegrees const& degrees) {
         weigh(degrees);
-        auto const room = sites_.classes().most_room(degrees.ranks() / degrees.pp, degrees.pp);
-        return (room_.least_needed(held_, degrees) - room) / static_cast<double>(degrees.pp);
+        auto const room = sites_.classes().max_room(degrees.ranks() / degrees.pp, degrees.pp);
+        return (room_.min_needed(held_, degrees) - room) / static_cast<double>(degrees.pp);
     }
     /// False where such a cut lacks more than so many bytes on some device; sooner known where it need not be exact.
     [[nodiscard]] bool may_fit(PlanDegrees const& degrees, double more, bool is_exact = true) {
-        auto const most = sites_.classes().most_memory() + more;
+        auto const most = sites_.classes().max_memory() + more;
         return may_fit_within(
             degrees, [most](std::int64_t) { return StageLimit{.bytes = most}; }, is_exact);
     }
@@ -236,7 +236,7 @@ private:
             auto const& top = tree_.heap(next).top();
             if (best != nullptr && !may_win(*best, top.ranks(), top.seconds)) return;
             auto const candidate = tree_.heap(next).pop();
-            if (candidate.refined < most_refined()) {
+            if (candidate.refined < max_refined()) {
                 refine(candidate, tree_.heap(next));
                 continue;
             }
@@ -262,11 +262,11 @@ private:
         tree_.plant(task());
     }
     CandidateTask task() const {
-        return {request_, zeros_, choices_, sites_.count(), most_batch_, limit_};
+        return {request_, zeros_, choices_, sites_.count(), max_batch_, limit_};
     }
 
     /// What is known of a candidate before it is laid out.
-    std::int32_t most_refined() const { return sites_.is_uniform() ? 1 : 2; }
+    std::int32_t max_refined() const { return sites_.is_uniform() ? 1 : 2; }
 
     /// Puts a candidate back with a bound that knows what has room, if anything has.
     void refine(PlanCandidate candidate, CandidateHeap& heap) {
@@ -347,8 +347,8 @@ private:
     }
 
     /// Candidates that are priced for a kind that is not the best, and that are looked at for their room.
-    static constexpr std::size_t most_looks = 24;
-    static constexpr int most_pops = 500;
+    static constexpr std::size_t max_looks = 24;
+    static constexpr int max_pops = 500;
     Model const& model_;
     PlanRequest request_;
     EstimateRequest job_;
@@ -372,10 +372,10 @@ private:
     /// Of a step of the whole job.
     double tokens_ = 0.0;
     /// The most sequences of a rank that sizes are computed for.
-    std::int64_t most_batch_ = INT64_MAX;
+    std::int64_t max_batch_ = INT64_MAX;
     std::array<FoundCut, kinds> best_;
     /// The longest step that is of interest.
-    double limit_ = most_seconds;
+    double limit_ = max_seconds;
     std::int64_t too_large_ = 0;
 };
 

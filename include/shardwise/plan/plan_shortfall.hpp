@@ -108,7 +108,7 @@ private:
         for (auto const& other : accelerators) unit += other.node == last ? 1 : 0;
         bool const has_nodes = accelerators.front().node != last;
         if (!has_nodes) unit = 1;
-        auto const is_too_many = [&](std::int64_t added) { return added > most_added || added > most_times * count; };
+        auto const is_too_many = [&](std::int64_t added) { return added > max_added || added > max_times * count; };
         std::int64_t most = 1;
         while (!is_too_many(2 * most * unit)) most *= 2;
         // What the most of them do not mend needs no search.
@@ -139,8 +139,8 @@ private:
         return has_plan(model_, more, request_, &search_);
     }
 
-    static constexpr std::int64_t most_added = 1024;
-    static constexpr std::int64_t most_times = 64;
+    static constexpr std::int64_t max_added = 1024;
+    static constexpr std::int64_t max_times = 64;
 
     PlanSearch& search_;
     Model const& model_;

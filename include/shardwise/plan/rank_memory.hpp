@@ -170,7 +170,7 @@ inline void add_training_needs(SlotNeeds& needs, BlockBody const& body, OpContex
 }
 
 /// The same on the first rank of a group, without a layout: no more than what is alive at once in the longer pass.
-[[nodiscard]] inline List<SlotNeeds> least_body_needs(Model const& model, EstimateRequest const& request) {
+[[nodiscard]] inline List<SlotNeeds> min_body_needs(Model const& model, EstimateRequest const& request) {
     auto const piece = prefill_request(model, request);
     List<SlotNeeds> all;
     auto const rank = op_rank(piece.parallel, {});
@@ -181,7 +181,7 @@ inline void add_training_needs(SlotNeeds& needs, BlockBody const& body, OpContex
             auto const step = piece.training ? training_step(piece, model.config)
                                              : largest_step_of(Phase::prefill, piece, model.config);
             auto const context = op_context(body, step, rank);
-            needs.working = least_activations(body, context);
+            needs.working = min_activations(body, context);
             if (piece.training)
                 detail::add_training_needs(needs, body, context, *piece.training);
             else

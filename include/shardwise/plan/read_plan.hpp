@@ -86,13 +86,13 @@ private:
     void read_request(JsonValue request, SavedPlan& plan) {
         plan.objective = fields_.text(request, "request", "objective");
         plan.devices = fields_.text(request, "request", "devices");
-        plan.context = fields_.whole(request, "request", "context", 0, most_count);
+        plan.context = fields_.whole(request, "request", "context", 0, max_count);
         plan.dtype = fields_.optional_text(request, "request", "dtype");
         plan.quant = fields_.optional_text(request, "request", "quant");
         plan.kv_dtype = fields_.optional_text(request, "request", "kv_dtype");
         auto const chunk = request.find("prefill_chunk");
         if (chunk && !chunk->is_null())
-            plan.prefill_chunk = fields_.whole(request, "request", "prefill_chunk", 1, most_count);
+            plan.prefill_chunk = fields_.whole(request, "request", "prefill_chunk", 1, max_count);
         auto const training = request.find("training");
         if (!training || training->is_null()) return;
         plan.optimizer = fields_.text(*training, "request.training", "optimizer");
@@ -107,8 +107,8 @@ private:
         to.dp = degree("dp");
         to.ep = degree("ep");
         to.zero = static_cast<std::int32_t>(fields_.whole(degrees, "plan", "zero", 0, 3));
-        to.micro_batches = fields_.whole(degrees, "plan", "micro_batches", 1, most_count);
-        plan.batch = fields_.whole(degrees, "plan", "batch", 1, most_count);
+        to.micro_batches = fields_.whole(degrees, "plan", "micro_batches", 1, max_count);
+        plan.batch = fields_.whole(degrees, "plan", "batch", 1, max_count);
         plan.is_even = fields_.boolean(degrees, "plan", "even");
     }
 
@@ -119,7 +119,7 @@ private:
             if (!fields_.is_object(each, place)) return;
             PlanStage stage;
             stage.first_layer = fields_.whole(each, place, "first_layer", layers, layers);
-            stage.layer_count = fields_.whole(each, place, "layers", 0, most_layers);
+            stage.layer_count = fields_.whole(each, place, "layers", 0, max_layers);
             stage.has_embedding = fields_.boolean(each, place, "embedding");
             stage.has_head = fields_.boolean(each, place, "head");
             stage.seconds = fields_.real(each, place, "seconds");
@@ -184,7 +184,7 @@ private:
     }
 
     void read_memory(JsonValue each, std::string const& place, SavedRank& rank) {
-        auto const bytes = [&](std::string_view term) { return Bytes{fields_.whole(each, place, term, 0, most_bytes)}; };
+        auto const bytes = [&](std::string_view term) { return Bytes{fields_.whole(each, place, term, 0, max_bytes)}; };
         rank.terms.weights = bytes("weights");
         rank.terms.kv_cache = bytes("kv_cache");
         rank.terms.activations = bytes("activations");
@@ -219,10 +219,10 @@ private:
         return {};
     }
 
-    static constexpr std::int64_t most_count = std::int64_t{1} << 40U;
-    static constexpr std::int64_t most_layers = std::int64_t{1} << 20U;
+    static constexpr std::int64_t max_count = std::int64_t{1} << 40U;
+    static constexpr std::int64_t max_layers = std::int64_t{1} << 20U;
     /// Eight of them do not overflow.
-    static constexpr std::int64_t most_bytes = std::int64_t{1} << 58U;
+    static constexpr std::int64_t max_bytes = std::int64_t{1} << 58U;
     PlanFields fields_;
     PlanLimits limits_{};
 };

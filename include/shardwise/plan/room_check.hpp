@@ -34,7 +34,7 @@ struct StageLimit {
     double bytes = 0.0;
     /// Of one slot of each kind, and of all together.
     double const* seconds = nullptr;
-    double most_seconds = 0.0;
+    double max_seconds = 0.0;
 };
 
 /// Tells quickly that a cut has no room, before it is known where its ranks lie. It looks only at the first rank of a
@@ -86,7 +86,7 @@ public:
     }
 
     /// What stages that hold nothing but the model need at least.
-    [[nodiscard]] double least_needed(HeldBytes const& held, PlanDegrees const& degrees) const {
+    [[nodiscard]] double min_needed(HeldBytes const& held, PlanDegrees const& degrees) const {
         return held.whole + static_cast<double>(degrees.pp) * overhead_ - slack;
     }
 
@@ -102,7 +102,7 @@ public:
             auto const pieces = static_cast<double>(degrees.micro_batches < behind ? degrees.micro_batches : behind);
             StageLimit const most = limit(stage);
             auto room = most.bytes - overhead_ + slack;
-            auto seconds = most.most_seconds;
+            auto seconds = most.max_seconds;
             double at_work = 0.0;
             while (true) {
                 auto const kind = runs_[run].kind;
@@ -161,7 +161,7 @@ public:
         return count;
     }
     /// How many slots of a kind so many bytes of a stage hold at most.
-    [[nodiscard]] double most_slots(HeldBytes const& held, PlanDegrees const& degrees, SlotBytes const* bytes,
+    [[nodiscard]] double max_slots(HeldBytes const& held, PlanDegrees const& degrees, SlotBytes const* bytes,
                                     std::int64_t stage, double most, std::size_t kind) const {
         auto const behind = degrees.pp - stage;
         auto const pieces = static_cast<double>(degrees.micro_batches < behind ? degrees.micro_batches : behind);
@@ -181,7 +181,7 @@ public:
         auto request = rank_request(job_, degrees);
         request.batch = size;
         request.micro_batches = 1;
-        auto const least = is_exact ? List<SlotNeeds>{} : least_body_needs(model_, request);
+        auto const least = is_exact ? List<SlotNeeds>{} : min_body_needs(model_, request);
         auto const& bodies = is_exact ? memories_.bodies(request, {}) : least;
         List<SlotBytes> kinds(slots_.kinds.size());
         for (std::size_t kind = 0; kind < kinds.size(); ++kind) {

@@ -78,7 +78,7 @@ public:
 
     /// What the slowest of `stages` stages takes at least: the mean, and of each kind of slots the most that some stage
     /// must have.
-    [[nodiscard]] double least_slowest(SlotPrices const& prices, std::int64_t stages) {
+    [[nodiscard]] double min_slowest(SlotPrices const& prices, std::int64_t stages) {
         auto const index = static_cast<std::size_t>(stages);
         if (shares_.size() <= index) shares_.resize(index + 1);
         auto& shares = shares_[index];

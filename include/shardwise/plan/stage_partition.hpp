@@ -38,7 +38,7 @@ public:
             messages_[stage] =
                 messages_[stage + 1] + (is_last ? 0.0 : stage_message_seconds(least, site, task.setting));
             auto const update = is_training() ? optimizer_seconds(mean, site, task.degrees, task.setting) : 0.0;
-            auto const reduce = is_training() ? least_reduction(mean, site) : 0.0;
+            auto const reduce = is_training() ? min_reduction(mean, site) : 0.0;
             if (is_last || update < least_.update) least_.update = update;
             if (is_last || reduce < least_.reduce) least_.reduce = reduce;
         }
@@ -94,7 +94,7 @@ private:
 
     /// Some stage reduces at least the mean of the dense gradients, and some that of the experts', hidden as well as
     /// can be.
-    double least_reduction(StageCost const& mean, StageSite const& site) const {
+    double min_reduction(StageCost const& mean, StageSite const& site) const {
         auto dense = mean;
         dense.backward_seconds = dense.terms.compute = 1e300;
         auto experts = dense;
@@ -200,7 +200,7 @@ private:
         for (std::size_t slot = 0; slot < slots_; ++slot) {
             if (task_.slots.kind_of[slot] != frequent.kind()) others += rest(0)[slot] - rest(0)[slot + 1];
         }
-        for (int i = 0; i < most_narrowed; ++i) {
+        for (int i = 0; i < max_narrowed; ++i) {
             auto const sum = frequent.shortest_sum(most_);
             if (sum < 0.0) return false;
             auto const whole = (sum + others) * (1.0 - 1e-12) + messages_[0];
@@ -303,7 +303,7 @@ private:
         return times;
     }
 
-    /// Puts a stage behind every way to cut what lies before it; false where it has no room.
+    /// Puts a stage after every way to cut what lies before it; false where it has no room.
     bool join(std::size_t stage, std::size_t begin, std::size_t end, CutTimes const& own,
               List<SlotNeeds> const& needs) {
         int fits = -1;
@@ -370,7 +370,7 @@ private:
     }
 
     /// How often what all stages take is found anew for the longest time of one.
-    static constexpr int most_narrowed = 8;
+    static constexpr int max_narrowed = 8;
     StageTask const& task_;
     std::size_t stages_;
     std::size_t slots_;

@@ -21,7 +21,7 @@ public:
 
     /// What the slowest stage takes at least, and `least` at least; negative where some slots have no room or it takes
     /// more than `most`. `seconds` are those of one slot on each class of devices, `bytes` those of pieces.
-    [[nodiscard]] double least_slowest(HeldBytes const& held, PlanDegrees const& degrees, SlotBytes const* bytes,
+    [[nodiscard]] double min_slowest(HeldBytes const& held, PlanDegrees const& degrees, SlotBytes const* bytes,
                                        List<double> const& seconds, double least, double most) {
         auto found = -1.0;
         for (auto const& reach : sites_.reaches()) {
@@ -61,7 +61,7 @@ private:
             if (last.classes != classes.last) last = best_of(classes.last, seconds);
             auto const slot = first.seconds < last.seconds ? last.seconds : first.seconds;
             auto const memory = first.memory < last.memory ? first.memory : last.memory;
-            shares_.push_back({(1.0 + 1e-9) / slot, room_.most_slots(held, degrees, bytes, stage, memory, kind)});
+            shares_.push_back({(1.0 + 1e-9) / slot, room_.max_slots(held, degrees, bytes, stage, memory, kind)});
         }
     }
     [[nodiscard]] Best best_of(std::uint64_t classes, List<double> const& seconds) const {

@@ -49,7 +49,7 @@ namespace detail {
     return (setting.pass == Pass::training ? 2.0 : 1.0) * static_cast<double>(setting.chunks) * once;
 }
 
-/// Reduction of gradients and ZeRO's gathers of weights, less what runs behind the arithmetic. Experts have a copy per
+/// Reduction of gradients and ZeRO's gathers of weights, less what overlaps with the arithmetic. Experts have a copy per
 /// data-parallel rank, everything else one per expert-parallel rank of these as well.
 ///
 /// Without ZeRO an all-reduce once a step. Stage 1 scatters the sums and gathers updated weights: the same bytes.

@@ -54,7 +54,7 @@ public:
         }
         for (auto const i : order) {
             bool const has_limit = known.is_found && request_.objective != PlanObjective::devices;
-            auto const limit = has_limit ? known.cost.step.total() * (1.0 + 1e-12) : PlanSearch::most_seconds;
+            auto const limit = has_limit ? known.cost.step.total() * (1.0 + 1e-12) : PlanSearch::max_seconds;
             auto& search = at(variants[i]);
             search.use_even(is_even || request_.is_even);
             auto found = search.find_best(limit);

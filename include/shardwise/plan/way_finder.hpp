@@ -3,7 +3,7 @@
 
 #include <shardwise/plan/batch_pieces.hpp>
 #include <shardwise/plan/class_rates.hpp>
-#include <shardwise/plan/least_reduction.hpp>
+#include <shardwise/plan/min_reduction.hpp>
 #include <shardwise/plan/legal_degrees.hpp>
 #include <shardwise/plan/room_check.hpp>
 #include <shardwise/plan/site_finder.hpp>
@@ -56,7 +56,7 @@ public:
             for (degrees.pp = 1; degrees.pp <= most; ++degrees.pp) {
                 auto& known = may[static_cast<std::size_t>(degrees.pp) - 1];
                 known = known || room_.may_hold(held_[i], degrees,
-                                                sites_.classes().most_room(degrees.ranks() / degrees.pp, degrees.pp));
+                                                sites_.classes().max_room(degrees.ranks() / degrees.pp, degrees.pp));
             }
         }
         return may;
@@ -74,8 +74,8 @@ public:
             degrees.micro_batches = counts_.most(batch, degrees.pp);
             auto const& smallest = pieces_.weighed(degrees, ceil_divide(batch, degrees.micro_batches), true);
             // Larger pieces take no less together, but for what is rounded up.
-            auto const most_bytes = 1.01 * sites_.classes().most_memory();
-            known = room_.may_fit_alike(least_, degrees, smallest.least_bytes, most_bytes);
+            auto const max_bytes = 1.01 * sites_.classes().max_memory();
+            known = room_.may_fit_alike(least_, degrees, smallest.min_bytes, max_bytes);
         }
         return may;
     }
@@ -84,7 +84,7 @@ public:
     /// none has or where it is more than `limit`. Asks what slots hold only where degrees other than the number of
     /// stages have changed.
     ///
-    /// Stages behind others keep fewer pieces: what has room in the last of more stages has room in fewer ones. Without
+    /// Stages after others keep fewer pieces: what has room in the last of more stages has room in fewer ones. Without
     /// its messages a pipeline stands for all shorter ones; with them the bound knows what stages on unlike devices
     /// share.
     [[nodiscard]] double least_with_room(PlanDegrees degrees, std::int64_t batch, List<std::int32_t> const& zeros,
@@ -96,7 +96,7 @@ public:
                 room_.weigh(degrees, held_[i]);
             }
             find_least(zeros.size());
-            gather_ = pieces_.least_gather(degrees);
+            gather_ = pieces_.min_gather(degrees);
         }
         degrees.zero = zeros.front();
         bool const is_cut = setting_.pass == Pass::training || degrees.pp > 1;
@@ -109,11 +109,11 @@ public:
             if (is_dealt_in_rows_) return seconds;
             auto const size = ceil_divide(batch, pieces);
             auto const& piece = pieces_.weighed(degrees, size, true);
-            if (!has_room(least_, degrees, piece.least_bytes)) continue;
+            if (!has_room(least_, degrees, piece.min_bytes)) continue;
             if (!has_messages || !shares_.is_useful()) return seconds;
-            auto const slowest = shares_.least_slowest(
-                least_, degrees, piece.least_bytes, pieces_.slot_seconds(degrees, piece, size, room_.most_frequent()),
-                pieces_.least_slowest(degrees, piece, size, rate),
+            auto const slowest = shares_.min_slowest(
+                least_, degrees, piece.min_bytes, pieces_.slot_seconds(degrees, piece, size, room_.most_frequent()),
+                pieces_.min_slowest(degrees, piece, size, rate),
                 (least < 0.0 ? limit : least) / static_cast<double>(pieces));
             if (slowest < 0.0) continue;
             auto const longer = pieces_.gathered_seconds(degrees, piece, slowest, gather_, has_messages);
@@ -130,14 +130,14 @@ public:
         auto const counts = counts_.of(batch, degrees.pp);
         sort_stages(degrees, layouts);
         List<std::int32_t> open;
-        auto const most = sites_.classes().most_room(degrees.ranks() / degrees.pp, degrees.pp);
+        auto const most = sites_.classes().max_room(degrees.ranks() / degrees.pp, degrees.pp);
         for (auto const zero : zeros) {
             degrees.zero = zero;
             room_.weigh(degrees, held_[open.size()]);
             if (room_.may_hold(held_[open.size()], degrees, most)) open.push_back(zero);
         }
         if (open.empty()) return;
-        gather_ = pieces_.least_gather(degrees);
+        gather_ = pieces_.min_gather(degrees);
         find_least(open.size());
         degrees.zero = open.front();
         sort_pieces(degrees, batch, counts);
@@ -145,7 +145,7 @@ public:
             if (!may_win(least)) break;
             degrees.micro_batches = pieces;
             auto const size = ceil_divide(batch, pieces);
-            if (!has_room(least_, degrees, pieces_.weighed(degrees, size, true).least_bytes)) continue;
+            if (!has_room(least_, degrees, pieces_.weighed(degrees, size, true).min_bytes)) continue;
             auto& piece = pieces_.weighed(degrees, size, false);
             for (std::size_t i = 0; i < open.size(); ++i) {
                 degrees.zero = open[i];
@@ -189,7 +189,7 @@ private:
 
     /// False where not even the largest devices have room.
     bool has_room(HeldBytes const& held, PlanDegrees const& degrees, SlotBytes const* bytes) const {
-        return room_.may_fit_alike(held, degrees, bytes, sites_.classes().most_memory());
+        return room_.may_fit_alike(held, degrees, bytes, sites_.classes().max_memory());
     }
 
     /// What a step takes at least; negative where it has no room or may not win.
@@ -205,13 +205,13 @@ private:
             update = detail::optimizer_seconds(mean, site, degrees, setting_);
         }
         auto const stages = static_cast<double>(degrees.pp);
-        auto const reduction = least_reduction(prices, gather_, degrees, setting_);
+        auto const reduction = min_reduction(prices, gather_, degrees, setting_);
         auto const step = [&](double slowest, double more = 0.0) {
             auto const seconds = update + pieces_.step_seconds(degrees, piece, slowest, more);
             if (gather_ <= 0.0) return seconds;
             return seconds + (1.0 - 1e-12) * reduction.added(more / stages, slowest - prices.total / stages, stages);
         };
-        auto slowest = pricer_.least_slowest(prices, degrees.pp);
+        auto slowest = pricer_.min_slowest(prices, degrees.pp);
         if (!may_win(step(slowest))) return -1.0;
         if (!has_room(held, degrees, piece.bytes)) return -1.0;
         if (!sites_.is_uniform()) {
@@ -236,7 +236,7 @@ private:
         List<StageLimit> limits(profile == nullptr ? 1 : static_cast<std::size_t>(degrees.pp));
         for (std::size_t stage = 0; stage < limits.size(); ++stage) {
             if (profile == nullptr) {
-                limits[stage] = {sites_.classes().most_memory(), piece.prices->seconds.data()};
+                limits[stage] = {sites_.classes().max_memory(), piece.prices->seconds.data()};
                 continue;
             }
             auto const& prices = *piece.classes[worst_class(piece, profile[stage])];
@@ -246,7 +246,7 @@ private:
             return room_.may_fit(held, degrees, piece.bytes, [&](std::int64_t stage) {
                 auto limit = limits[profile == nullptr ? 0 : static_cast<std::size_t>(stage)];
                 if (longest < 0.0) limit.seconds = nullptr;
-                limit.most_seconds = longest;
+                limit.max_seconds = longest;
                 return limit;
             });
         };
@@ -300,7 +300,7 @@ private:
                 auto const& limit = limits[stage];
                 if (limit.seconds[kind] != next) continue;
                 auto slots =
-                    room_.most_slots(held, degrees, piece.bytes, static_cast<std::int64_t>(stage), limit.bytes, kind);
+                    room_.max_slots(held, degrees, piece.bytes, static_cast<std::int64_t>(stage), limit.bytes, kind);
                 if (left < slots) slots = left;
                 sum += slots * next;
                 left -= slots;

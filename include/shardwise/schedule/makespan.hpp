@@ -124,7 +124,7 @@ private:
 }
 
 /// The most micro-batches (of a chunk each) that a rank keeps at once: forward passes whose backward pass is not done.
-[[nodiscard]] constexpr std::int64_t most_in_flight(PipelineSchedule const& schedule, std::int64_t rank) {
+[[nodiscard]] constexpr std::int64_t max_in_flight(PipelineSchedule const& schedule, std::int64_t rank) {
     std::int64_t kept = 0;
     std::int64_t most = 0;
     auto const last = schedule.is_split ? PipelineWork::weights : PipelineWork::backward;

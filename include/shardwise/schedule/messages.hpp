@@ -11,7 +11,7 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// What goes from one piece of a model to a neighbour: activations to the piece behind (forward), gradients to the piece
+/// What goes from one piece of a model to a neighbour: activations to the piece after (forward), gradients to the piece
 /// before (backward).
 struct PipelineMessage {
     PipelineWork work = PipelineWork::forward;

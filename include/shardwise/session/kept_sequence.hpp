@@ -35,7 +35,7 @@ struct KeptSequence {
     /// True while no layer with a window has written over any of them: then a prompt may leave them anywhere.
     bool is_whole = false;
 
-    /// Tokens of a prompt that are known; its last one is computed, for the logits behind it.
+    /// Tokens of a prompt that are known; its last one is computed, for the logits after it.
     [[nodiscard]] std::int64_t known(std::span<std::int32_t const> prompt) const {
         auto const end = prompt.empty() ? prompt.begin() : prompt.end() - 1;
         auto const common = std::mismatch(prompt.begin(), end, tokens.begin(), tokens.end()).first - prompt.begin();

@@ -27,7 +27,7 @@ struct RunOptions {
     std::int32_t tp = 1;
     /// Stages of the pipeline; rank r is tensor-parallel rank r % tp of stage r / tp.
     std::int32_t pp = 1;
-    /// Groups of tp * pp ranks, behind one another, over which experts and requests are split; each has all else of the model.
+    /// Groups of tp * pp ranks, one after another, over which experts and requests are split; each has all else of the model.
     std::int32_t ep = 1;
     /// Each stage's first layer and, last, the number of layers; empty: stages of even weight.
     std::vector<std::int64_t> stage_begins{};

@@ -204,7 +204,7 @@ public:
             if (groups_) goes_on = groups_->share(session_->is_busy(), tell);
             if (!goes_on) break;
             if (made != before) {
-                // Rank 0's caller ends requests; all ranks end them behind the same step.
+                // Rank 0's caller ends requests; all ranks end them after the same step.
                 ended_by_caller.resize(static_cast<std::size_t>(most), -1);
                 if (world_.size() > 1) {
                     TensorView<std::int32_t, 1, Host> const all(ended_by_caller.data(), {most});

@@ -346,7 +346,7 @@ private:
             if (on_token && !on_token(sequence.number, token)) reason = FinishReason::cancelled;
             if (!reason && sequence.made() >= sequence.request.max_new_tokens) reason = FinishReason::length;
         }
-        // From behind, so that numbers stay what they are; then in order.
+        // From the last, so that numbers stay what they are; then in order.
         std::vector<Generation> last;
         for (auto i = reasons.size(); i-- > 0;) {
             if (reasons[i]) finish(i, *reasons[i], last);

@@ -84,10 +84,10 @@ template <Communicator C>
 /// Steps that were skipped because of a gradient, on all ranks alike, and when there were too many in a row.
 class SkippedSteps {
 public:
-    explicit SkippedSteps(std::int64_t most_in_row = 10) : most_in_row_(most_in_row) {}
+    explicit SkippedSteps(std::int64_t max_in_row = 10) : max_in_row_(max_in_row) {}
     /// Those of a run that goes on with step `next`.
-    SkippedSteps(std::int64_t most_in_row, List<std::int64_t> steps, std::int64_t next)
-        : most_in_row_(most_in_row), steps_(std::move(steps)) {
+    SkippedSteps(std::int64_t max_in_row, List<std::int64_t> steps, std::int64_t next)
+        : max_in_row_(max_in_row), steps_(std::move(steps)) {
         for (auto i = steps_.size(); i-- > 0 && steps_[i] == next - 1 - in_row_;) ++in_row_;
     }
 
@@ -96,7 +96,7 @@ public:
     /// Errors  `why`, with the number of steps, where as many in a row as are allowed were skipped before
     [[nodiscard]] Result<> skip(std::int64_t step, Error const& why) {
         steps_.push_back(step);
-        if (++in_row_ <= most_in_row_) return {};
+        if (++in_row_ <= max_in_row_) return {};
         auto const reason = std::string(why.reason()) + "; " + std::to_string(in_row_) + " steps in a row were skipped";
         return Error{why}.because(reason);
     }
@@ -107,7 +107,7 @@ public:
     [[nodiscard]] std::int64_t in_row() const { return in_row_; }
 
 private:
-    std::int64_t most_in_row_;
+    std::int64_t max_in_row_;
     std::int64_t in_row_ = 0;
     List<std::int64_t> steps_;
 };

@@ -86,9 +86,9 @@ public:
             for (auto i = begin; i < end; ++i) {
                 auto const scaled = static_cast<double>(values[i]) * scale;
                 auto const square = scaled * scaled;
-                is_exceeded = is_exceeded || !(square <= most_square);
+                is_exceeded = is_exceeded || !(square <= max_square);
                 // Of what is undefined, too, the bound is taken.
-                auto const bounded = std::min(most_square, square);
+                auto const bounded = std::min(max_square, square);
                 auto const units = static_cast<std::uint64_t>(static_cast<std::int64_t>(bounded + 0.5));
                 low += units & low_mask;
                 high += units >> low_bits;
@@ -100,8 +100,8 @@ public:
         };
         // A piece's low half holds 2^31 elements' worth.
         stream.submit([count = gradients.elements(), take, pool = stream.pool(), this] {
-            for (std::int64_t begin = 0; begin < count; begin += most_at_once) {
-                auto const size = std::min(most_at_once, count - begin);
+            for (std::int64_t begin = 0; begin < count; begin += max_at_once) {
+                auto const size = std::min(max_at_once, count - begin);
                 auto const part = [&](std::int64_t first, std::int64_t last) { take(begin + first, begin + last); };
                 if (pool != nullptr) {
                     pool->run_ranges(size, GradientMax::grain, part);
@@ -144,9 +144,9 @@ private:
     static constexpr std::uint64_t low_mask = 0xFFFF'FFFFU;
     static constexpr unsigned word_bits = 48;
     static constexpr std::uint64_t word_mask = (std::uint64_t{1} << word_bits) - 1;
-    static constexpr double most_square = 4611686018427387904.0;  // 2^62
+    static constexpr double max_square = 4611686018427387904.0;  // 2^62
     /// High halves of 2^30 are summed in 64 bits, low ones of 2^32.
-    static constexpr std::int64_t most_at_once = std::int64_t{1} << 31U;
+    static constexpr std::int64_t max_at_once = std::int64_t{1} << 31U;
 
     /// An integer of 128 bits.
     struct Wide {

@@ -13,7 +13,7 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Which elements of a vector of gradients each rank owns: of every region, as a rule a parameter, its optimizer_share. A rank's share is
-/// those of all regions, one behind another.
+/// those of all regions, one after another.
 class GradientShares {
 public:
     struct Region {
@@ -41,7 +41,7 @@ public:
             if (region.elements < 0) return bad.at("elements").because("are negative").got(region.elements).at_least(0);
             if (region.begin < end)
                 return bad.at("regions").because("overlap or are not in order").got(region.begin).at_least(end);
-            if (region.begin > most_elements || region.elements > most_elements - region.begin)
+            if (region.begin > max_elements || region.elements > max_elements - region.begin)
                 return Error{ErrorCode::size_overflow}.in("gradient tree").at("elements").got(region.elements);
             end = region.begin + region.elements;
         }
@@ -78,7 +78,7 @@ public:
 
 private:
     /// What 63 bits count in bytes, with capacity for all sums.
-    static constexpr std::int64_t most_elements = std::int64_t{1} << 48U;
+    static constexpr std::int64_t max_elements = std::int64_t{1} << 48U;
 
     List<Region> regions_;
     std::int64_t elements_ = 0;

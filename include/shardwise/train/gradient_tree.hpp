@@ -127,7 +127,7 @@ public:
             return Error{ErrorCode::invalid_argument}
                 .in(subject)
                 .at("leaves")
-                .because("behind leaf " + std::to_string(counter_.next) + " are no node of the tree")
+                .because("after leaf " + std::to_string(counter_.next) + " are no node of the tree")
                 .got(leaves)
                 .fix("add powers of two that begin at a multiple of themselves");
         }

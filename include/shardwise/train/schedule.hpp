@@ -77,7 +77,7 @@ struct Schedule {
         if (kind != ScheduleKind::wsd && decay != 0)
             return bad.at("decay").because("is of the schedule wsd alone").got(decay).expected(0);
         if (kind == ScheduleKind::wsd && (decay < 0 || decay > total - warm_up))
-            return bad.at("decay").because("does not fit behind the warm-up").got(decay).between(0, total - warm_up);
+            return bad.at("decay").because("does not fit after the warm-up").got(decay).between(0, total - warm_up);
         return {};
     }
 

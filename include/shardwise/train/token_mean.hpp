@@ -18,7 +18,7 @@ public:
     /// Losses are rounded to a multiple of this, to even where they lie between two.
     static constexpr double unit = 1.0 / static_cast<double>(std::int64_t{1} << 30U);
     /// What one token may bring, in size: more is no loss that a model has.
-    static constexpr double most_loss = 1 << 20U;
+    static constexpr double max_loss = 1 << 20U;
 
     /// Adds a token's loss with its weight; a token of weight 0 does not count. An infinite, undefined or absurd number makes the
     /// whole mean undefined.
@@ -27,7 +27,7 @@ public:
         // The product of two floats is exact in double.
         auto const weighted = static_cast<double>(loss) * static_cast<double>(weight);
         bool const is_good =
-            std::abs(weighted) <= most_loss && weight > 0.0F && static_cast<double>(weight) <= most_loss;
+            std::abs(weighted) <= max_loss && weight > 0.0F && static_cast<double>(weight) <= max_loss;
         if (!is_good) {
             ++bad_;
             return;

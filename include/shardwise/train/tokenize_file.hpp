@@ -151,15 +151,15 @@ inline std::string cache_text(TokenizedText const& text) {
 ///         invalid_argument for several documents without an end token; capacity_exceeded above a GiB
 [[nodiscard]] inline Result<TokenFile> tokenize_file(std::string const& path, Tokenizer const& tokenizer,
                                                      TokenizeOptions const& options) {
-    constexpr std::uint64_t most_bytes = std::uint64_t{1} << 30U;
+    constexpr std::uint64_t max_bytes = std::uint64_t{1} << 30U;
     auto const file = RegularFile::open(path);
     if (!file) return file.error();
-    if (file->size() > most_bytes) {
+    if (file->size() > max_bytes) {
         return Error{ErrorCode::capacity_exceeded}
             .in(path)
             .because("is larger than a file of text may be, in bytes")
             .got(static_cast<std::int64_t>(file->size()))
-            .at_most(static_cast<std::int64_t>(most_bytes))
+            .at_most(static_cast<std::int64_t>(max_bytes))
             .fix("cut it, or tokenise it to a *.u16 or *.u32 file");
     }
     auto const mapped = MappedFile::map(*file, 0, UINT64_MAX);

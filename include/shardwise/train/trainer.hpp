@@ -168,7 +168,7 @@ public:
 private:
     static constexpr std::string_view subject = "training";
     /// Clips nothing.
-    static constexpr double most_norm = 1e29;
+    static constexpr double max_norm = 1e29;
 
     Trainer(HostContext& context, Comm& comm, TrainingProgram const& program, TrainingWeights& weights, Batches batches,
             TrainOptions const& options, TrainingPass pass, TrainingGradients gradients,
@@ -271,7 +271,7 @@ private:
         out.loss = mean.mean();
         out.norm = *norm;
         if (!mean.is_finite() || !(*norm < HUGE_VAL)) return skip_bad(out);
-        auto const factor = clip_coefficient(out.norm, options_.clip.value_or(most_norm));
+        auto const factor = clip_coefficient(out.norm, options_.clip.value_or(max_norm));
         if (!factor) return factor.error();
         OptimizerStep const update{.number = next_ + 1 - static_cast<std::int64_t>(skipped_.steps().size()),
                                    .learning_rate = out.learning_rate,

@@ -36,7 +36,7 @@ constexpr auto of_tokens = [](ModelConfig& config) {
 static_assert(family::parameters<Roberta>(of_texts) == 124'647'170);
 static_assert(family::parameters<Roberta>(of_tokens) == 124'056'578);
 
-TEST_CASE("roberta: positions begin behind the padding id") {
+TEST_CASE("roberta: positions begin after the padding id") {
     auto const model = family::made<Roberta>(base);
     bool found = false;
     for (auto const& op : model.program.bodies().front().operations()) {

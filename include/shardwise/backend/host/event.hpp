@@ -15,7 +15,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// A point in a stream that others can wait for. Copies are the same event.
 class HostEvent {
 public:
-    /// Marks the point behind what the stream holds now; a new record replaces the old one. Where the stream fails before, who
+    /// Marks the point after what the stream holds now; a new record replaces the old one. Where the stream fails before, who
     /// waits for the point gets that failure, at once.
     void record(HostStream& stream) {
         auto const point = std::make_shared<Point>();
@@ -30,7 +30,7 @@ public:
         });
     }
 
-    /// Keeps what is put into `stream` from now on behind this point. An event that was never recorded holds nothing up.
+    /// Keeps what is put into `stream` from now on after this point. An event that was never recorded holds nothing up.
     void block(HostStream& stream, std::chrono::nanoseconds limit) const {
         if (!point_) return;
         stream.submit([point = point_, limit] { return point->wait(Deadline::after(limit)); });

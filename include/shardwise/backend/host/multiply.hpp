@@ -65,7 +65,7 @@ inline void run_panels(ProductKernel const& kernel, ProductTask const& task, Thr
 [[nodiscard]] constexpr std::int64_t odd_lines(std::int64_t bytes) {
     return bytes == 0 ? 0 : (ceil_divide(bytes, panel_alignment) / 2 * 2 + 1) * panel_alignment;
 }
-/// Bytes of one row of activations as a kernel takes them, of all steps of sums one behind another; 0 where it takes them as
+/// Bytes of one row of activations as a kernel takes them, of all steps of sums one after another; 0 where it takes them as
 /// they are.
 [[nodiscard]] inline std::int64_t prepared_row_bytes(ProductKernel const& kernel, UnitRange inputs) {
     return odd_lines(prepared_range_bytes(kernel, inputs));
@@ -148,8 +148,8 @@ inline void prepare_row(ProductKernel const& kernel, ProductTask const& task, fl
     auto const fail = [](std::string_view reason, std::int64_t got, std::int64_t expected) {
         return Error{ErrorCode::shape_mismatch}.in("multiply").because(reason).got(got).expected(expected);
     };
-    if (sums.scratch < 0 || sums.scratch > most_scratch_slots)
-        return fail("the steps keep more slots than there is room for", sums.scratch, most_scratch_slots);
+    if (sums.scratch < 0 || sums.scratch > max_scratch_slots)
+        return fail("the steps keep more slots than there is room for", sums.scratch, max_scratch_slots);
     auto const slots = sums.sums + sums.scratch;
     for (auto const& step : sums.steps) {
         if (step.to < 0 || step.to >= slots) return fail("a step has a slot that is none", step.to, slots);

@@ -118,13 +118,13 @@ public:
     /// (bench/results/2026-11-22-decode-epyc.md).
     template <class Body>
     void run_in_order(std::int64_t count, std::int64_t grain, Body&& body) {
-        auto const ranges = size() < most_ranges ? size() : most_ranges;
+        auto const ranges = size() < max_ranges ? size() : max_ranges;
         if (ranges == 1 || count <= grain) {
             for (std::int64_t begin = 0; begin < count; begin += grain)
                 body(begin, begin + grain < count ? begin + grain : count);
             return;
         }
-        std::array<Range, most_ranges> left;
+        std::array<Range, max_ranges> left;
         for (int i = 0; i < ranges; ++i) {
             auto& range = left[static_cast<std::size_t>(i)];
             range.next.store(count * i / ranges, std::memory_order_relaxed);
@@ -142,7 +142,7 @@ public:
 
 private:
     /// Ranges of a loop in order, on the stack of who runs it: more threads than these share them.
-    static constexpr int most_ranges = 64;
+    static constexpr int max_ranges = 64;
 
     /// What is left of a range, on a line that one thread writes to as long as nobody helps it.
     struct alignas(64) Range {

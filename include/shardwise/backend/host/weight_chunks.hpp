@@ -13,11 +13,11 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
-/// Memory for weights that are smaller than a few pages of 2 MiB: they lie one behind another in chunks that such pages back.
+/// Memory for weights that are smaller than a few pages of 2 MiB: they lie one after another in chunks that such pages back.
 /// With pages of 4 KiB, a run of SmolLM2-135M (210 weights of 70 to 550 KB) spent 45 ms more in the kernel, and a tenth more on
 /// each token. Safe to use from several threads.
 ///
-/// Memory  a chunk is given back with the last weight in it; what is behind the last weight is never touched
+/// Memory  a chunk is given back with the last weight in it; what is after the last weight is never touched
 class WeightChunks {
 public:
     /// Smaller ones share no page worth having; larger ones have their own.

@@ -57,7 +57,7 @@ private:
 
 /// True where a message has come, false where the wait for it was interrupted. `wait(until)` says the same of Gloo, which tells most
 /// messages that their connection broke, but not one that was half read then: `look()` throws where the connection is broken. What
-/// was sent before it broke is here by then, also where it came behind the wait.
+/// was sent before it broke is here by then, also where it came after the wait.
 ///
 /// Throws what `look` and `wait` throw
 template <class Wait, class Look>
@@ -172,12 +172,12 @@ public:
         for (auto& each : messages) {
             if (each.state() == MessageState::pending) kept_.push_back(std::move(each));
         }
-        if (kept_.size() < most_kept_) return;
+        if (kept_.size() < max_kept_) return;
         std::erase_if(kept_, [this](Message& each) {
             (void)wait_a_moment(each, Deadline::after({}));
             return each.state() == MessageState::done;
         });
-        most_kept_ = std::max(least_kept, 2 * kept_.size());
+        max_kept_ = std::max(min_kept, 2 * kept_.size());
     }
     /// Closes all connections: whoever waits for this rank is told by the system.
     void give_up(Error const& error) {
@@ -312,9 +312,9 @@ private:
     bool is_broken_ = false;
     bool is_late_ = false;
     /// What is kept, and how much of it before what has come by now is let go.
-    static constexpr std::size_t least_kept = 64;
+    static constexpr std::size_t min_kept = 64;
     std::vector<Message> kept_;
-    std::size_t most_kept_ = least_kept;
+    std::size_t max_kept_ = min_kept;
     /// One message from each other rank that never comes.
     std::vector<Message> watches_;
     GlooInterrupter interrupter_;

@@ -25,7 +25,7 @@ inline constexpr std::size_t line_pair_bytes = 128;
 /// What a rank publishes with a step: one line of the cache, so that a short message takes no longer than the news of it.
 /// All but `arrived` and `core` is written before `arrived` is raised and read after it was seen raised.
 struct alignas(line_pair_bytes) PublishedStep {
-    static constexpr std::size_t most_bytes = 32;
+    static constexpr std::size_t max_bytes = 32;
 
     /// The step; wraps around.
     std::atomic<std::uint32_t> arrived{0};
@@ -33,9 +33,9 @@ struct alignas(line_pair_bytes) PublishedStep {
     std::atomic<std::int32_t> core{-1};
     PublishedCall call{};
     /// What the rank publishes, if it is no longer.
-    std::byte bytes[most_bytes]{};
+    std::byte bytes[max_bytes]{};
 };
-static_assert(offsetof(PublishedStep, bytes) + PublishedStep::most_bytes <= 64, "a step is published in one line");
+static_assert(offsetof(PublishedStep, bytes) + PublishedStep::max_bytes <= 64, "a step is published in one line");
 
 /// One rank's part of the memory that a group shares.
 struct RankSlot {
@@ -71,7 +71,7 @@ struct alignas(line_pair_bytes) GroupRegion {
     Error first_error{ErrorCode::rank_lost};
 
     /// Sizes of groups of any number of ranks are far from overflowing with it.
-    static constexpr std::size_t most_chunk_bytes = std::size_t{1} << 30U;
+    static constexpr std::size_t max_chunk_bytes = std::size_t{1} << 30U;
 
     [[nodiscard]] static constexpr std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -87,7 +87,7 @@ struct alignas(line_pair_bytes) GroupRegion {
     }
     /// Longer than a second-level cache for groups of a few ranks, as short as it may be for many.
     [[nodiscard]] static constexpr std::size_t ring_size(std::int32_t rank_count, std::size_t chunk) {
-        return chunk * (rank_count <= 4 ? 8 : rank_count <= 8 ? 4 : StagingRing::least_pieces);
+        return chunk * (rank_count <= 4 ? 8 : rank_count <= 8 ? 4 : StagingRing::min_pieces);
     }
     [[nodiscard]] static constexpr std::size_t staging_size(std::int32_t rank_count, std::size_t chunk) {
         return StepProtocol::swaps(rank_count) ? chunk : 2 * short_size(chunk) + ring_size(rank_count, chunk);

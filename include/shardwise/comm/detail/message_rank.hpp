@@ -137,7 +137,7 @@ public:
         if (failure()) return *failure();
         LetterHead const letter{count, dtype};
         auto const start = [&](std::byte const* from, std::size_t bytes) -> Result<> {
-            if (auto const has_room = wait_until_unread(most_unread_ - 1); !has_room) return has_room;
+            if (auto const has_room = wait_until_unread(max_unread_ - 1); !has_room) return has_room;
             sent_.push_back(start_send(to, Lane::letters, from, bytes));
             return {};
         };
@@ -155,7 +155,7 @@ public:
     /// Lets as many messages of as many bytes wait for their receivers before a send waits; never fewer than before.
     void keep_unread(std::int64_t messages, std::int64_t bytes) {
         auto const pieces = 1 + (static_cast<std::size_t>(bytes) + piece_bytes - 1) / piece_bytes;
-        most_unread_ = std::max(most_unread_, static_cast<std::size_t>(messages) * pieces);
+        max_unread_ = std::max(max_unread_, static_cast<std::size_t>(messages) * pieces);
     }
     /// Waits until all that this rank sent is received.
     ///
@@ -372,7 +372,7 @@ private:
     std::optional<Error> error_;
     /// Pieces of messages that wait for their receivers, and how many may.
     std::vector<Message> sent_;
-    std::size_t most_unread_ = 16;
+    std::size_t max_unread_ = 16;
     /// What each other rank says when it leaves or fails.
     std::vector<Message> notices_;
     Traffic traffic_;

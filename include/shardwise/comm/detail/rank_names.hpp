@@ -38,7 +38,7 @@ public:
     }
     /// "rank 1", or "rank 1 (of all: rank 5)".
     [[nodiscard]] std::string name(std::int32_t rank) const { return "rank " + number(rank); }
-    /// "1, 2", or "1, 2 (of all: rank 4, 5)"; `note(rank)` is said behind a rank's number.
+    /// "1, 2", or "1, 2 (of all: rank 4, 5)"; `note(rank)` is said after a rank's number.
     template <class Note>
     [[nodiscard]] std::string list(std::span<std::int32_t const> ranks, Note const& note) const {
         std::string text;

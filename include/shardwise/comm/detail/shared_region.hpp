@@ -35,7 +35,7 @@ struct SharedHeader {
     static constexpr std::uint64_t forgotten = 0x676F6E6500000000;  // "gone"
     static constexpr std::int32_t closed = std::numeric_limits<std::int32_t>::min();
 
-    /// `made` when the region behind is, 0 before. Whoever turns it into forgotten_by(itself) takes the name away, and nobody else
+    /// `made` when the region after it is, 0 before. Whoever turns it into forgotten_by(itself) takes the name away, and nobody else
     /// while it lives: by then it may be another region's.
     std::atomic<std::uint64_t> magic;
     /// The process that makes the region.

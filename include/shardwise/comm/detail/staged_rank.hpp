@@ -84,7 +84,7 @@ public:
     /// Where this rank writes the `bytes` that it publishes in the coming step; all ranks ask for the same, at most
     /// chunk_bytes(). What `theirs` showed before is no longer to be read once it is written over: of two ranks it may lie there.
     [[nodiscard]] std::byte* mine(std::size_t bytes) {
-        is_short_ = bytes <= PublishedStep::most_bytes;
+        is_short_ = bytes <= PublishedStep::max_bytes;
         if (is_short_) return region_->slot(rank_).steps[StepProtocol::half_to_write(step_)].bytes;
         if (StepProtocol::swaps(size())) return region_->staging(StepProtocol::area_to_write(rank_, size(), step_));
         auto const short_bytes = GroupRegion::short_size(region_->chunk_bytes);
@@ -97,7 +97,7 @@ public:
         return region_->staging(rank_) + place_;
     }
     /// Where this rank writes up to lent_bytes() of which each of the others reads a part after the next step and puts its answer
-    /// into its place; after the step behind it the answers are there. Only for more than two ranks, all at the same time.
+    /// into its place; after the step after it the answers are there. Only for more than two ranks, all at the same time.
     ///
     /// Errors  as step
     [[nodiscard]] Result<std::byte*> lend() {
@@ -258,7 +258,7 @@ private:
         return region_->slot(rank).steps[StepProtocol::half_to_write(step_)].core.load(std::memory_order_relaxed);
     }
 
-    /// Whether a rank that has not arrived, `first` or one behind it, needs the core that this one waits on.
+    /// Whether a rank that has not arrived, `first` or one after it, needs the core that this one waits on.
     [[nodiscard]] bool awaits_own_core(std::int32_t first) const {
         auto const core = current_core();
         for (auto peer = first; core >= 0 && peer < size(); ++peer) {

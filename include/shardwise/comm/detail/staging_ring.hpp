@@ -22,9 +22,9 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 class StagingRing {
 public:
     /// The shortest ring for which two pieces in a row never overlap.
-    static constexpr std::size_t least_pieces = 3;
+    static constexpr std::size_t min_pieces = 3;
 
-    /// Where the next `bytes` lie in a ring of `ring_bytes`, `least_pieces` times the longest piece or more. All ranks claim
+    /// Where the next `bytes` lie in a ring of `ring_bytes`, `min_pieces` times the longest piece or more. All ranks claim
     /// the same, so that all know each other's places.
     [[nodiscard]] constexpr std::size_t claim(std::size_t bytes, std::size_t ring_bytes) {
         auto const begin = next_ + bytes <= ring_bytes ? next_ : 0;
@@ -35,7 +35,7 @@ public:
 
     /// Whether nobody can be reading a claimed place.
     [[nodiscard]] constexpr bool is_clear() const { return is_clear_; }
-    /// All ranks have published a step behind that of the last claim.
+    /// All ranks have published a step after that of the last claim.
     constexpr void clear() { *this = {}; }
 
 private:

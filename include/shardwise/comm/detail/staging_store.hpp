@@ -52,10 +52,10 @@ inline void store_past_caches(std::byte* to, std::byte const* from, std::size_t 
 class StoreChoice {
 public:
     /// Shorter calls take too short a time to be measured.
-    static constexpr std::size_t least_bytes = 16 * 1024;
+    static constexpr std::size_t min_bytes = 16 * 1024;
 
     void begin(std::size_t bytes) {
-        is_timed_ = bytes >= least_bytes;
+        is_timed_ = bytes >= min_bytes;
         is_past_caches_ = false;
         if (!is_timed_) return;
         size_class_ = static_cast<std::size_t>(std::bit_width(bytes)) % size_classes;

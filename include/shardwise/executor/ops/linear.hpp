@@ -42,7 +42,7 @@ struct ExecutedOp<LinearOp, Backend, Policy> {
         std::int64_t most = 0;
         if (made.spread == Spread::partial && Policy::has_fixed_tree) {
             ProductTree<Backend> const sum(block.pieces(op.inputs[0]), op.out_features, block.place);
-            most = sum.most_workspace(block.limits.step_tokens);
+            most = sum.max_workspace(block.limits.step_tokens);
         }
         auto const vocabulary = block.model.config.vocab_size;
         if (op.out_features != vocabulary) return most;

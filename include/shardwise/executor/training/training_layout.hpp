@@ -60,7 +60,7 @@ public:
         auto const take = [&](std::int64_t elements) {
             auto const begin = next;
             auto const end = checked_add(next, elements);
-            is_countable = is_countable && elements > 0 && end && *end < most_elements;
+            is_countable = is_countable && elements > 0 && end && *end < max_elements;
             if (is_countable) next = round_up(*end, alignment);
             return begin;
         };
@@ -108,7 +108,7 @@ public:
     static constexpr std::int64_t alignment = 16;
 
 private:
-    static constexpr std::int64_t most_elements = std::int64_t{1} << 48U;
+    static constexpr std::int64_t max_elements = std::int64_t{1} << 48U;
 
     std::vector<TrainingParameter> parameters_;
     std::vector<Tie> ties_;

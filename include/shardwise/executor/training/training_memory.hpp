@@ -75,10 +75,10 @@ struct TrainingMemory {
     ExecutorLimits const checked{
         .sequences = limits.sequences, .context = limits.context, .step_tokens = limits.context};
     if (auto const known = check_limits(checked, model); !known) return known.error();
-    constexpr std::int64_t most_rows = std::int64_t{1} << 31U;
+    constexpr std::int64_t max_rows = std::int64_t{1} << 31U;
     auto const rows = limits.sequences * limits.context;
     auto const leaf = limits.context;
-    if (rows > most_rows) return Error{ErrorCode::size_overflow}.in("training").at("tokens").got(rows);
+    if (rows > max_rows) return Error{ErrorCode::size_overflow}.in("training").at("tokens").got(rows);
     auto const padded = [](std::int64_t floats) { return round_up(floats, 16); };
 
     TrainingMemory out;

@@ -151,7 +151,7 @@ private:
             return wrong.at("sequences").got(tokens.extent(0)).between(1, limits_.sequences);
         if (tokens.extent(1) < 1 || tokens.extent(1) > limits_.context)
             return wrong.at("tokens").got(tokens.extent(1)).between(1, limits_.context);
-        if (!tokens.is_dense()) return wrong.at("tokens").because("do not lie one behind another");
+        if (!tokens.is_dense()) return wrong.at("tokens").because("do not lie one after another");
         auto const vocabulary = program_->model().config.vocab_size;
         for (std::int64_t i = 0; i < tokens.elements(); ++i) {
             if (tokens.data()[i] >= 0 && tokens.data()[i] < vocabulary) continue;

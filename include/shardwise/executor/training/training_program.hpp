@@ -125,7 +125,7 @@ private:
         bool const reads_ids = whole.values()[0].width == 1 && blocks_.empty();
         bool const has_logits = last.kind == OpKind::linear && last.out_features == model_->config.vocab_size;
         if (is_last && (!has_logits || whole.operations().size() < 2))
-            return refused("has no product that makes logits behind its last token");
+            return refused("has no product that makes logits of its last token");
         auto const own = is_last ? without_head(whole) : whole;
         if (auto const checked = whole.check(block.module); !checked) return checked;
         auto backward = backward_of(own, block.module, !reads_ids);

@@ -30,7 +30,7 @@ class ControlGroups {
 public:
     ControlGroups(SystemFiles const& files, Bytes machine) : files_(files), machine_(machine) {}
 
-    /// The names of a version's files, which stand behind a group's folder.
+    /// The names of a version's files, which stand after a group's folder.
     struct FileNames {
         std::string_view limit, usage, stat, inactive;
     };

@@ -141,7 +141,7 @@ private:
         return std::string(trimmed(all.substr(0, all.find('\0'))));
     }
 
-    /// The name stands first; the serial number, which is the UUID, behind texts of 64 or 256 bytes, by the release.
+    /// The name stands first; the serial number, which is the UUID, after texts of 64 or 256 bytes, by the release.
     /// The vendor's PCI number between them tells which.
     static void read_asic_info(DetectedDevice& found, AsicInfo const& info) {
         constexpr std::uint32_t amd = 0x1002;

@@ -36,7 +36,7 @@ public:
     Result<> read() {
         for (std::size_t i = 0; i < gpus_.size(); ++i) {
             if (gpus_[i].handle == nullptr) continue;
-            for (unsigned link = 0; link < most_links; ++link) {
+            for (unsigned link = 0; link < max_links; ++link) {
                 if (auto const known = read_link(i, link); !known) return known.error();
             }
         }
@@ -51,7 +51,7 @@ public:
 
 private:
     // NVML_NVLINK_MAX_LINKS of the newest nvml.h; links beyond a GPU's own are invalid arguments.
-    static constexpr unsigned most_links = 36;
+    static constexpr unsigned max_links = 36;
     static constexpr unsigned remote_gpu = 0;
     static constexpr unsigned remote_switch = 2;
 

@@ -23,7 +23,7 @@ struct NvmlGpu {
     DetectedDevice found;
     NvmlHandle handle = nullptr;
     /// Places for MIG instances; 0 where it cannot be split.
-    std::int32_t most_instances = 0;
+    std::int32_t max_instances = 0;
 };
 
 /// Reads one GPU after the other from NVML.
@@ -62,7 +62,7 @@ public:
     [[nodiscard]] Result<std::vector<DetectedDevice>> instances(NvmlGpu const& gpu) const {
         std::vector<DetectedDevice> found;
         auto const& api = session_.api();
-        for (std::int32_t place = 0; gpu.found.is_split && place < gpu.most_instances; ++place) {
+        for (std::int32_t place = 0; gpu.found.is_split && place < gpu.max_instances; ++place) {
             NvmlHandle handle = nullptr;
             auto const got =
                 session_.ask(api.mig_handle, gpu.found.index, gpu.handle, static_cast<unsigned>(place), &handle);
@@ -230,7 +230,7 @@ private:
         if (!asked) return asked.error();
         // 7 on every GPU so far.
         constexpr unsigned absurd = 64;
-        gpu.most_instances = *asked && most <= absurd ? static_cast<std::int32_t>(most) : 0;
+        gpu.max_instances = *asked && most <= absurd ? static_cast<std::int32_t>(most) : 0;
         return {};
     }
 
@@ -279,7 +279,7 @@ private:
     static void scale(Device& device, NvmlGpu const& gpu, unsigned slices) {
         auto const whole = gpu.found.device.memory.count();
         auto const share = whole > 0 ? static_cast<double>(device.memory.count()) / static_cast<double>(whole) : 0.0;
-        auto const compute = gpu.most_instances > 0 ? static_cast<double>(slices) / gpu.most_instances : 0.0;
+        auto const compute = gpu.max_instances > 0 ? static_cast<double>(slices) / gpu.max_instances : 0.0;
         device.bandwidth *= share;
         for (auto* rate : {&device.peak.fp32, &device.peak.bf16, &device.peak.fp8, &device.peak.int8, &device.peak.fp16,
                            &device.peak.fp64, &device.peak.fp4}) {

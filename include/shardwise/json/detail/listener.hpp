@@ -10,7 +10,7 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// A handler of any type behind one interface, so that a program has the parser once and not once a handler.
+/// A handler of any type under one interface, so that a program has the parser once and not once a handler.
 class JsonListener {
 public:
     JsonListener() = default;

@@ -63,7 +63,7 @@ public:
     [[nodiscard]] bool is_cut() const { return at_ == limit_ && limit_ != last_; }
     [[nodiscard]] char current() const { return *at_; }
     void advance() { ++at_; }
-    /// Where the text goes on behind the last string or number.
+    /// Where the text goes on after the last string or number.
     [[nodiscard]] std::size_t begin() const { return static_cast<std::size_t>(begin_ - first_); }
     /// The bytes consumed.
     [[nodiscard]] std::size_t position() const { return static_cast<std::size_t>(at_ - first_); }
@@ -97,7 +97,7 @@ private:
     }
 
     char const* first_;
-    /// Where the text goes on behind the last string or number.
+    /// Where the text goes on after the last string or number.
     char const* begin_;
     char const* at_;
     char const* last_;

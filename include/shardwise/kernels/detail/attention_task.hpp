@@ -168,7 +168,7 @@ struct AttentionRow {
     [[nodiscard]] static float exponential(float x) {
         return static_cast<float>(exponential_of(static_cast<double>(x)));
     }
-    /// Takes in the keys behind these.
+    /// Takes in the keys after these.
     void merge(float const* other, float other_greatest, float other_weights) {
         if (other_weights == 0.0F) return;
         auto const together = std::max(greatest, other_greatest);

@@ -25,13 +25,13 @@ template <class T, class Backend>
         if (auto const known = check_views(kernel, view); !known) return known;
     }
     auto const count = static_cast<std::int64_t>(parts.size());
-    if (count <= most_residual_parts) return {};
+    if (count <= max_residual_parts) return {};
     return Error{ErrorCode::capacity_exceeded}
         .in(kernel)
         .at("parts")
         .because("are of more ranks than one pass adds")
         .got(count)
-        .at_most(most_residual_parts)
+        .at_most(max_residual_parts)
         .fix("reduce among fewer ranks first");
 }
 

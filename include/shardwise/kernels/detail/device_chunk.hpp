@@ -12,7 +12,7 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Sixteen bytes of a weight's row, of which `left` are its own (more may be). Ranges of inputs begin anywhere: words that do not
-/// lie on 16 bytes are read apart, and none that begins behind the row.
+/// lie on 16 bytes are read apart, and none that begins after the row.
 [[nodiscard]] SHARDWISE_DEVICE inline Pack16 load_row_pack(std::byte const* at, std::int64_t left) {
     auto const address = reinterpret_cast<std::uintptr_t>(at);
     if (address % 16 == 0) return load_pack(at);
@@ -120,7 +120,7 @@ struct DeviceChunk<WeightFormat::q4_0> {
     }
 };
 
-/// The chunk of a weight's row at an index; what lies behind the row's end is not its own.
+/// The chunk of a weight's row at an index; what lies after the row's end is not its own.
 template <WeightFormat format>
 [[nodiscard]] SHARDWISE_DEVICE Pack16 load_chunk(DeviceWeightView const& weight, std::int64_t output,
                                                  std::int64_t chunk) {

@@ -141,7 +141,7 @@ SHARDWISE_ALWAYS_INLINE Floats round(Floats a) {
 SHARDWISE_ALWAYS_INLINE Floats scale_by_power(Floats a, Floats exponent) {
     return _mm512_scalef_ps(a, exponent);
 }
-/// Each even lane exchanged with the odd one behind it.
+/// Each even lane exchanged with the odd one after it.
 SHARDWISE_ALWAYS_INLINE Floats swap_pairs(Floats a) {
     return _mm512_permute_ps(a, 0xB1);
 }

@@ -8,7 +8,7 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Parts that one pass adds.
-inline constexpr std::int64_t most_residual_parts = 64;
+inline constexpr std::int64_t max_residual_parts = 64;
 
 /// A sum and its RMS norm as their kernel takes them.
 template <class T>
@@ -18,7 +18,7 @@ struct ResidualNormCall {
     T* residual;
     std::int64_t count;
     /// Rows without gaps.
-    T const* parts[most_residual_parts];
+    T const* parts[max_residual_parts];
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -30,9 +30,9 @@ template <class Api, class Kernel>
 template <class Api, class Call>
 [[nodiscard]] Result<> launch_rows(std::string_view name, RowKernel<void(Call)> const& chosen, std::int64_t rows,
                                    typename Api::Stream stream, Call const& call) {
-    constexpr std::int64_t most_blocks = 1 << 16;
+    constexpr std::int64_t max_blocks = 1 << 16;
     auto const blocks = (rows + chosen.rows_at_once - 1) / chosen.rows_at_once;
-    return DeviceLaunch<Api>::launch(name, chosen.kernel, blocks < most_blocks ? blocks : most_blocks, row_threads,
+    return DeviceLaunch<Api>::launch(name, chosen.kernel, blocks < max_blocks ? blocks : max_blocks, row_threads,
                                      stream, call);
 }
 

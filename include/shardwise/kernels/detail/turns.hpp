@@ -43,7 +43,7 @@ struct Turn {
     auto const mantissa = (bits & 0x7FFFFFU) | (exponent == 0 ? 0U : 0x800000U);
     auto const shift = 64 + 150 - (exponent == 0 ? 1 : exponent);
     if (shift < 24) return {float_of_bits(0x7FC00000U), float_of_bits(0x7FC00000U)};
-    // 1 / (2 pi), 128 digits behind the point, from the lowest word up.
+    // 1 / (2 pi), 128 digits after the point, from the lowest word up.
     constexpr std::uint32_t digits[4] = {0x7D4D3770U, 0x7F09D5F4U, 0x9391054AU, 0x28BE60DBU};
     std::uint32_t words[5];
     std::uint64_t carry = 0;

@@ -67,14 +67,14 @@ public:
         }
         if (options.limit.count() <= 0) return error.because("has no time to wait").got(options.limit.count());
         std::unique_ptr<PeerGroup> group(new PeerGroup(options));
-        auto const most_blocks = co_resident_blocks(contexts);
-        if (options.blocks > most_blocks) {
+        auto const max_blocks = co_resident_blocks(contexts);
+        if (options.blocks > max_blocks) {
             return error.because("has more blocks than its ranks' devices run at once")
                 .got(options.blocks)
-                .at_most(most_blocks)
+                .at_most(max_blocks)
                 .fix("ask for fewer blocks, or put fewer ranks on a device");
         }
-        group->blocks_ = options.blocks > 0 ? options.blocks : std::min<std::int32_t>(16, most_blocks);
+        group->blocks_ = options.blocks > 0 ? options.blocks : std::min<std::int32_t>(16, max_blocks);
         for (auto* const context : contexts) {
             if (auto const added = group->add(*context); !added) return added.error();
         }

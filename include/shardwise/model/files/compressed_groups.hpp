@@ -212,10 +212,10 @@ private:
     auto const groups = config.find_set("config_groups");
     if (!groups) return config.error(ErrorCode::missing_field, "config_groups", "is needed and has no default");
     if (!groups->is_object()) return config.wrong_type("config_groups", *groups, "an object");
-    constexpr std::size_t most_groups = 64;
-    if (groups->size() > most_groups) {
+    constexpr std::size_t max_groups = 64;
+    if (groups->size() > max_groups) {
         return config.error(ErrorCode::capacity_exceeded, "config_groups", "has more groups than this library reads")
-            .at_most(static_cast<std::int64_t>(most_groups));
+            .at_most(static_cast<std::int64_t>(max_groups));
     }
     std::vector<CompressedGroup> out;
     for (auto const entry : *groups) {

@@ -45,7 +45,7 @@ public:
         if (sizes_.empty()) return std::move(sizes_);
         Place root;
         visit(tree_.root(), root);
-        if (work_ > most_work) {
+        if (work_ > max_work) {
             return Error{ErrorCode::capacity_exceeded}
                 .at("quantization_config")
                 .because("names modules by patterns that take too long on a model of this size")
@@ -56,7 +56,7 @@ public:
 
 private:
     /// About half a second.
-    static constexpr std::int64_t most_work = 100'000'000;
+    static constexpr std::int64_t max_work = 100'000'000;
 
     struct Place {
         std::int64_t first = 0;
@@ -75,7 +75,7 @@ private:
     }
 
     void visit(ModuleId id, Place place) {
-        if (work_ > most_work) return;
+        if (work_ > max_work) return;
         auto const& module = tree_.module(id);
         for (std::uint32_t i = 0; i < module.tensor_count; ++i) {
             auto const& tensor = tree_.tensor(module, i);

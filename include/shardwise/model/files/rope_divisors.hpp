@@ -75,11 +75,11 @@ namespace detail {
     auto const& name = files.source().weights.front();
     RopeDivisors out;
     // No head is that wide.
-    constexpr std::int64_t most_bytes = std::int64_t{1} << 20U;
+    constexpr std::int64_t max_bytes = std::int64_t{1} << 20U;
     std::vector<char> data;
     for (auto const& tensor : (*named)->first_tensors()) {
         if (tensor.type != GgmlType::f32 || out.list_of(tensor.name) == nullptr) continue;
-        if (tensor.bytes.count() > most_bytes) {
+        if (tensor.bytes.count() > max_bytes) {
             return Error{ErrorCode::capacity_exceeded}
                 .in(name)
                 .at(tensor.name)

@@ -18,7 +18,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Receives a safetensors header's JSON and checks each tensor as it ends.
 class SafetensorsReader : public JsonRefusals {
 public:
-    /// `data_size`: the bytes of the file behind the header; `mapped`: where the header's text lies, if it is mapped.
+    /// `data_size`: the bytes of the file after the header; `mapped`: where the header's text lies, if it is mapped.
     SafetensorsReader(std::string_view path, std::int64_t data_size, MappedFile const* mapped = nullptr)
         : path_(path), data_size_(data_size), pages_(mapped) {
         places_.fill(none);
@@ -292,7 +292,7 @@ private:
     std::array<std::uint32_t, 4096> places_;
 };
 
-/// Reads the JSON of a safetensors header. `data_size`: the bytes of the file behind it; `mapped`: where the text lies,
+/// Reads the JSON of a safetensors header. `data_size`: the bytes of the file after it; `mapped`: where the text lies,
 /// if it is mapped: what has been read is then given back.
 ///
 /// Memory  at most max_tensor_list: 32 bytes per tensor, its name's text, 4 to 8 bytes to find it, and 24 to 88 for each

@@ -56,7 +56,7 @@ public:
         auto const is_this = [&](ModuleId known) { return is_equal(modules_[known], class_name, own, children); };
         auto const body = numbers_.find_or_add(hash_of(class_name, own, children), is_this);
         if (!body.second) {
-            // What it contains is known too: nothing was added behind its tensors.
+            // What it contains is known too: nothing was added after its tensors.
             if (count > 0) tensors_.resize(first);
             return body.first;
         }

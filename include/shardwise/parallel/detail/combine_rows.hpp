@@ -10,7 +10,7 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// out = for each token the sum over its experts, in the order in which they were chosen, of weight * row. Rows of computed pairs
-/// lie one behind another at `rows`; `place(pair)` says which is that of a pair of a token and its expert. It is the only place
+/// lie one after another at `rows`; `place(pair)` says which is that of a pair of a token and its expert. It is the only place
 /// where experts are summed, so that bits do not depend on who computed them.
 ///
 /// Shapes  weights [tokens, experts_per_token], out [tokens, width]

@@ -26,7 +26,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
     return is_parted && own.size() > 0 ? own.begin % quant_block : 0;
 }
 
-/// What a rank computes of a fixed tree over products by pieces of a weight's inputs. It holds its own behind `lead` zeros.
+/// What a rank computes of a fixed tree over products by pieces of a weight's inputs. It holds its own after `lead` zeros.
 [[nodiscard]] inline ProductSums product_sums(TreePlan const& plan, InputPieces const& pieces, TensorPlace place,
                                               std::int64_t lead) {
     auto const own = pieces.inputs_of_rank(place.ranks, place.rank);
@@ -72,7 +72,7 @@ public:
 
     /// As FixedTreeSum's.
     [[nodiscard]] std::int64_t workspace(std::int64_t tokens) const { return tree_.workspace(tokens); }
-    [[nodiscard]] std::int64_t most_workspace(std::int64_t tokens) const { return tree_.most_workspace(tokens); }
+    [[nodiscard]] std::int64_t max_workspace(std::int64_t tokens) const { return tree_.max_workspace(tokens); }
     [[nodiscard]] std::int64_t workspace_scattered(std::int64_t tokens) const {
         return tree_.workspace_scattered(tokens);
     }

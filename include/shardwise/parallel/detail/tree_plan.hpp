@@ -24,7 +24,7 @@ struct TreeStep {
 /// How one rank takes part in a sum over a fixed tree (comm/deterministic_sum.hpp), made once: what it computes before the ranks
 /// exchange the sums of their nodes, and how the sums of all nodes become the root's.
 ///
-/// Slots hold one summand each. Slots [0, nodes) are the nodes of all ranks in order; slots behind them are scratch.
+/// Slots hold one summand each. Slots [0, nodes) are the nodes of all ranks in order; slots after them are scratch.
 class TreePlan {
 public:
     TreePlan() = default;

@@ -27,15 +27,15 @@ public:
         }
         for (auto const& node : boxes.nodes) {
             for (auto const& device : node.devices) {
-                most_segments_ = std::max(most_segments_, device.segments.size());
+                max_segments_ = std::max(max_segments_, device.segments.size());
                 has_second_line_ = has_second_line_ || !second_line(device).empty();
             }
         }
-        most_segments_ = std::min(most_segments_, most_shown_segments);
+        max_segments_ = std::min(max_segments_, max_shown_segments);
     }
 
     [[nodiscard]] int height() const {
-        return (has_second_line_ ? 14 : 0) + 70 + static_cast<int>(most_segments_) * pill_height;
+        return (has_second_line_ ? 14 : 0) + 70 + static_cast<int>(max_segments_) * pill_height;
     }
 
     void draw(SvgCanvas& canvas, PictureDevice const& device, int x, int y) const {
@@ -68,7 +68,7 @@ private:
     static constexpr int padding = 10;
     static constexpr int inner = width - 2 * padding;
     static constexpr int pill_height = 22;
-    static constexpr std::size_t most_shown_segments = 3;
+    static constexpr std::size_t max_shown_segments = 3;
 
     void draw_name(SvgCanvas& canvas, PictureDevice const& device, int x, int y, int room) const {
         constexpr Font bold{13, true};
@@ -118,7 +118,7 @@ private:
     void draw_segments(SvgCanvas& canvas, PictureDevice const& device, int x, int y) const {
         auto const& held = device.segments;
         auto const shown =
-            std::min(held.size(), held.size() > most_shown_segments ? most_shown_segments - 1 : most_shown_segments);
+            std::min(held.size(), held.size() > max_shown_segments ? max_shown_segments - 1 : max_shown_segments);
         auto const count = picture_.segments.size();
         for (std::size_t i = 0; i < shown; ++i) {
             canvas.rectangle(x, y, inner, pill_height - 4, 3, segment_fill(held[i], count));
@@ -175,7 +175,7 @@ private:
 
     Picture const& picture_;
     PictureRanks most_{};
-    std::size_t most_segments_ = 0;
+    std::size_t max_segments_ = 0;
     bool has_second_line_ = false;
 };
 

@@ -90,7 +90,7 @@ public:
 private:
     static constexpr std::string_view advice = "see docs/reference/json.md, shardwise.plan/1; or write the plan again";
     /// The longest path that Linux takes (PATH_MAX).
-    static constexpr std::size_t most_text = 4096;
+    static constexpr std::size_t max_text = 4096;
 
     [[nodiscard]] static std::string path(std::string_view place, std::string_view key) {
         return place.empty() ? std::string(key) : std::string(place) + "." + std::string(key);
@@ -103,9 +103,9 @@ private:
     [[nodiscard]] std::string text_of(JsonValue value, std::string_view key) {
         auto const word = value.string();
         if (!word) note(refuse(key, "is no string"));
-        if (word && word->size() > most_text) note(refuse(key, "is too long"));
+        if (word && word->size() > max_text) note(refuse(key, "is too long"));
         if (word && word->find('\0') != std::string_view::npos) note(refuse(key, "has a zero byte"));
-        return word && word->size() <= most_text ? std::string(*word) : std::string();
+        return word && word->size() <= max_text ? std::string(*word) : std::string();
     }
 
     std::string file_;

@@ -20,7 +20,7 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// The name of the checkpoint behind so many finished steps: "step-000004".
+/// The name of the checkpoint after so many finished steps: "step-000004".
 [[nodiscard]] inline std::string checkpoint_name(std::int64_t step) {
     constexpr std::size_t digits = 6;
     auto const number = std::to_string(step);

@@ -37,7 +37,7 @@ public:
     /// Errors  unsupported for a dtype that is not trained, and for the text part of a larger model; size_overflow
     template <OptimizerRule Rule>
     [[nodiscard]] static Result<CheckpointLayout> create(Model const& model, Rule const& rule,
-                                                         std::int64_t most_bytes = shard_bytes) {
+                                                         std::int64_t max_bytes = shard_bytes) {
         auto const layout = TrainingLayout::create(model);
         if (!layout) return layout.error();
         auto made = begin(model);
@@ -45,7 +45,7 @@ public:
         std::vector<LaidTensor> weights;
         for (auto const& parameter : layout->parameters())
             weights.push_back({parameter.name, made->dtype_, parameter.tensor->shape});
-        if (auto const added = made->add_weights(std::move(weights), most_bytes); !added) return added.error();
+        if (auto const added = made->add_weights(std::move(weights), max_bytes); !added) return added.error();
         std::vector<LaidTensor> states;
         std::vector<std::size_t> order;
         for (auto const& parameter : layout->parameters()) {
@@ -131,11 +131,11 @@ private:
         return Result<CheckpointLayout>(std::move(out));
     }
 
-    [[nodiscard]] Result<> add_weights(std::vector<LaidTensor> weights, std::int64_t most_bytes) {
+    [[nodiscard]] Result<> add_weights(std::vector<LaidTensor> weights, std::int64_t max_bytes) {
         std::vector<std::vector<LaidTensor>> shards(1);
         std::int64_t size = 0;
         for (auto& weight : weights) {
-            if (!shards.back().empty() && weight.bytes() > most_bytes - size) {
+            if (!shards.back().empty() && weight.bytes() > max_bytes - size) {
                 shards.emplace_back();
                 size = 0;
             }

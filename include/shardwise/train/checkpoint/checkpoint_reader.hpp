@@ -22,9 +22,9 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 ///
 /// Errors  file_not_found, file_unreadable; as CheckpointRecord::parse
 [[nodiscard]] inline Result<CheckpointRecord> read_checkpoint_record(std::string const& folder) {
-    constexpr std::size_t most_bytes = std::size_t{64} << 20U;
+    constexpr std::size_t max_bytes = std::size_t{64} << 20U;
     auto const path = folder + "/" + std::string(trainer_state_file);
-    auto const text = read_text_file(path, most_bytes);
+    auto const text = read_text_file(path, max_bytes);
     if (!text) return text.error();
     return CheckpointRecord::parse(*text, path);
 }

@@ -61,7 +61,7 @@ public:
             auto const elements = tensor.shape.checked_elements();
             auto const size = elements ? checked_multiply(*elements, tensor.width()) : std::nullopt;
             auto const next = size ? checked_add(end, *size) : std::nullopt;
-            if (!next || *next > most_bytes) return Error{ErrorCode::size_overflow}.in(file).at(tensor.name);
+            if (!next || *next > max_bytes) return Error{ErrorCode::size_overflow}.in(file).at(tensor.name);
             json.key(tensor.name).begin_object();
             json.member("dtype", traits(tensor.dtype).safetensors_name);
             json.key("shape").begin_array();
@@ -97,7 +97,7 @@ public:
     [[nodiscard]] std::int64_t bytes() const { return bytes_; }
 
 private:
-    static constexpr std::int64_t most_bytes = std::int64_t{1} << 60U;
+    static constexpr std::int64_t max_bytes = std::int64_t{1} << 60U;
 
     std::string file_;
     std::string header_;

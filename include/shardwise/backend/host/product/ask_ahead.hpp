@@ -16,7 +16,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 inline constexpr std::uintptr_t memory_ahead = 24 * 1024;
 inline constexpr std::uintptr_t cache_ahead = 5 * 1024;
 
-/// Asks for the lines of `bytes` bytes that are read so far behind `reading`. Beyond the end nothing happens.
+/// Asks for the lines of `bytes` bytes that are read so far after `reading`. Beyond the end nothing happens.
 template <std::int64_t bytes = 64>
 SHARDWISE_ALWAYS_INLINE void ask_ahead(std::byte const* reading) {
     auto const start = reinterpret_cast<std::uintptr_t>(reading);

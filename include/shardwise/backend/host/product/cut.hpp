@@ -12,7 +12,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 namespace detail {
 
 /// Multiply-adds below which a part of a product is not worth another thread: some microseconds of work.
-inline constexpr std::int64_t least_part_work = 1 << 17;
+inline constexpr std::int64_t min_part_work = 1 << 17;
 /// Parts for each thread at most: a thread that was kept from running leaves parts to the others.
 inline constexpr std::int64_t parts_per_thread = 8;
 
@@ -28,7 +28,7 @@ struct ProductCut {
     auto const work =
         static_cast<double>(rows) * static_cast<double>(panels * panel_outputs) * static_cast<double>(inputs);
     auto const most = static_cast<std::int64_t>(
-        std::min(work / static_cast<double>(least_part_work), static_cast<double>(threads * parts_per_thread)));
+        std::min(work / static_cast<double>(min_part_work), static_cast<double>(threads * parts_per_thread)));
     ProductCut cut;
     // Pairs of panels are multiplied together.
     cut.panel_parts = std::clamp<std::int64_t>(most, 1, ceil_divide(panels, 2));
@@ -42,7 +42,7 @@ struct ProductCut {
 /// Pairs of panels that a thread takes at a time of a weight that streams past it: the last ones keep nobody waiting.
 [[nodiscard]] constexpr std::int64_t streamed_pairs(std::int64_t rows, std::int64_t inputs) {
     auto const work = std::max<std::int64_t>(rows * inputs, 1) * 2 * panel_outputs;
-    return std::max<std::int64_t>(least_part_work / 2 / work, 1);
+    return std::max<std::int64_t>(min_part_work / 2 / work, 1);
 }
 
 }  // namespace detail

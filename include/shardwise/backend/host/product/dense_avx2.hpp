@@ -13,7 +13,7 @@ SHARDWISE_TARGET_BEGIN_AVX2
 namespace detail::avx2 {
 
 /// As at the level avx512: few rows fetch a panel this many bytes before its use, more rows the next panel.
-inline constexpr unsigned most_streaming_rows = 3;
+inline constexpr unsigned max_streaming_rows = 3;
 inline constexpr std::int64_t prefetch_distance = 2048;
 
 /// How the values of the 16 outputs of a panel are read: two registers for each of `inputs` inputs.
@@ -104,7 +104,7 @@ inline void multiply_panel(TileTask const& task, unsigned index) {
     for (; k + Read::inputs <= task.inputs; k += Read::inputs) {
         __m256 values[2 * Read::inputs];
         Read::read(panel, values);
-        if constexpr (rows <= most_streaming_rows) {
+        if constexpr (rows <= max_streaming_rows) {
             _mm_prefetch(reinterpret_cast<char const*>(panel + prefetch_distance), _MM_HINT_T0);
         } else {
             _mm_prefetch(reinterpret_cast<char const*>(fetch), _MM_HINT_T1);

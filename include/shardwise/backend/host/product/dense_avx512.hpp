@@ -15,7 +15,7 @@ namespace detail::avx512 {
 
 /// Up to this many rows memory is the bound, and a panel is fetched this many bytes before its use; more rows fetch the next
 /// panels while they compute (chosen by bench/bench_matmul.cpp).
-inline constexpr unsigned most_streaming_rows = 4;
+inline constexpr unsigned max_streaming_rows = 4;
 inline constexpr std::int64_t prefetch_distance = 2048;
 
 /// How the values of the 16 outputs of a panel are read: one register for each of `inputs` inputs. One row has `chains` sums of
@@ -204,7 +204,7 @@ void multiply_tile(TileTask const& task) {
         if constexpr (rows == 1) {
             ask_ahead(first);
             ask_ahead(second);
-        } else if constexpr (rows <= most_streaming_rows) {
+        } else if constexpr (rows <= max_streaming_rows) {
             _mm_prefetch(reinterpret_cast<char const*>(first + prefetch_distance), _MM_HINT_T0);
             _mm_prefetch(reinterpret_cast<char const*>(second + prefetch_distance), _MM_HINT_T0);
         } else {

@@ -89,7 +89,7 @@ inline void copy_gemm_rows(GemmFactor const& a, std::int64_t row, std::int64_t r
         return;
     }
     auto const done = transpose_gemm_rows(a, row, rows, k, count, copied);
-    float values[most_tile_rows];
+    float values[max_tile_rows];
     for (std::int64_t j = 0; j < count; ++j) {
         auto const first = j < done.inputs ? done.rows : 0;
         if (first == rows) continue;
@@ -138,7 +138,7 @@ inline void run_gemm(GemmTask const& task, TileKernels const& kernels, std::int6
         }
     }
     alignas(64) float packed[gemm_panels * tile_inputs * panel_outputs];
-    alignas(64) float copied[most_tile_rows * copied_stride];
+    alignas(64) float copied[max_tile_rows * copied_stride];
     for (auto block = first_panel; block < last_panel; block += gemm_panels) {
         auto const column = block * panel_outputs;
         auto const columns = std::min(std::min(block + gemm_panels, last_panel) * panel_outputs, task.n) - column;
@@ -146,7 +146,7 @@ inline void run_gemm(GemmTask const& task, TileKernels const& kernels, std::int6
             auto const count = std::min(tile_inputs, task.k - k);
             pack_gemm_panels(task.b, column, columns, k, count, packed);
             for (auto row = first_row; row < last_row;) {
-                auto const end = tile_end(row, last_row, kernels.most_rows);
+                auto const end = tile_end(row, last_row, kernels.max_rows);
                 copy_gemm_rows(task.a, row, end - row, k, count, copied);
                 TileTask tile{.in = copied, .in_stride = copied_stride, .inputs = count};
                 tile.out_stride = task.out_stride;

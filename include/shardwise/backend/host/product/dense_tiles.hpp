@@ -17,7 +17,7 @@ namespace detail {
 /// 12 rows of activations of this length (12 KiB) stay in the first-level cache beside the panels that stream through it.
 inline constexpr std::int64_t tile_inputs = 256;
 /// Rows of a tile at most, and panels of a tile.
-inline constexpr std::int64_t most_tile_rows = 12;
+inline constexpr std::int64_t max_tile_rows = 12;
 inline constexpr std::int64_t tile_panels = 2;
 /// Distance of rows that were copied next to each other: the 16 floats more keep them out of the same cache set.
 inline constexpr std::int64_t copied_stride = tile_inputs + 16;
@@ -57,9 +57,9 @@ using TileKernel = void (*)(TileTask const&);
 
 /// The tiles of a format at one level: `rows[i]` computes i + 1 rows.
 struct TileKernels {
-    std::array<TileKernel, most_tile_rows> rows{};
+    std::array<TileKernel, max_tile_rows> rows{};
     /// The largest number of rows for which there is a kernel.
-    std::int64_t most_rows = 0;
+    std::int64_t max_rows = 0;
     /// Bytes of one input in a panel.
     std::int64_t input_bytes = 0;
     /// Up to so many rows the kernels take any number of inputs in one call.
@@ -77,7 +77,7 @@ struct TileWalk {
     [[nodiscard]] std::byte const* at(std::int64_t panel, std::int64_t input) const {
         return task.weight.data + panel * task.weight.stride + (input - input % kernels.pair) * kernels.input_bytes;
     }
-    /// What is read behind the last inputs of the task: the next inputs of the panel, or `next` panels from their beginning.
+    /// What is read after the last inputs of the task: the next inputs of the panel, or `next` panels from their beginning.
     [[nodiscard]] std::byte const* behind(std::int64_t panel, std::int64_t next) const {
         return task.inputs.end < task.weight.inputs ? at(panel, task.inputs.end) : at(next, 0);
     }
@@ -118,16 +118,16 @@ inline void run_tile(TileWalk const& walk, TilePlace const& place, float const* 
 }
 
 /// The end of the tile that begins at `row`: tiles of `rows` rows in all are as equal as can be.
-[[nodiscard]] inline std::int64_t tile_end(std::int64_t row, std::int64_t rows, std::int64_t most_rows) {
-    auto const tiles = ceil_divide(rows - row, most_rows);
+[[nodiscard]] inline std::int64_t tile_end(std::int64_t row, std::int64_t rows, std::int64_t max_rows) {
+    auto const tiles = ceil_divide(rows - row, max_rows);
     return row + ceil_divide(rows - row, tiles);
 }
 
 /// Few rows: weights stream past once.
 inline void run_streamed(TileWalk const& walk) {
     auto const& task = walk.task;
-    auto const most_rows = std::min(walk.kernels.most_rows, direct_rows);
-    auto const turns = ceil_divide(task.rows, most_rows);
+    auto const max_rows = std::min(walk.kernels.max_rows, direct_rows);
+    auto const turns = ceil_divide(task.rows, max_rows);
     auto const step = task.rows <= walk.kernels.whole_rows ? task.inputs.size() : tile_inputs;
     for (auto panel = task.first_panel; panel < task.last_panel; panel += tile_panels) {
         for (auto k = task.inputs.begin; k < task.inputs.end; k += step) {
@@ -136,7 +136,7 @@ inline void run_streamed(TileWalk const& walk) {
                 last == task.inputs.end ? walk.behind(panel, panel + tile_panels) : walk.at(panel, last);
             std::int64_t turn = 0;
             for (std::int64_t row = 0; row < task.rows; ++turn) {
-                auto const end = tile_end(row, task.rows, most_rows);
+                auto const end = tile_end(row, task.rows, max_rows);
                 run_tile(walk, {row, end, panel, k, last, turn, turns, next},
                          task.in + row * task.in_stride + (k - task.inputs.begin), task.in_stride);
                 row = end;
@@ -148,10 +148,10 @@ inline void run_streamed(TileWalk const& walk) {
 /// Many rows: blocks of rows, panels and inputs that stay in the caches; the rows of a tile are copied next to each other.
 inline void run_blocked(TileWalk const& walk) {
     auto const& task = walk.task;
-    alignas(64) float copied[most_tile_rows * copied_stride];
+    alignas(64) float copied[max_tile_rows * copied_stride];
     for (std::int64_t first_row = 0; first_row < task.rows; first_row += block_rows) {
         auto const last_row = std::min(first_row + block_rows, task.rows);
-        auto const turns = ceil_divide(last_row - first_row, walk.kernels.most_rows);
+        auto const turns = ceil_divide(last_row - first_row, walk.kernels.max_rows);
         for (auto outer = task.first_panel; outer < task.last_panel; outer += result_panels) {
             auto const outer_end = std::min(outer + result_panels, task.last_panel);
             for (auto k = task.inputs.begin; k < task.inputs.end; k += tile_inputs) {
@@ -164,7 +164,7 @@ inline void run_blocked(TileWalk const& walk) {
                                                              : walk.at(outer, k + tile_inputs);
                     std::int64_t turn = 0;
                     for (auto row = first_row; row < last_row; ++turn) {
-                        auto const end = tile_end(row, last_row, walk.kernels.most_rows);
+                        auto const end = tile_end(row, last_row, walk.kernels.max_rows);
                         for (auto i = row; i < end; ++i) {
                             auto const* const from = task.in + i * task.in_stride + (k - task.inputs.begin);
                             std::memcpy(copied + (i - row) * copied_stride, from,

@@ -38,7 +38,7 @@ inline void prepare_range(ProductKernel const& kernel, float const* row, UnitRan
 /// Floats of slots that a thread keeps on its stack while it sums.
 inline constexpr std::int64_t slot_floats = 32 * 1024;
 /// Slots of which the smallest tile finds room there.
-inline constexpr std::int64_t most_scratch_slots = slot_floats / (panel_outputs * tile_panels);
+inline constexpr std::int64_t max_scratch_slots = slot_floats / (panel_outputs * tile_panels);
 /// Rows whose sums are made together where tiles are cut out of blocks.
 inline constexpr std::int64_t summed_rows = 48;
 
@@ -110,8 +110,8 @@ inline void sum_products(ProductKernel const& kernel, ProductTask const& task) {
         is_quantised(task.weight.format) || (task.rows == 1 && task.weight.format == WeightFormat::f32);
     auto const least = is_alone ? std::int64_t{1} : tile_panels;
     auto const most = slot_floats / std::max<std::int64_t>(sums.scratch, 1);
-    auto const most_rows = std::min(is_streamed ? task.rows : summed_rows, most / panel_outputs / least);
-    auto const row_parts = ceil_divide(task.rows, most_rows);
+    auto const max_rows = std::min(is_streamed ? task.rows : summed_rows, most / panel_outputs / least);
+    auto const row_parts = ceil_divide(task.rows, max_rows);
     auto const rows = ceil_divide(task.rows, row_parts);
     auto const fitting = most / (rows * panel_outputs) / least * least;
     auto const panels = is_streamed ? least : std::max(fitting, least);

@@ -13,7 +13,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
-/// A packed weight as product kernels see it: panels of `panel_outputs` outputs, one behind another, the last padded with
+/// A packed weight as product kernels see it: panels of `panel_outputs` outputs, one after another, the last padded with
 /// zeros. What a panel holds is the format's own affair (product/pack.hpp).
 ///
 /// Memory  data is aligned to a cache line, and so is every panel
@@ -39,7 +39,7 @@ struct ProductTask {
     float const* in = nullptr;
     std::int64_t in_stride = 0;
     /// What `prepare` made of each row, where the kernel has it: from the block on in which the range begins, with zeros before
-    /// the range and behind it.
+    /// the range and after it.
     std::byte const* prepared = nullptr;
     std::int64_t prepared_stride = 0;
     std::int64_t rows = 0;

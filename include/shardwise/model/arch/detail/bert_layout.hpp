@@ -18,7 +18,7 @@ inline constexpr std::array<std::string_view, 3> position_kinds{"absolute", "rel
 struct BertLayout {
     /// The prefix of class names: "Bert".
     std::string_view prefix;
-    /// Position 0 is the row behind the padding id's, and padding takes no position but that row (roberta).
+    /// Position 0 is the row after the padding id's, and padding takes no position but that row (roberta).
     bool has_padding_row = false;
 };
 

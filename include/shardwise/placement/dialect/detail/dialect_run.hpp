@@ -62,7 +62,7 @@ inline void mark_repaired(DialectMap& map, std::string_view library) {
     map.is_repaired = true;
 }
 
-/// The greedy map of a model on limited devices, with disk behind them.
+/// The greedy map of a model on limited devices, with the disk last.
 [[nodiscard]] inline DialectMap fill(ExpandedTree const& tree, SizeTable const& sizes,
                                      std::vector<GreedyDevice> devices, FillSettings const& settings) {
     std::vector<std::int64_t> limits;

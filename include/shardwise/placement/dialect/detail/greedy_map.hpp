@@ -107,7 +107,7 @@ public:
 
 private:
     /// Two entries that offer each other would take turns for ever; no honest chain comes near this.
-    static constexpr int most_fallbacks = 1000;
+    static constexpr int max_fallbacks = 1000;
 
     void queue_model() {
         queue_.insert_parts(0, ModuleQueue::no_slot);
@@ -195,7 +195,7 @@ private:
 
     /// Lets an entry that fits go first.
     bool fall_back(TreeEntry entry, std::int64_t size_with_ties) {
-        if (++fallbacks_ > most_fallbacks) return false;
+        if (++fallbacks_ > max_fallbacks) return false;
         auto const& device = devices_[current_];
         auto const limit = device.limit - std::max(ledger_.largest(), size_with_ties);
         auto const found = search_.find(queue_, limit);

@@ -30,7 +30,7 @@ public:
     SizeTable(ExpandedTree const& tree, WidthTable const& widths, std::vector<SizeException> exceptions)
         : tree_(&tree) {
         for (auto const tensor : tree.duplicates()) exceptions.emplace_back(tensor, 0);
-        // The stable order puts a duplicate's zero behind what else is said of it, and the last one counts.
+        // The stable order puts a duplicate's zero after what else is said of it, and the last one counts.
         detail::stable_sort(exceptions.begin(), exceptions.end(),
                             [](auto const& a, auto const& b) { return a.first < b.first; });
         auto const elements = tree.elements();

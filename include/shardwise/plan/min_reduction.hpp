@@ -10,7 +10,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What of a training step the reduction of gradients and ZeRO's gathers take at least, wherever the stages are cut:
 /// the mean over the stages, of the bytes alone.
-struct LeastReduction {
+struct MinReduction {
     /// With nothing hidden, and the arithmetic of the fastest stages that may hide it.
     double seconds = 0.0;
     double behind = 0.0;
@@ -34,7 +34,7 @@ struct LeastReduction {
 namespace detail {
 
 /// What of a gather no group takes less than that has no more ranks in a node: the bytes, at the wires' rates.
-[[nodiscard]] inline double least_gather_seconds(double bytes, RankGroup const& group, Efficiency const& efficiency) {
+[[nodiscard]] inline double min_gather_seconds(double bytes, RankGroup const& group, Efficiency const& efficiency) {
     if (group.ranks <= 1) return 0.0;
     auto const ranks = static_cast<double>(group.ranks);
     auto inside = wire_of(group.link, group.per_node, efficiency);
@@ -54,17 +54,17 @@ namespace detail {
 }
 
 /// What one gather of a model's weights takes at least where no groups are better than those of `site`.
-[[nodiscard]] inline double least_gather_seconds(BodyWeights const& weights, StageSite const& site,
+[[nodiscard]] inline double min_gather_seconds(BodyWeights const& weights, StageSite const& site,
                                                  StepSetting const& setting) {
     auto const gather = [&](double elements, RankGroup const& group) {
-        return detail::least_gather_seconds(elements * setting.element_bytes, group, setting.efficiency);
+        return detail::min_gather_seconds(elements * setting.element_bytes, group, setting.efficiency);
     };
     return gather(weights.trained_dense(), joined(site.ep, site.dp)) + gather(weights.expert_parameters, site.dp);
 }
 
 /// The least reduction of a model that is cut into `degrees.pp` stages and takes `gather` seconds to gather; `prices`
 /// are those on the fastest devices.
-[[nodiscard]] inline LeastReduction least_reduction(SlotPrices const& prices, double gather, PlanDegrees const& degrees,
+[[nodiscard]] inline MinReduction min_reduction(SlotPrices const& prices, double gather, PlanDegrees const& degrees,
                                                     StepSetting const& setting) {
     auto const share = 1.0 / static_cast<double>(degrees.pp);
     auto const growth = degrees.zero < 2 ? 1.0 : static_cast<double>(degrees.micro_batches);
