@@ -141,7 +141,7 @@ void check_ranks(GradientShares const& shares, std::int64_t leaves, std::int32_t
 
 }  // namespace
 
-TEST_CASE("ShardedGradientTree: bits, memory and traffic of any leaves on any ranks; where what is no number came from") {
+TEST_CASE("ShardedGradientTree: bits, memory and traffic of any leaves on any ranks; where a bad number came from") {
     for (std::int64_t const leaves : {1, 2, 3, 5, 8, 13}) {
         for (std::int32_t const ranks : {1, 2, 3, 4, 6}) {
             if (ranks <= leaves) check_ranks(regions({700, 1, 0, 300, 256}), leaves, ranks);
