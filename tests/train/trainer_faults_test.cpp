@@ -37,9 +37,7 @@ void spoil_last_word(TrainedModel& model) {
 
 }  // namespace
 
-TEST_CASE(
-    "Trainer: a gradient that is no number is named with rank, parameter and step; all ranks skip that step and go "
-    "on") {
+TEST_CASE("Trainer: a gradient that is no number is named with its rank and parameter; all ranks skip that step") {
     // Sequence 2 of step 1: of two ranks the second has it, of four the third, in turns of two the first.
     CurveData const data(97, tokens_with_last_in({6}));
     struct Case {

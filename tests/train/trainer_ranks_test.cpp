@@ -86,9 +86,7 @@ Outcome train(std::string const& config, CurveData const& data, std::int64_t bat
 
 }  // namespace
 
-TEST_CASE(
-    "Trainer: the bits of one rank on any ranks up to the sequences of a batch, at any ZeRO stage; memory and traffic "
-    "as predicted") {
+TEST_CASE("Trainer: any ranks at any ZeRO stage give the bits of one, in the predicted memory and traffic") {
     CurveData const data;
     for (auto const* const name : {"llama", "llama_tied", "gpt2"}) {
         auto const config = golden_config(name);

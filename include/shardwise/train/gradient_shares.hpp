@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/core/list.hpp>
+#include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/train/optimizer.hpp>
 
@@ -30,6 +31,22 @@ public:
     }
     /// Makes the vector longer than its regions.
     void extend_to(std::int64_t elements) { elements_ = std::max(elements_, elements); }
+
+    /// Errors  invalid_argument for regions that overlap or have negative sizes; size_overflow
+    [[nodiscard]] Result<> check() const {
+        Error bad{ErrorCode::invalid_argument};
+        bad.in("gradient tree");
+        std::int64_t end = 0;
+        for (auto const& region : regions_) {
+            if (region.elements < 0) return bad.at("elements").because("are negative").got(region.elements).at_least(0);
+            if (region.begin < end)
+                return bad.at("regions").because("overlap or are not in order").got(region.begin).at_least(end);
+            if (region.begin > most_elements || region.elements > most_elements - region.begin)
+                return Error{ErrorCode::size_overflow}.in("gradient tree").at("elements").got(region.elements);
+            end = region.begin + region.elements;
+        }
+        return {};
+    }
 
     [[nodiscard]] List<Region> const& regions() const { return regions_; }
     /// Of the vector.
@@ -60,6 +77,9 @@ public:
     }
 
 private:
+    /// What 63 bits count in bytes, with capacity for all sums.
+    static constexpr std::int64_t most_elements = std::int64_t{1} << 48U;
+
     List<Region> regions_;
     std::int64_t elements_ = 0;
 };

@@ -73,18 +73,14 @@ public:
     [[nodiscard]] static Result<GradientTree> create(HostContext& context, GradientShares const& shares,
                                                      std::int64_t leaves, TensorPlace const& place, TreeResult result) {
         if (auto const checked = detail::check_place(subject, place); !checked) return checked.error();
-        Error bad{ErrorCode::invalid_argument};
-        bad.in(subject);
-        std::int64_t end = 0;
-        for (auto const& region : shares.regions()) {
-            if (region.elements < 0) return bad.at("elements").because("are negative").got(region.elements).at_least(0);
-            if (region.begin < end)
-                return bad.at("regions").because("overlap or are not in order").got(region.begin).at_least(end);
-            if (region.elements > most_elements - region.begin)
-                return Error{ErrorCode::size_overflow}.in(subject).at("elements").got(region.elements);
-            end = region.begin + region.elements;
-        }
-        if (leaves < 1) return bad.at("leaves").because("are none").got(leaves).at_least(1);
+        if (auto const checked = shares.check(); !checked) return checked.error();
+        if (leaves < 1)
+            return Error{ErrorCode::invalid_argument}
+                .in(subject)
+                .at("leaves")
+                .because("are none")
+                .got(leaves)
+                .at_least(1);
         GradientTree tree(shares, leaves, place, result);
         auto sums = Buffer<float, Host>::allocate(context, sum_floats(shares.elements(), leaves, place));
         if (!sums) return sums.error();
@@ -192,8 +188,6 @@ public:
 
 private:
     static constexpr std::string_view subject = "gradient tree";
-    /// What 63 bits count in bytes, with capacity for all buffers.
-    static constexpr std::int64_t most_elements = std::int64_t{1} << 48U;
 
     GradientTree(GradientShares const& shares, std::int64_t leaves, TensorPlace const& place, TreeResult result)
         : elements_(shares.elements()),

@@ -54,10 +54,11 @@ public:
         return out;
     }
 
-    /// Errors  invalid_argument for no leaves, or a rank that there is not; out_of_memory
+    /// Errors  invalid_argument for no leaves, regions that overlap or a rank that there is not; size_overflow, out_of_memory
     [[nodiscard]] static Result<ShardedGradientTree> create(HostContext& context, GradientShares const& shares,
                                                             std::int64_t leaves, TensorPlace const& place) {
         if (auto const checked = detail::check_place(subject, place); !checked) return checked.error();
+        if (auto const checked = shares.check(); !checked) return checked.error();
         if (leaves < 1)
             return Error{ErrorCode::invalid_argument}
                 .in(subject)
