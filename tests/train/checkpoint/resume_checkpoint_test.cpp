@@ -185,6 +185,38 @@ TEST_CASE("resume_from: takes the checkpoint that is named, and refuses a damage
     CHECK_FALSE(resume(two.out / "step-000003"));
 }
 
+TEST_CASE_TEMPLATE("load_checkpoint: ranks take their shares of a state that one rank wrote", Rule, AdamW, Adam8bit) {
+    SmallRun<Rule> run("bfloat16");
+    run.train(0, 3);
+    TemporaryFolder const out;
+    REQUIRE(run.save(out.path(), 3));
+    auto& whole = run.trainer->optimizer();
+    auto const bits = run.bits();
+    for (std::int64_t const ranks : {2, 3, 4}) {
+        for (std::int64_t rank = 0; rank < ranks; ++rank) {
+            CAPTURE(rank);
+            auto own = TrainedModel::take(
+                ShardedOptimizer<Rule>::create(run.trained.context, run.rule, whole.parameters(),
+                                               {static_cast<std::int32_t>(ranks), static_cast<std::int32_t>(rank)}));
+            auto const loaded = load_checkpoint(out / "step-000003", *run.layout, run.trained.weights, own);
+            REQUIRE_MESSAGE(loaded, (loaded ? "" : loaded.error().message()));
+            for (std::size_t i = 0; i < whole.parameters().size(); ++i) {
+                auto const elements = whole.parameters()[i].weights.elements();
+                auto const before = run.rule.state(elements, {0, own.share(i).begin});
+                for (std::size_t array = 0; array < own.state(i).count; ++array) {
+                    auto const mine = own.state_memory(i, array);
+                    auto const width = static_cast<std::size_t>(shardwise::bits(own.state(i).arrays[array].dtype) / 8);
+                    auto const* const expected = whole.state_memory(i, array).data() +
+                                                 static_cast<std::size_t>(before.arrays[array].elements) * width;
+                    CHECK(std::equal(mine.begin(), mine.end(), expected));
+                }
+            }
+        }
+    }
+    // The weights are the same again, from their masters.
+    CHECK(run.bits() == bits);
+}
+
 TEST_CASE("check_checkpoint_space: a disk without the room is refused with what is needed") {
     SmallRun<AdamW> run;
     TemporaryFolder const out;
