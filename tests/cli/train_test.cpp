@@ -127,9 +127,7 @@ std::vector<TrainedStep> train_by_library(Training const& training) {
 
 }  // namespace
 
-TEST_CASE(
-    "train: losses, norms and rates are the library's in every bit; the JSON has every key; the checkpoint is a "
-    "MODEL") {
+TEST_CASE("train: losses and norms are the library's in every bit, the JSON is whole, the checkpoint a MODEL") {
     Training const training;
     auto const csv = training.out("curve.csv");
     auto const answer = training.train("run", {"--steps", "6", "--csv", csv});
