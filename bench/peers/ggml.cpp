@@ -173,7 +173,7 @@ public:
         if (more != nullptr) {
             for (void** kind = more(ggml_.backend_reg_dev_get(registry, 0)); kind != nullptr && *kind != nullptr;
                  ++kind) {
-                // 0.3.36 of llama-cpp-python ends with an illegal instruction (tilezero) on some machines with AMX.
+                // llama-cpp-python 0.3.36 ended with an illegal instruction (tilezero) on a Sapphire Rapids under KVM.
                 char const* const skipped = std::getenv("SHARDWISE_GGML_SKIP");
                 bool const is_skipped = skipped != nullptr && *skipped != '\0' &&
                                         std::strstr(ggml_.backend_buft_name(*kind), skipped) != nullptr;

@@ -54,7 +54,7 @@ inline constexpr std::array isa_level_list{IsaLevel::portable, IsaLevel::avx2,  
 namespace detail {
 
 /// Whether the processor has AVX-VNNI: g++ 12's __builtin_cpu_supports does not know its name.
-[[nodiscard]] inline bool has_avx_vnni() {
+[[nodiscard]] inline bool ask_avx_vnni() {
 #if defined(__x86_64__)
     unsigned a = 0;
     unsigned b = 0;
@@ -69,7 +69,7 @@ namespace detail {
 
 /// Whether the processor has AMX's tiles of bytes, and the system lets this process use them: it is asked, once and for all threads
 /// to come.
-[[nodiscard]] inline bool has_amx() {
+[[nodiscard]] inline bool ask_amx() {
 #if defined(__x86_64__) && defined(__linux__)
     unsigned a = 0;
     unsigned b = 0;
@@ -84,6 +84,16 @@ namespace detail {
 #else
     return false;
 #endif
+}
+
+// Asked once: under a hypervisor CPUID takes microseconds, and sums ask for the level each time.
+[[nodiscard]] inline bool has_avx_vnni() {
+    static bool const has = ask_avx_vnni();
+    return has;
+}
+[[nodiscard]] inline bool has_amx() {
+    static bool const has = ask_amx();
+    return has;
 }
 
 }  // namespace detail
@@ -130,9 +140,10 @@ namespace detail {
 
 /// The highest level that this machine's processor and system offer.
 [[nodiscard]] inline IsaLevel detect_isa() {
-    auto highest = IsaLevel::portable;
-    for (auto const level : isa_level_list) highest = has_isa(level) ? level : highest;
-    return highest;
+    for (auto level = isa_level_list.size(); level > 1; --level) {
+        if (has_isa(isa_level_list[level - 1])) return isa_level_list[level - 1];
+    }
+    return IsaLevel::portable;
 }
 
 /// A level by its name.
