@@ -23,8 +23,13 @@ class PeerBlock {
     static constexpr std::int64_t elements = width;
 
 public:
-    __device__ explicit PeerBlock(AllReduceCall const& call)
-        : call_(call), own_(call.peers[call.rank]), thread_(static_cast<int>(threadIdx.x)), block_(blockIdx.x) {}
+    /// `peers`: those of the call.
+    __device__ PeerBlock(AllReduceCall const& call, PeerMemory* const* peers)
+        : call_(call),
+          peers_(peers),
+          own_(peers[call.rank]),
+          thread_(static_cast<int>(threadIdx.x)),
+          block_(blockIdx.x) {}
 
     __device__ bool begin() {
         return is_whole([&] {
@@ -53,7 +58,7 @@ public:
         __threadfence_system();
         __syncthreads();
         if (thread_ < call_.ranks && thread_ != call_.rank) {
-            Code::store_release(&call_.peers[thread_]->flags[block_][call_.rank], step);
+            Code::store_release(&peers_[thread_]->flags[block_][call_.rank], step);
         }
     }
 
@@ -66,7 +71,7 @@ public:
                 if (is_over()) return false;
                 if (Code::ticks() > limit) return fail(FaultKind::rank_missing, thread_, 0, 0);
             }
-            auto const theirs = call_.peers[thread_]->calls[PeerProtocol::half(step)][block_];
+            auto const theirs = peers_[thread_]->calls[PeerProtocol::half(step)][block_];
             return theirs == call_.identity || fail(FaultKind::call_differs, thread_, theirs, call_.identity);
         });
     }
@@ -108,7 +113,7 @@ public:
 
 private:
     __device__ T* staging_of(std::int32_t rank, std::uint32_t half) const {
-        auto* const halves = reinterpret_cast<std::byte*>(call_.peers[rank] + 1);
+        auto* const halves = reinterpret_cast<std::byte*>(peers_[rank] + 1);
         return reinterpret_cast<T*>(halves + static_cast<std::int64_t>(half) * call_.half_bytes);
     }
 
@@ -152,12 +157,13 @@ private:
         Code::store_release(&call_.fault->kind, static_cast<std::uint32_t>(kind));
         for (std::int32_t peer = 0; peer < call_.ranks; ++peer) {
             if (peer == call_.rank) continue;
-            Code::store_release(&call_.peers[peer]->told_of_failure, static_cast<std::uint32_t>(call_.rank) + 1U);
+            Code::store_release(&peers_[peer]->told_of_failure, static_cast<std::uint32_t>(call_.rank) + 1U);
         }
         return false;
     }
 
     AllReduceCall const& call_;
+    PeerMemory* const* peers_;
     PeerMemory* own_;
     int thread_;
     unsigned block_;
@@ -165,7 +171,14 @@ private:
 
 template <class Api, class T>
 __global__ void __launch_bounds__(all_reduce_threads, 1) reduce_over_peers(AllReduceCall call) {
-    PeerBlock<Api, T> block(call);
+    // Arguments that are indexed at run time would lie in each thread's own memory (HIP).
+    __shared__ PeerMemory* peers[PeerMemory::max_ranks];
+    if (threadIdx.x == 0) {
+        SHARDWISE_DEVICE_UNROLL
+        for (int rank = 0; rank < PeerMemory::max_ranks; ++rank) peers[rank] = call.peers[rank];
+    }
+    __syncthreads();
+    PeerBlock<Api, T> block(call, peers);
     (void)PeerProtocol::exchange(block);
 }
 

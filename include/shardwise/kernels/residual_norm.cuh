@@ -15,14 +15,15 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 template <class T, unsigned width>
 struct SummedRows {
     ResidualNormCall<T> const& call;
+    T const* const* parts;
 
     __device__ void take(std::int64_t row, std::int64_t at, Portion<T, width>& portion) const {
         float sums[width];
         float values[width];
-        portion.load(call.parts[0] + row * call.norm.width + at);
+        portion.load(parts[0] + row * call.norm.width + at);
         portion.get(sums);
         for (std::int64_t part = 1; part < call.count; ++part) {
-            portion.load(call.parts[part] + row * call.norm.width + at);
+            portion.load(parts[part] + row * call.norm.width + at);
             portion.get(values);
             SHARDWISE_DEVICE_UNROLL
             for (unsigned i = 0; i < width; ++i) sums[i] += values[i];
@@ -44,7 +45,16 @@ struct SummedRows {
 
 template <class Api, class T, unsigned width, bool is_narrow>
 __global__ void __launch_bounds__(row_threads, 2) add_and_normalise_rows(ResidualNormCall<T> call) {
-    norm_rows<RowTeam<Api, is_narrow>, T, width>(SummedRows<T, width>{call}, call.norm);
+    // Arguments that are indexed at run time would lie in each thread's own memory (HIP).
+    __shared__ T const* parts[most_residual_parts];
+    if (threadIdx.x == 0) {
+        SHARDWISE_DEVICE_UNROLL
+        for (int part = 0; part < most_residual_parts; ++part) {
+            if (part < call.count) parts[part] = call.parts[part];
+        }
+    }
+    __syncthreads();
+    norm_rows<RowTeam<Api, is_narrow>, T, width>(SummedRows<T, width>{call, parts}, call.norm);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -7,15 +7,18 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// Portions of a row that a thread keeps in registers: rows of up to 16 Ki elements of 16 bits are read once.
-template <unsigned width>
-inline constexpr unsigned kept_portions = width == 1 ? 1 : 8;
+/// Portions of a row that a thread keeps in registers, more of a block's rows: those of up to 16 Ki elements of 16 bits are read
+/// once.
+template <class Team, unsigned width>
+inline constexpr unsigned kept_portions = width == 1       ? 1
+                                          : Team::rows > 1 ? 4
+                                                           : 8;
 
 /// A thread's part of a row: the first portions in registers, the others read again whenever they are asked for.
 template <class Team, class T, unsigned width>
 class KeptRow {
 public:
-    static constexpr unsigned kept = kept_portions<width>;
+    static constexpr unsigned kept = kept_portions<Team, width>;
 
     /// take(first element, portion) reads a portion for the first time.
     template <class Take>
