@@ -46,6 +46,8 @@ public:
         if (auto const checked = target.check(); !checked) return checked.error();
         auto memory = Buffer<std::byte, Host>::allocate(context, staging_bytes(parts).count());
         if (!memory) return memory.error();
+        // The system gives the pages here, not while the first step waits.
+        if (memory->size() > 0) std::memset(memory->data(), 0, static_cast<std::size_t>(memory->size()));
         return Result<CheckpointSaver>(CheckpointSaver(target, std::move(*memory)));
     }
 
