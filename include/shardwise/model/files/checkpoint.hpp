@@ -41,7 +41,8 @@ struct Checkpoint {
 
 namespace detail {
 
-/// Puts a model together from its files.
+/// Puts a model together from its files. A template, so that programs which never ask do not pay for it.
+template <int = 0>
 class CheckpointReader {
 public:
     CheckpointReader(FileFamilies families, OpenCheckpoint& open, Observer const& observer)
@@ -144,7 +145,7 @@ private:
         auto const read = open_.gguf(observer_);
         if (!read) return read.error();
         auto const& checkpoint = **read;
-        GgufConfigReader reader(families_, checkpoint.header, files_);
+        GgufConfigReader<> reader(families_, checkpoint.header, files_);
         auto const config = reader.read();
         // What could not be read looks absent.
         if (auto const whole = checkpoint.header.metadata.source().check(files_); !whole) return whole;
@@ -231,9 +232,10 @@ private:
 ///         tensor
 /// Example  auto const source = find_model("./Llama-3.1-8B", {}, HubCache(HubEnvironment::current()));
 ///          auto const checkpoint = read_checkpoint(*source);
-[[nodiscard]] inline Result<Checkpoint> read_checkpoint(FileFamilies families, OpenCheckpoint& files,
-                                                        Observer const& observer = {}) {
-    return detail::CheckpointReader(families, files, observer).read();
+template <int = 0>
+[[nodiscard]] Result<Checkpoint> read_checkpoint(FileFamilies families, OpenCheckpoint& files,
+                                                 Observer const& observer = {}) {
+    return detail::CheckpointReader<>(families, files, observer).read();
 }
 
 /// The same for the families of a list.

@@ -25,7 +25,9 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
-/// Fills a family's configuration from a GGUF header: metadata first, and from the tensors what metadata leave out.
+/// Fills a family's configuration from a GGUF header: metadata first, and from the tensors what metadata leave out. A template, so
+/// that programs which never ask do not pay for it.
+template <int = 0>
 class GgufConfigReader {
 public:
     GgufConfigReader(FileFamilies families, GgufHeader const& header, std::string_view path)
@@ -372,9 +374,10 @@ private:
 ///
 /// Errors  unknown_name for an architecture that no family has; unsupported for layers that differ and for ways to scale
 ///         positions that no family has; missing_field, invalid_field, size_overflow, capacity_exceeded with the key
-[[nodiscard]] inline Result<ModelConfig> read_gguf_config(FileFamilies families, GgufHeader const& header,
-                                                          std::string_view path) {
-    return detail::GgufConfigReader(families, header, path).read();
+template <int = 0>
+[[nodiscard]] Result<ModelConfig> read_gguf_config(FileFamilies families, GgufHeader const& header,
+                                                   std::string_view path) {
+    return detail::GgufConfigReader<>(families, header, path).read();
 }
 
 /// The same for the families of a list.
