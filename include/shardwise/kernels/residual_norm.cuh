@@ -46,10 +46,10 @@ struct SummedRows {
 template <class Api, class T, unsigned width, bool is_narrow>
 __global__ void __launch_bounds__(row_threads, 2) add_and_normalise_rows(ResidualNormCall<T> call) {
     // Arguments that are indexed at run time would lie in each thread's own memory (HIP).
-    __shared__ T const* parts[most_residual_parts];
+    __shared__ T const* parts[max_residual_parts];
     if (threadIdx.x == 0) {
         SHARDWISE_DEVICE_UNROLL
-        for (int part = 0; part < most_residual_parts; ++part) {
+        for (int part = 0; part < max_residual_parts; ++part) {
             if (part < call.count) parts[part] = call.parts[part];
         }
     }
