@@ -259,7 +259,7 @@ TEST_CASE("train: a run that goes on from a checkpoint equals one that was never
     CHECK(training.train("elsewhere", from).text("weights_hash") == expected.text("weights_hash"));
 }
 
-TEST_CASE("train: a signal ends a run behind its step and a checkpoint, with 128 and its number") {
+TEST_CASE("train: a signal ends a run after its step and a checkpoint, with 128 and its number") {
     Training const training;
     for (int const signal : {SIGTERM, SIGINT}) {
         auto const name = "run" + std::to_string(signal);

@@ -161,7 +161,7 @@ TEST_CASE("GradientTree: micro-batches that sum their leaves to one node leave t
     CHECK_FALSE(tree->add(stream, 8));
     REQUIRE(tree->add(stream));
     CHECK(tree->add(stream, 2).error().message() ==
-          "gradient tree: leaves: behind leaf 1 are no node of the tree (got 2); add powers of two that begin at a "
+          "gradient tree: leaves: after leaf 1 are no node of the tree (got 2); add powers of two that begin at a "
           "multiple of "
           "themselves");
     CHECK(tree->add(stream, 1));
