@@ -110,8 +110,7 @@ public:
     [[nodiscard]] Result<> begin() {
         StageRelay<HostCommunicator> relay;
         if (options_.pp > 1) {
-            auto const last = options_.tp * (options_.pp - 1);
-            auto const rank = team().rank();
+            auto const rank = team().rank(), last = options_.tp * (options_.pp - 1);
             relay.links = {&team(), rank < options_.tp ? -1 : rank - options_.tp,
                            rank >= last ? -1 : rank + options_.tp};
             relay.teller = last;
@@ -130,11 +129,10 @@ public:
         if (auto const done = tracer_.begin(world_, options_.trace_events); !done) return done;
         if (tracer_.is_on()) trace(tracer_.tracer());
         if (exchange_) session_->share_experts(*exchange_);
-        if (is_first() && options_.on_logits) {
+        if (is_first() && options_.on_logits)
             session_->show_logits([this](std::int64_t own, std::span<float const> logits) {
                 options_.on_logits(earlier_ + index_of(own), logits);
             });
-        }
         return {};
     }
 

@@ -25,8 +25,8 @@ struct CheckpointPlace {
 };
 
 /// The files of a run's checkpoints, which are the same at every step and on any ranks: `model.safetensors` in the dtype of the model's
-/// config (in shards, with an index, above a size), and `optimizer.safetensors` with the optimizer's state as `exp_avg.<name>` and the
-/// like, and with the float32 weights as `master.<name>` where the model's dtype is narrower.
+/// config (in shards, with an index, above a size), and `optimizer.safetensors` with the optimizer's state as `exp_avg.NAME` and the
+/// like, and with the float32 weights as `master.NAME` where the model's dtype is narrower.
 class CheckpointLayout {
 public:
     /// transformers 4 begins another file here.
