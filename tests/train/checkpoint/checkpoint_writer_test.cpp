@@ -240,7 +240,7 @@ private:
 
 }  // namespace
 
-// facts/reliability.md, row 16.
+// A process that is killed at any call of a save.
 TEST_CASE("CheckpointWriter: SIGKILL at a call of a save leaves the old checkpoint or the new one, whole") {
     ThreeSteps steps;
     kill_everywhere(steps, 9);
@@ -263,7 +263,7 @@ TEST_SUITE("long") {
     }
 }
 
-// facts/reliability.md, row 17.
+// A disk that is full.
 TEST_CASE(
     "CheckpointWriter: a full disk and a broken one at any call are errors; the old checkpoint stays, nothing else is "
     "left") {

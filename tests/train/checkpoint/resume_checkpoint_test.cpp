@@ -72,7 +72,7 @@ TEST_CASE("newest_checkpoint: a run that is resumed after each of 20 steps has t
     }
 }
 
-// facts/reliability.md, row 18.
+// A checkpoint whose bytes were damaged.
 TEST_CASE(
     "newest_checkpoint: a flipped bit in any file names the tensor or the file, and the checkpoint before is taken") {
     TwoCheckpoints two;
