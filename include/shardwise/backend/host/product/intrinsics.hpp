@@ -5,8 +5,9 @@
 // costs a translation unit a third of a second.
 //
 // Between SHARDWISE_TARGET_BEGIN_X and SHARDWISE_TARGET_END every function is compiled for level X, whatever the including
-// program is compiled for. Rules for such a region: no lambda (it loses the target), no #include, only functions that the
-// level's own namespace owns, reached from outside by a pointer.
+// program is compiled for. No product is fused with the addition after it unless an intrinsic says so: the bits are those of the
+// written operations at every level of optimisation and by every compiler. Rules for such a region: no lambda (it loses the
+// target), no #include, only functions that the level's own namespace owns, reached from outside by a pointer.
 
 #if defined(__x86_64__)
 #define SHARDWISE_HAS_X86_LEVELS 1
@@ -41,11 +42,13 @@
 
 #if defined(__clang__)
 #define SHARDWISE_TARGET_BEGIN(features) \
-    SHARDWISE_PRAGMA(clang attribute push(__attribute__((target(features))), apply_to = function))
-#define SHARDWISE_TARGET_END SHARDWISE_PRAGMA(clang attribute pop)
+    SHARDWISE_PRAGMA(clang attribute push(__attribute__((target(features))), apply_to = function)) \
+    SHARDWISE_PRAGMA(float_control(push)) SHARDWISE_PRAGMA(clang fp contract(off))
+#define SHARDWISE_TARGET_END SHARDWISE_PRAGMA(float_control(pop)) SHARDWISE_PRAGMA(clang attribute pop)
 #else
 #define SHARDWISE_TARGET_BEGIN(features) \
-    SHARDWISE_TARGET_QUIET SHARDWISE_PRAGMA(GCC push_options) SHARDWISE_PRAGMA(GCC target(features))
+    SHARDWISE_TARGET_QUIET SHARDWISE_PRAGMA(GCC push_options) SHARDWISE_PRAGMA(GCC target(features)) \
+    SHARDWISE_PRAGMA(GCC optimize("fp-contract=off"))
 #define SHARDWISE_TARGET_END SHARDWISE_PRAGMA(GCC pop_options) SHARDWISE_TARGET_LOUD
 #endif
 
