@@ -37,7 +37,7 @@ struct Row {
     std::int64_t devices_per_node = 8;
     EstimateRequest request{};
     PlanDegrees degrees{};
-    /// Layers of a stage come in so many pieces.
+    /// Layers of a stage come in so many virtual stages.
     std::int64_t chunks = 1;
     Measure measure = Measure::step_seconds;
     std::int64_t prompt = 0;

@@ -20,13 +20,12 @@ constexpr auto dtype_words = [] {
 }();
 
 constexpr std::array model_argument_table{
-    Option{
-        .flag = "MODEL",
-        .value = "MODEL",
-        .help = "a preset, a config.json, .gguf or .safetensors file, a folder, org/name in the Hugging Face cache, "
-                "or - for a config.json on standard input",
-        .kind = ValueKind::model,
-        .word = &Arguments::model},
+    Option{.flag = "MODEL",
+           .value = "MODEL",
+           .help = "a preset, a config.json, .gguf or .safetensors file, a folder, org/name in the Hugging Face cache, "
+                   "or - for a config.json on standard input",
+           .kind = ValueKind::model,
+           .word = &Arguments::model},
 };
 
 constexpr std::array model_table{
@@ -83,7 +82,7 @@ constexpr std::array parallel_table{
     Option{.flag = "--dp", .value = "N", .help = "data-parallel replicas", .standard = "1", .word = &Arguments::dp},
     Option{.flag = "--micro-batches",
            .value = "M",
-           .help = "pieces that the batch is cut into",
+           .help = "micro-batches that the batch is cut into",
            .standard = "1, in training as many as fill the pipeline",
            .word = &Arguments::micro_batches},
     Option{.flag = "--sequence-parallel",
@@ -209,7 +208,7 @@ constexpr std::array pin_table{
     Option{.flag = "--ep", .value = "E", .help = "keep to this expert-parallel degree", .word = &Arguments::ep},
     Option{.flag = "--micro-batches",
            .value = "M",
-           .help = "keep to this many pieces of each replica's batch",
+           .help = "keep to this many micro-batches of each replica's batch",
            .word = &Arguments::micro_batches},
     Option{.flag = "--even",
            .help = "keep to degrees that divide query heads, key-value heads and experts, as other engines do",

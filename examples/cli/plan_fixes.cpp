@@ -95,8 +95,11 @@ private:
         std::int64_t const amount = found->degrees.*degree;
         auto flag = "--" + std::string(name);
         std::replace(flag.begin(), flag.end(), '_', '-');
-        fixes_.push_back({std::string(name), amount, {},
-                          "in place of " + flag + " " + std::to_string(*given) + ": " + flag + " " + std::to_string(amount)});
+        fixes_.push_back(
+            {std::string(name),
+             amount,
+             {},
+             "in place of " + flag + " " + std::to_string(*given) + ": " + flag + " " + std::to_string(amount)});
     }
     void try_pins() {
         try_pin("tp", &PlanPins::tp, &PlanDegrees::tp);
@@ -186,7 +189,7 @@ private:
     void try_batch() {
         auto const now = answer_.request.estimate.batch;
         auto changed = answer_.request;
-        // Pinned replicas and pieces have a sequence each.
+        // Pinned replicas and micro-batches have a sequence each.
         auto const least = smallest_batch(changed.pins);
         auto const batch = largest_that([&](std::int64_t count) {
             changed.estimate.batch = count;

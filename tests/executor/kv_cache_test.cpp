@@ -23,11 +23,11 @@ TEST_CASE_TEMPLATE("KvCache: allocates what kv_layer_bytes says, and gives back 
                    float, Bfloat16, std::int8_t) {
     HostContext context({.threads = 1});
     auto stream = context.make_stream();
-    KvRoom const room{.sequences = 2, .context = 50, .step_tokens = 4, .dtype = dtype_of<Cache>};
-    auto made = KvCache<Host>::create(context, layers, room);
+    KvCapacity const capacity{.sequences = 2, .context = 50, .step_tokens = 4, .dtype = dtype_of<Cache>};
+    auto made = KvCache<Host>::create(context, layers, capacity);
     REQUIRE(made);
     auto& cache = *made;
-    auto const predicted = *kv_layer_bytes(layers[0], room) + *kv_layer_bytes(layers[1], room);
+    auto const predicted = *kv_layer_bytes(layers[0], capacity) + *kv_layer_bytes(layers[1], capacity);
     CHECK(context.memory().current() == predicted);
     CHECK(cache.bytes() == predicted);
 
@@ -123,8 +123,8 @@ TEST_CASE("KvCache: keys and values lie on large pages where the system has them
     if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage/enabled")) return;
     HostContext context({.threads = 1});
     std::array const wide{KvLayer{.heads = 8, .key_dim = 128, .value_dim = 128}};
-    KvRoom const room{.sequences = 1, .context = 4096, .step_tokens = 1, .dtype = Dtype::f32};
-    auto cache = KvCache<Host>::create(context, wide, room);
+    KvCapacity const capacity{.sequences = 1, .context = 4096, .step_tokens = 1, .dtype = Dtype::f32};
+    auto cache = KvCache<Host>::create(context, wide, capacity);
     REQUIRE(cache);
     REQUIRE(cache->reserve(0, 4096));
     CHECK(has_huge_page_advice(cache->template keys<float>(0, 0, 4096).row(2048)));
@@ -134,13 +134,13 @@ TEST_CASE("KvCache: keys and values lie on large pages where the system has them
 
 TEST_CASE("KvCache: a state of each sequence lies beside keys and values, and cannot go back") {
     HostContext context({.threads = 1});
-    KvRoom const room{.sequences = 2, .context = 50, .step_tokens = 4};
+    KvCapacity const capacity{.sequences = 2, .context = 50, .step_tokens = 4};
     std::array const with_state{layers[0], KvLayer{.state = 7}};
-    auto made = KvCache<Host>::create(context, with_state, room);
+    auto made = KvCache<Host>::create(context, with_state, capacity);
     REQUIRE(made);
     auto& cache = *made;
-    CHECK(*kv_layer_bytes(with_state[1], room) == Bytes{2 * 7 * 4});
-    CHECK(cache.bytes() == *kv_layer_bytes(layers[0], room) + Bytes{2 * 7 * 4});
+    CHECK(*kv_layer_bytes(with_state[1], capacity) == Bytes{2 * 7 * 4});
+    CHECK(cache.bytes() == *kv_layer_bytes(layers[0], capacity) + Bytes{2 * 7 * 4});
     CHECK(context.memory().current() == cache.bytes());
     auto const first = cache.state(1, 0, 0, 5);
     REQUIRE(first);
@@ -164,8 +164,8 @@ TEST_CASE("KvCache: a state of each sequence lies beside keys and values, and ca
 
 TEST_CASE("KvCache: element types and sizes that no cache has are refused") {
     HostContext context({.threads = 1});
-    auto const refused = [&](KvRoom const& room) {
-        return KvCache<Host>::create(context, layers, room).error().code();
+    auto const refused = [&](KvCapacity const& capacity) {
+        return KvCache<Host>::create(context, layers, capacity).error().code();
     };
     CHECK(refused({.context = 8, .step_tokens = 8, .dtype = Dtype::f16}) == ErrorCode::unsupported);
     CHECK(refused({.sequences = 1 << 20, .context = std::int64_t{1} << 44, .step_tokens = 8}) ==

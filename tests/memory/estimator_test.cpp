@@ -29,7 +29,9 @@ ModelConfig t5_3b() {
     return config;
 }
 
-double gib(Bytes bytes) { return static_cast<double>(bytes.count()) / static_cast<double>(1LL << 30U); }
+double gib(Bytes bytes) {
+    return static_cast<double>(bytes.count()) / static_cast<double>(1LL << 30U);
+}
 
 }  // namespace
 
@@ -194,7 +196,8 @@ TEST_CASE("estimate: the convention of Megatron's paper for GPT-3's shape, eight
     config.layers = 4;
     config.max_positions = 2048;
     config.dtype = Dtype::bf16;
-    EstimateRequest request{.context = 2048, .parallel = {.tp = 8, .sequence_parallel = true},
+    EstimateRequest request{.context = 2048,
+                            .parallel = {.tp = 8, .sequence_parallel = true},
                             .training = TrainingPlan{.convention = MemoryConvention::megatron_paper}};
     CHECK(estimate_of(config, request).devices[7].terms.activations == Bytes{4 * 358'612'992LL});
     request.training->recompute = Recompute::selective;
@@ -223,7 +226,8 @@ TEST_CASE("estimate: our training takes 16 bytes per parameter, activations and 
 }
 
 TEST_CASE("estimate: in training the modules' states add up to those of one rank, in every convention") {
-    for (auto const convention : {MemoryConvention::shardwise, MemoryConvention::zero, MemoryConvention::megatron_paper}) {
+    for (auto const convention :
+         {MemoryConvention::shardwise, MemoryConvention::zero, MemoryConvention::megatron_paper}) {
         for (auto const* config : {&presets::gemma_2b, &presets::deepseek_v2_lite, &presets::t5_small}) {
             EstimateRequest const request{
                 .dtype = Dtype::bf16,
@@ -364,18 +368,18 @@ TEST_CASE("estimate: stages may be given; each holds its layers, and bounds that
     CHECK(!estimate_memory(model, {.parallel = {.pp = 3}}, begins));
 }
 
-TEST_CASE("estimate: a batch in pieces has the cache of the whole and the activations of one piece") {
+TEST_CASE("estimate: a batch in micro-batches has the cache of the whole and the activations of one") {
     auto const whole = estimate_of(presets::llama_3_8b, {.batch = 8, .parallel = {.pp = 2}});
-    auto const piece = estimate_of(presets::llama_3_8b, {.batch = 3, .parallel = {.pp = 2}});
+    auto const micro_batch = estimate_of(presets::llama_3_8b, {.batch = 3, .parallel = {.pp = 2}});
     auto const cut = estimate_of(presets::llama_3_8b, {.batch = 8, .parallel = {.pp = 2}, .micro_batches = 3});
     for (std::size_t i = 0; i < 2; ++i) {
         CHECK(cut.devices[i].terms.kv_cache == whole.devices[i].terms.kv_cache);
-        CHECK(cut.devices[i].terms.activations == piece.devices[i].terms.activations);
-        CHECK(cut.devices[i].communication == piece.devices[i].communication);
+        CHECK(cut.devices[i].terms.activations == micro_batch.devices[i].terms.activations);
+        CHECK(cut.devices[i].communication == micro_batch.devices[i].communication);
     }
 }
 
-TEST_CASE("estimate: in training no stage keeps more pieces of the batch than there are") {
+TEST_CASE("estimate: in training no stage keeps more micro-batches than there are") {
     EstimateRequest request{.context = 1024, .parallel = {.pp = 4}, .training = TrainingPlan{}};
     auto const full = estimate_of(presets::llama_3_8b, request);
     request.batch = 4;

@@ -51,7 +51,7 @@ struct Chain {
 
     Result<> forward(PipelineSlot const& slot, TensorView<float const, 2, Host> in, TensorView<float, 2, Host> out,
                      HostStream&) {
-        auto const piece = schedule.piece(rank, slot.chunk);
+        auto const piece = schedule.virtual_stage(rank, slot.chunk);
         if (in.empty() != (piece == 0) || out.empty() != (piece + 1 == pieces)) return wrong("the ends of the model");
         for (std::int64_t i = 0; i < rows * width; ++i) {
             auto const y = weight(piece) * (piece == 0 ? input(slot.micro_batch, i) : in.data()[i]) + 1.0F;
@@ -65,7 +65,7 @@ struct Chain {
     }
     Result<> backward(PipelineSlot const& slot, TensorView<float const, 2, Host> in,
                       TensorView<float const, 2, Host> gradients, TensorView<float, 2, Host> out, HostStream& stream) {
-        auto const piece = schedule.piece(rank, slot.chunk);
+        auto const piece = schedule.virtual_stage(rank, slot.chunk);
         for (std::int64_t i = 0; i < rows * width; ++i) {
             auto const gradient = weight(piece) * (gradients.empty() ? 1.0F : gradients.data()[i]);
             if (out.empty())
@@ -77,7 +77,7 @@ struct Chain {
     }
     Result<> weights(PipelineSlot const& slot, TensorView<float const, 2, Host> in,
                      TensorView<float const, 2, Host> gradients, HostStream&) {
-        auto const piece = schedule.piece(rank, slot.chunk);
+        auto const piece = schedule.virtual_stage(rank, slot.chunk);
         for (std::int64_t i = 0; i < rows * width; ++i) {
             auto const x = piece == 0 ? input(slot.micro_batch, i) : in.data()[i];
             weight_gradients[static_cast<std::size_t>(piece)] += x * (gradients.empty() ? 1.0F : gradients.data()[i]);
@@ -130,12 +130,13 @@ Result<> check_training(Comm& comm, PipelineSchedule const& schedule) {
         if (auto const ran = pipeline->run(chain, stream, soon()); !ran) return ran;
     }
     for (std::int64_t piece = 0; piece < pieces; ++piece) {
-        if (rank_of_piece(schedule, piece) != comm.rank()) continue;
+        if (rank_of_virtual_stage(schedule, piece) != comm.rank()) continue;
         auto const index = static_cast<std::size_t>(piece);
         if (chain.weight_gradients[index] != whole.weight_gradients[index]) return wrong("a weight's gradient");
     }
-    if (rank_of_piece(schedule, pieces - 1) == comm.rank() && chain.losses != whole.losses) return wrong("the loss");
-    if (rank_of_piece(schedule, 0) == comm.rank()) {
+    if (rank_of_virtual_stage(schedule, pieces - 1) == comm.rank() && chain.losses != whole.losses)
+        return wrong("the loss");
+    if (rank_of_virtual_stage(schedule, 0) == comm.rank()) {
         for (auto const gradient : chain.input_gradients) {
             if (gradient != whole.input_gradient) return wrong("an input's gradient");
         }

@@ -32,7 +32,8 @@ std::string refused(ModelConfig const& config, std::string_view spec, PlanReques
 }
 
 bool has_reason(ParallelPlan const& plan, std::string_view text) {
-    return std::any_of(plan.reasons.begin(), plan.reasons.end(), [&](auto const& reason) { return reason.find(text) == 0; });
+    return std::any_of(plan.reasons.begin(), plan.reasons.end(),
+                       [&](auto const& reason) { return reason.find(text) == 0; });
 }
 
 }  // namespace
@@ -46,9 +47,12 @@ TEST_CASE("plan: a pin that no cut could have is refused by name, with the legal
         own.pins = pins;
         return own;
     };
-    CHECK(refused(dense, "64xH100-80GB", with({.tp = 33}), "query heads (got 33, expected at most 32); legal are 1 to 32") == "tp");
-    CHECK(refused(dense, "64xH100-80GB", with({.pp = 33}), "layers (got 33, expected at most 32); legal are 1 to 32") == "pp");
-    CHECK(refused(dense, "8xH100-80GB", with({.tp = 16}), "devices (got 16, expected at most 8); legal are 1 to 8") == "tp");
+    CHECK(refused(dense, "64xH100-80GB", with({.tp = 33}),
+                  "query heads (got 33, expected at most 32); legal are 1 to 32") == "tp");
+    CHECK(refused(dense, "64xH100-80GB", with({.pp = 33}), "layers (got 33, expected at most 32); legal are 1 to 32") ==
+          "pp");
+    CHECK(refused(dense, "8xH100-80GB", with({.tp = 16}), "devices (got 16, expected at most 8); legal are 1 to 8") ==
+          "tp");
     CHECK(refused(dense, "8xH100-80GB", with({.dp = 5}), "legal are 1 to 4") == "dp");
     CHECK(refused(dense, "8xH100-80GB", with({.tp = 0}), "legal are 1 to 8") == "tp");
     CHECK(refused(dense, "8xH100-80GB", with({.pp = -1}), "at least 1") == "pp");
@@ -67,7 +71,8 @@ TEST_CASE("plan: a pin that no cut could have is refused by name, with the legal
     CHECK(refused(dense, "8xH100-80GB", training, "legal are 0 to 3") == "zero");
     training.pins.zero = -1;
     CHECK(refused(dense, "8xH100-80GB", training, "legal are 0 to 3") == "zero");
-    CHECK(refused(dense, "8xH100-80GB", with({.tp = 8, .pp = 1, .dp = 1, .ep = 1, .zero = 0, .micro_batches = 4}), "").empty());
+    CHECK(refused(dense, "8xH100-80GB", with({.tp = 8, .pp = 1, .dp = 1, .ep = 1, .zero = 0, .micro_batches = 4}), "")
+              .empty());
     CHECK(refused(experts, "16xH100-80GB", with({.ep = 3}), "").empty());
 }
 
@@ -153,7 +158,7 @@ TEST_CASE("plan: reasons say which degrees were asked for, and name no neighbour
     for (auto const& other : plan->alternatives) CHECK(other.degrees.tp == 2);
 }
 
-TEST_CASE("plan: a batch that is chosen has a sequence for each pinned replica and piece") {
+TEST_CASE("plan: a batch that is chosen has a sequence for each pinned replica and micro-batch") {
     CHECK(smallest_batch({}) == 1);
     CHECK(smallest_batch({.dp = 3}) == 4);
     CHECK(smallest_batch({.dp = 2, .micro_batches = 3}) == 8);  // two ranks with three sequences each have 5 or 6

@@ -28,7 +28,7 @@ struct TriedPlan {
     double seconds = 0.0;
 };
 
-/// Every way to run a job, tried one after another without bounds: all degrees, pieces, ZeRO stages, layouts and
+/// Every way to run a job, tried one after another without bounds: all degrees, micro-batches, ZeRO stages, layouts and
 /// stages, with the estimator's memory and the cost model's price of each.
 class PlanOracle {
 public:
@@ -45,7 +45,7 @@ public:
         return best_;
     }
 
-    /// The best of all degrees, pieces and stages of ZeRO that fit, for each of them: numbers of pieces and stages too that
+    /// The best of all degrees, micro-batches and stages of ZeRO that fit, for each of them: numbers of micro-batches and stages too that
     /// are tried only where they are asked for.
     std::vector<TriedPlan> best_of_each() {
         is_each_kept_ = true;
@@ -69,7 +69,7 @@ public:
         return best;
     }
 
-    /// The numbers of pieces that are tried without being asked for.
+    /// The numbers of micro-batches that are tried without being asked for.
     static std::set<std::int64_t> usual_pieces(PlanRequest const& request, PlanDegrees const& degrees) {
         auto const ranks = degrees.dp * degrees.ep;
         auto const batch = (request.estimate.batch + ranks - 1) / ranks;
@@ -86,7 +86,10 @@ public:
     MemoryEstimate estimate(PlanDegrees const& degrees, std::vector<std::int64_t> const& begins) const {
         auto request = job_;
         request.batch = (job_.batch + degrees.dp * degrees.ep - 1) / (degrees.dp * degrees.ep);
-        request.parallel = {.tp = degrees.tp, .pp = degrees.pp, .ep = degrees.ep, .dp = degrees.dp,
+        request.parallel = {.tp = degrees.tp,
+                            .pp = degrees.pp,
+                            .ep = degrees.ep,
+                            .dp = degrees.dp,
                             .sequence_parallel = job_.parallel.sequence_parallel};
         request.micro_batches = degrees.micro_batches;
         if (request.training) request.training->zero = degrees.zero;
@@ -117,10 +120,11 @@ private:
     void try_pieces(PlanDegrees degrees) {
         auto counts = usual_pieces(given_.request, degrees);
         auto const batch = (job_.batch + degrees.dp * degrees.ep - 1) / (degrees.dp * degrees.ep);
-        for (std::int64_t pieces = 1; is_each_kept_ && pieces <= batch; ++pieces) counts.insert(pieces);
+        for (std::int64_t micro_batches = 1; is_each_kept_ && micro_batches <= batch; ++micro_batches)
+            counts.insert(micro_batches);
         bool const has_stages = job_.training && (degrees.dp > 1 || is_each_kept_);
-        for (auto const pieces : counts) {
-            degrees.micro_batches = pieces;
+        for (auto const micro_batches : counts) {
+            degrees.micro_batches = micro_batches;
             for (std::int32_t zero = 0; zero <= (has_stages ? 3 : 0); ++zero) {
                 degrees.zero = zero;
                 if (is_each_kept_) best_.reset();

@@ -70,12 +70,12 @@ public:
         bool const is_mixed = from(0, 2) == 0;
         auto device = *find_device_preset(names[from(0, 3)]);
         Topology topology;
-        // Room for the runtime, and for between a tenth and twice of the model.
-        auto const room = [&] { return 512_MiB + Bytes{model.count() * from(1, 20) / 10}; };
+        // Memory for the runtime, and for between a tenth and twice of the model.
+        auto const capacity = [&] { return 512_MiB + Bytes{model.count() * from(1, 20) / 10}; };
         // Half of the machines have limits, the others memories that plans use a share of.
         bool const is_whole = from(0, 1) == 0;
         auto const fill = [&] {
-            device.memory = room();
+            device.memory = capacity();
             device.is_whole_memory = is_whole;
         };
         fill();
@@ -258,11 +258,12 @@ int for_each_pins(Model const& model, std::int64_t layers, Topology const& topol
     for (std::int64_t tp = 0; tp <= std::min(devices, model.config.heads); ++tp)
         for (std::int64_t pp = 0; pp <= std::min(devices, layers); ++pp)
             for (std::int64_t dp = 0; dp <= std::min(devices, request.estimate.batch); ++dp)
-                for (std::int64_t ep = 0; ep <= std::min(devices, std::max<std::int64_t>(1, model.config.experts)); ++ep)
+                for (std::int64_t ep = 0; ep <= std::min(devices, std::max<std::int64_t>(1, model.config.experts));
+                     ++ep)
                     for (std::int32_t zero = -1; zero <= stages; ++zero)
-                        for (std::int64_t pieces = 0; pieces <= request.estimate.batch; ++pieces)
+                        for (std::int64_t micro_batches = 0; micro_batches <= request.estimate.batch; ++micro_batches)
                             for (bool const is_even : {false, true}) {
-                                request.pins = {pin(tp), pin(pp), pin(dp), pin(ep), {}, pin(pieces)};
+                                request.pins = {pin(tp), pin(pp), pin(dp), pin(ep), {}, pin(micro_batches)};
                                 if (zero >= 0) request.pins.zero = zero;
                                 request.is_even = is_even;
                                 if (!check_pins(request, {model.config, layers, devices, {}})) continue;
@@ -335,7 +336,10 @@ TEST_CASE("plan: a batch that no rank could count by itself is split over ranks 
     auto rank = request.estimate;
     rank.batch = rank_batch(rank.batch, degrees);
     CHECK(check_sizes(*model, rank));
-    rank.parallel = {.tp = degrees.tp, .pp = degrees.pp, .ep = degrees.ep, .dp = degrees.dp,
+    rank.parallel = {.tp = degrees.tp,
+                     .pp = degrees.pp,
+                     .ep = degrees.ep,
+                     .dp = degrees.dp,
                      .sequence_parallel = plan->is_sequence_parallel};
     rank.training->recompute = plan->recompute;
     rank.micro_batches = degrees.micro_batches;
@@ -355,7 +359,7 @@ TEST_CASE("plan: a batch that no rank could count by itself is split over ranks 
     CHECK(refused.error().code() == ErrorCode::size_overflow);
 }
 
-TEST_CASE("plan: no degrees, pieces, stages, layouts that fit are better than the plan, whatever is asked for") {
+TEST_CASE("plan: no degrees, micro-batches, stages, layouts that fit are better than the plan, whatever is asked for") {
     CHECK(check_cases(1, 400) > 200);
 }
 

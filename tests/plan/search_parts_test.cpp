@@ -58,9 +58,9 @@ TEST_CASE("search: degrees of experts are those that leave the fullest rank fewe
         for (std::int64_t ep = 1; ep <= std::min<std::int64_t>(64, experts); ++ep)
             CHECK(shares.count(ceil_divide(experts, ep)) == 1);
     }
-    CHECK(piece_counts(13, 2, false) == List<std::int64_t>{1, 2, 4, 7, 13});
-    CHECK(piece_counts(13, 1, false) == List<std::int64_t>{1});
-    CHECK(piece_counts(1, 4, true) == List<std::int64_t>{1});
+    CHECK(micro_batch_counts(13, 2, false) == List<std::int64_t>{1, 2, 4, 7, 13});
+    CHECK(micro_batch_counts(13, 1, false) == List<std::int64_t>{1});
+    CHECK(micro_batch_counts(1, 4, true) == List<std::int64_t>{1});
 }
 
 TEST_CASE("search: stages of ZeRO are those of one rank and of several") {
@@ -260,7 +260,7 @@ TEST_CASE("search: the times of stages joined are the step's") {
     CHECK_FALSE(times.is_no_worse({.sum = 6.0, .slowest = 2.9, .reduce = 1.0}));
 }
 
-TEST_CASE("search: a piece takes no less than the smaller one that stands for it") {
+TEST_CASE("search: a micro-batch takes no less than the smaller one that stands for it") {
     auto const model = *describe(presets::qwen3_30b_a3b);
     auto const topology = cluster("2x(4xH100-80GB)+4xA100-80GB");
     for (bool const is_training : {false, true}) {
@@ -272,41 +272,42 @@ TEST_CASE("search: a piece takes no less than the smaller one that stands for it
         SlotPricer pricer(cost, slots);
         SiteFinder sites(topology);
         CutMemories memories(model, request.estimate, parts, slots);
-        RoomCheck room(model, request.estimate, slots, memories);
+        CapacityCheck capacity(model, request.estimate, slots, memories);
         auto const pass = is_training ? Pass::training : Pass::decode;
         auto const setting = step_setting(cost, pass);
-        BatchPieces pieces(pricer, sites, room, setting, {.tp = 8, .ep = 8});
+        MicroBatchPrices micro_batches(pricer, sites, capacity, setting, {.tp = 8, .ep = 8});
         for (PlanDegrees const& degrees : {PlanDegrees{}, PlanDegrees{.tp = 4}, PlanDegrees{.tp = 2, .ep = 4}}) {
             auto const site = sites.sites(degrees, {}).stages[0];
             for (std::int64_t size = 1; size <= 64; size += size < 20 ? 1 : 11) {
                 auto const& exact = pricer.at(pass, size, site);
                 for (bool const is_first : {false, true}) {
-                    auto const& piece = pieces.at(degrees, size, is_first);
-                    CHECK(piece.size <= size);
-                    CHECK(piece.prices->total <= exact.total * (1.0 + 1e-12));
-                    auto const& seconds = pieces.slot_seconds(degrees, piece, size, slots.most_frequent());
+                    auto const& micro_batch = micro_batches.at(degrees, size, is_first);
+                    CHECK(micro_batch.size <= size);
+                    CHECK(micro_batch.prices->total <= exact.total * (1.0 + 1e-12));
+                    auto const& seconds = micro_batches.slot_seconds(degrees, micro_batch, size, slots.most_frequent());
                     for (std::size_t i = 0; i < seconds.size(); ++i) {
                         auto const& own = pricer.at(pass, size, sites.best_site(degrees.tp, degrees.ep, i));
                         CHECK(seconds[i] <= own.seconds[slots.most_frequent()] * (1.0 + 1e-12));
                         CHECK(seconds[i] > 0.0);
                     }
-                    CHECK(pieces.step_seconds(degrees, piece, piece.prices->total) <=
+                    CHECK(micro_batches.step_seconds(degrees, micro_batch, micro_batch.prices->total) <=
                           detail::CutTimes{.sum = exact.total, .slowest = exact.total}.seconds(1.0, setting) *
                               (1.0 + 1e-12));
                 }
             }
             auto const own = ceil_divide(64, degrees.ep);
-            CHECK(pieces.shared_seconds(degrees, 64, 1, 1) <= pricer.at(pass, own, site).total);
+            CHECK(micro_batches.shared_seconds(degrees, 64, 1, 1) <= pricer.at(pass, own, site).total);
             if (2 * degrees.ranks() <= sites.count())
-                CHECK(pieces.shared_seconds(degrees, 64, 2, 1) <= pricer.at(pass, ceil_divide(own, 2), site).total);
-            CHECK(pieces.pass_seconds(degrees) <= pricer.at(pass, 1, site).total);
-            CHECK(pieces.pass_seconds(degrees) >
+                CHECK(micro_batches.shared_seconds(degrees, 64, 2, 1) <=
+                      pricer.at(pass, ceil_divide(own, 2), site).total);
+            CHECK(micro_batches.pass_seconds(degrees) <= pricer.at(pass, 1, site).total);
+            CHECK(micro_batches.pass_seconds(degrees) >
                   0.5 * pricer.at(pass, 1, sites.best_site(degrees.tp, degrees.ep)).total);
         }
     }
 }
 
-TEST_CASE("search: the most frequent slots take at least what the fastest stages have no room for elsewhere") {
+TEST_CASE("search: the most frequent slots take at least what the fastest stages have no capacity for elsewhere") {
     auto const model = *describe(presets::llama_2_7b);
     EstimateRequest const job{.context = 128, .device = DeviceClass::cpu};
     CostModel cost(model, job);

@@ -2,7 +2,7 @@
 #include <shardwise/hardware/spec.hpp>
 #include <shardwise/model/architectures.hpp>
 #include <shardwise/model/presets.hpp>
-#include <shardwise/plan/batch_pieces.hpp>
+#include <shardwise/plan/micro_batch_prices.hpp>
 #include <shardwise/plan/stage_partition.hpp>
 #include <shardwise/plan/stage_shares.hpp>
 
@@ -26,11 +26,11 @@ Topology mixed_cluster(std::string_view spec) {
 /// The cuts of a job over a cluster, and how often their bound was more than an even share.
 struct SharedCuts {
     int cuts = 0;
-    int without_room = 0;
+    int without_fit = 0;
     int uneven = 0;
 };
 
-/// Holds the bound of all degrees, layouts and pieces to the best stages.
+/// Holds the bound of all degrees, layouts and micro-batches to the best stages.
 SharedCuts check_shares(ModelConfig const& config, EstimateRequest const& job, Topology const& topology) {
     auto const model = *describe(config);
     CostModel cost(model, job);
@@ -39,33 +39,33 @@ SharedCuts check_shares(ModelConfig const& config, EstimateRequest const& job, T
     SlotPricer pricer(cost, slots);
     SiteFinder sites(topology);
     CutMemories memories(model, job, parts, slots);
-    RoomCheck room(model, job, slots, memories);
-    StageShares shares(sites, room);
+    CapacityCheck capacity(model, job, slots, memories);
+    StageShares shares(sites, capacity);
     CHECK(shares.is_useful());
     auto const pass = step_pass(model, job);
     auto const setting = step_setting(cost, pass);
-    BatchPieces pieces_at_best(pricer, sites, room, setting, {.tp = 2});
-    auto const kind = room.most_frequent();
+    MicroBatchPrices pieces_at_best(pricer, sites, capacity, setting, {.tp = 2});
+    auto const kind = capacity.most_frequent();
     SharedCuts checked;
     for (std::int64_t tp = 1; tp <= 2; ++tp) {
         for (std::int64_t dp = 1; dp <= 2; ++dp) {
             for (std::int64_t pp = 2; tp * dp * pp <= sites.count(); ++pp) {
-                for (std::int64_t const pieces : {1, 2, 8}) {
-                    PlanDegrees const degrees{.tp = tp, .pp = pp, .dp = dp, .micro_batches = pieces};
-                    auto const size = ceil_divide(rank_batch(job.batch, degrees), pieces);
+                for (std::int64_t const micro_batches : {1, 2, 8}) {
+                    PlanDegrees const degrees{.tp = tp, .pp = pp, .dp = dp, .micro_batches = micro_batches};
+                    auto const size = ceil_divide(rank_batch(job.batch, degrees), micro_batches);
                     HeldBytes held;
-                    room.weigh(degrees, held);
-                    auto const* const bytes = room.slot_bytes(degrees, size);
+                    capacity.weigh(degrees, held);
+                    auto const* const bytes = capacity.slot_bytes(degrees, size);
                     List<double> seconds;
                     for (std::size_t i = 0; i < sites.classes().count(); ++i)
                         seconds.push_back(pricer.at(pass, size, sites.best_site(tp, 1, i)).seconds[kind]);
                     auto const even = pricer.at(pass, size, sites.best_site(tp, 1)).total / static_cast<double>(pp);
                     auto const bound = shares.min_slowest(held, degrees, bytes, seconds, even, 1e15);
-                    checked.without_room += bound < 0.0 ? 1 : 0;
+                    checked.without_fit += bound < 0.0 ? 1 : 0;
                     checked.uneven += bound > 1.1 * even ? 1 : 0;
-                    auto const& piece = pieces_at_best.at(degrees, size, true);
+                    auto const& micro_batch = pieces_at_best.at(degrees, size, true);
                     auto const rate = pieces_at_best.sequence_rate(degrees);
-                    auto const mean = pieces_at_best.min_slowest(degrees, piece, size, rate);
+                    auto const mean = pieces_at_best.min_slowest(degrees, micro_batch, size, rate);
                     // What takes at most so long is told from what takes longer.
                     if (bound > 1.1 * even) {
                         CHECK(shares.min_slowest(held, degrees, bytes, seconds, even, 0.9 * bound) < 0.0);
@@ -89,7 +89,7 @@ SharedCuts check_shares(ModelConfig const& config, EstimateRequest const& job, T
                         CAPTURE(tp);
                         CAPTURE(dp);
                         CAPTURE(pp);
-                        CAPTURE(pieces);
+                        CAPTURE(micro_batches);
                         CHECK(mean <= slowest * (1.0 + 1e-9));
                         CHECK(bound >= 0.0);
                         CHECK(bound <= slowest * (1.0 + 1e-9));
@@ -137,7 +137,7 @@ TEST_CASE("shares: a stage has a device of those classes that its place in an or
     CHECK(checked > 1000);
 }
 
-TEST_CASE("shares: no stages are faster, or have room, that the bound of their classes denies") {
+TEST_CASE("shares: no stages are faster, or have capacity, that the bound of their classes denies") {
     EstimateRequest const serving{.batch = 8, .context = 512};
     EstimateRequest const training{.batch = 8, .context = 2048, .training = TrainingPlan{}};
     SharedCuts all;
@@ -151,13 +151,13 @@ TEST_CASE("shares: no stages are faster, or have room, that the bound of their c
             for (auto const& job : {serving, training}) {
                 auto const checked = check_shares(presets::llama_2_7b, job, topology);
                 all.cuts += checked.cuts;
-                all.without_room += checked.without_room;
+                all.without_fit += checked.without_fit;
                 all.uneven += checked.uneven;
             }
         }
     }
     CHECK(all.cuts > 500);
-    CHECK(all.without_room > 100);
+    CHECK(all.without_fit > 100);
     CHECK(all.uneven > 100);
 }
 

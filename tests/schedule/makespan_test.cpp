@@ -20,7 +20,7 @@ using namespace shardwise;
 
 namespace {
 
-/// Forward 1, backward 2 in one piece; 1 and 1 in two.
+/// Forward 1, backward 2 in one part; 1 and 1 in two.
 PipelineTimes const whole{.forward = 1.0, .backward = 2.0};
 PipelineTimes const halves{.forward = 1.0, .backward = 1.0, .weights = 1.0};
 
@@ -91,10 +91,12 @@ TEST_CASE(
     REQUIRE(!refused);
     CHECK(refused.error().code() == ErrorCode::invalid_argument);
     CHECK(refused.error().message() ==
-          "interleaved schedule: micro-batches: are no multiple of the pipeline's stages (got 6, expected a multiple of 4); cut the "
+          "interleaved schedule: micro-batches: are no multiple of the pipeline's stages (got 6, expected a multiple "
+          "of 4); cut the "
           "batch into a multiple of the stages");
     auto const less_than_one = [](std::string const& what, int got) {
-        return "interleaved schedule: " + what + ": are less than one (got " + std::to_string(got) + ", expected at least 1)";
+        return "interleaved schedule: " + what + ": are less than one (got " + std::to_string(got) +
+               ", expected at least 1)";
     };
     CHECK(interleaved_schedule(4, 2, 0).error().message() == less_than_one("micro-batches", 0));
     CHECK(interleaved_schedule(0, 2, 4).error().message() == less_than_one("stages", 0));
@@ -120,9 +122,9 @@ TEST_CASE("zero bubble in a V: 51 over 48 for four stages and eight micro-batche
     CHECK(*makespan(schedule, halves) == 51.0);
     CHECK(is_complete(schedule));
     for (std::int64_t r = 0; r < 4; ++r) CHECK(max_in_flight(schedule, r) <= 8);
-    CHECK(schedule.piece(0, 0) == 0);
-    CHECK(schedule.piece(0, 1) == 7);
-    CHECK(schedule.piece(3, 1) == 4);
+    CHECK(schedule.virtual_stage(0, 0) == 0);
+    CHECK(schedule.virtual_stage(0, 1) == 7);
+    CHECK(schedule.virtual_stage(3, 1) == 4);
     for (std::int64_t p = 1; p <= 6; ++p) {
         for (std::int64_t m = 1; m <= 14; ++m) CHECK(is_complete(zero_bubble_v_schedule(p, m)));
     }

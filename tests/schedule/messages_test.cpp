@@ -35,13 +35,13 @@ std::vector<Named> tables(std::int64_t stages, std::int64_t micro_batches) {
     return all;
 }
 
-TEST_CASE("rank_of_piece: is the inverse of the table's pieces") {
+TEST_CASE("rank_of_virtual_stage: is the inverse of the table's virtual stages") {
     for (auto const& named : tables(4, 8)) {
         auto const& schedule = named.schedule;
         CAPTURE(named.name);
         for (std::int64_t rank = 0; rank < schedule.stages; ++rank) {
             for (std::int64_t chunk = 0; chunk < schedule.chunks; ++chunk)
-                CHECK(rank_of_piece(schedule, schedule.piece(rank, chunk)) == rank);
+                CHECK(rank_of_virtual_stage(schedule, schedule.virtual_stage(rank, chunk)) == rank);
         }
     }
 }
@@ -58,7 +58,7 @@ TEST_CASE("messages: what one rank makes another needs, each once") {
                 for (auto const& slot : schedule.ranks[static_cast<std::size_t>(rank)]) {
                     if (auto const message = message_made(schedule, rank, slot)) made.push_back(*message);
                     if (auto const message = message_needed(schedule, rank, slot)) {
-                        CHECK(rank_of_piece(schedule, message->piece) == rank);
+                        CHECK(rank_of_virtual_stage(schedule, message->virtual_stage) == rank);
                         needed.push_back(*message);
                     }
                 }

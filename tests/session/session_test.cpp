@@ -171,9 +171,9 @@ TEST_CASE("Session: layers with a window keep the window, and give the bits of a
         ExecutorLimits const limits{2, 130, step_tokens};
         CHECK(run(two, limits, 2, {}, windowed).logits == whole.logits);
     }
-    KvRoom const room{.sequences = 2, .context = 130, .step_tokens = 7};
-    CHECK(kv_sequence_pages(room, 24, 130) == 3);
-    CHECK(kv_sequence_pages(room, 0, 130) == 9);
+    KvCapacity const room{.sequences = 2, .context = 130, .step_tokens = 7};
+    CHECK(kv_sequence_pages(capacity, 24, 130) == 3);
+    CHECK(kv_sequence_pages(capacity, 0, 130) == 9);
 }
 
 TEST_CASE("Session: a prompt that begins like the last sequence is computed from where they part, with the same bits") {
@@ -217,12 +217,15 @@ TEST_CASE("Session: a prompt that begins like the last sequence is computed from
     }
 }
 
-TEST_CASE("Session: states of sequences are their own, and go on after the last sequence only where the prompt has all of it") {
-    FormulaModel const next(R"({"model_type":"qwen3_next","architectures":["Qwen3NextForCausalLM"],"vocab_size":61,)"
-                            R"("hidden_size":24,"intermediate_size":40,"num_hidden_layers":2,"full_attention_interval":2,)"
-                            R"("num_attention_heads":4,"num_key_value_heads":2,"head_dim":8,"linear_num_key_heads":2,)"
-                            R"("linear_num_value_heads":4,"linear_key_head_dim":6,"linear_value_head_dim":4,"num_experts":4,)"
-                            R"("num_experts_per_tok":2,"moe_intermediate_size":12,"shared_expert_intermediate_size":16})");
+TEST_CASE(
+    "Session: states of sequences are their own, and go on after the last sequence only where the prompt has all of "
+    "it") {
+    FormulaModel const next(
+        R"({"model_type":"qwen3_next","architectures":["Qwen3NextForCausalLM"],"vocab_size":61,)"
+        R"("hidden_size":24,"intermediate_size":40,"num_hidden_layers":2,"full_attention_interval":2,)"
+        R"("num_attention_heads":4,"num_key_value_heads":2,"head_dim":8,"linear_num_key_heads":2,)"
+        R"("linear_num_value_heads":4,"linear_key_head_dim":6,"linear_value_head_dim":4,"num_experts":4,)"
+        R"("num_experts_per_tok":2,"moe_intermediate_size":12,"shared_expert_intermediate_size":16})");
     Logits logits;
     for (auto const& one : several())
         logits[static_cast<std::int64_t>(logits.size())] = run({one}, {1, 32, 32}, 1, {}, next).logits.at(0);

@@ -58,7 +58,7 @@ public:
         return price(setting, device_rates(device, product_dtype(), efficiency_)).bodies;
     }
 
-    /// Of the same what grows with the batch: no weights, no launches, no latencies. A piece of any size takes at least
+    /// Of the same what grows with the batch: no weights, no launches, no latencies. A micro-batch of any size takes at least
     /// so much for each of its sequences.
     [[nodiscard]] constexpr List<BlockPrice> price_each(BlockSetting setting, Device const& device) {
         auto rates = device_rates(device, product_dtype(), efficiency_);

@@ -9,7 +9,7 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// How much a rank makes room for.
+/// How much a rank is made for.
 struct ExecutorLimits {
     /// Sequences whose caches are kept.
     std::int64_t sequences = 1;

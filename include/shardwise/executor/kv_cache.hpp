@@ -42,28 +42,29 @@ public:
     /// Pages for the layers of a rank.
     ///
     /// Errors  unsupported for an element type that is neither f32, bf16 nor i8; size_overflow; out_of_memory
-    [[nodiscard]] static Result<KvCache> create(Context& context, std::span<KvLayer const> layers, KvRoom const& room) {
-        if (room.dtype != Dtype::f32 && room.dtype != Dtype::bf16 && room.dtype != Dtype::i8) {
+    [[nodiscard]] static Result<KvCache> create(Context& context, std::span<KvLayer const> layers,
+                                                KvCapacity const& capacity) {
+        if (capacity.dtype != Dtype::f32 && capacity.dtype != Dtype::bf16 && capacity.dtype != Dtype::i8) {
             return Error{ErrorCode::unsupported}
                 .in("kv cache")
-                .at(traits(room.dtype).short_name)
+                .at(traits(capacity.dtype).short_name)
                 .because("is no element type that keys and values are kept in")
                 .fix("use fp32, bf16 or int8");
         }
-        KvCache cache(room);
+        KvCache cache(capacity);
         for (auto const& shape : layers) {
-            auto const pages = kv_pages(room, shape.window);
-            if (!kv_layer_bytes(shape, room) || !pages || *pages > std::numeric_limits<std::int32_t>::max())
-                return Error{ErrorCode::size_overflow}.in("kv cache").at("context").got(room.context);
+            auto const pages = kv_pages(capacity, shape.window);
+            if (!kv_layer_bytes(shape, capacity) || !pages || *pages > std::numeric_limits<std::int32_t>::max())
+                return Error{ErrorCode::size_overflow}.in("kv cache").at("context").got(capacity.context);
             auto const rows = *pages * kv_page_tokens;
             auto const hold = [&](Half& side, std::int64_t width) -> Result<> {
-                auto const bytes = rows * shape.heads * width * bits(room.dtype) / 8;
+                auto const bytes = rows * shape.heads * width * bits(capacity.dtype) / 8;
                 auto elements = Buffer<std::byte, Backend>::allocate(context, bytes);
                 if (!elements) return elements.error();
                 if constexpr (std::same_as<Backend, Host>) detail::prefer_huge_pages(elements->data(), bytes);
                 side.elements = std::move(*elements);
                 side.width = shape.heads * width;
-                if (room.dtype != Dtype::i8) return {};
+                if (capacity.dtype != Dtype::i8) return {};
                 auto scales = Buffer<float, Backend>::allocate(context, rows * shape.heads);
                 if (!scales) return scales.error();
                 side.scales = std::move(*scales);
@@ -73,10 +74,10 @@ public:
             if (auto const done = hold(layer.keys, shape.key_dim); !done) return done.error();
             if (auto const done = hold(layer.values, shape.value_dim); !done) return done.error();
             if (shape.state > 0) {
-                auto states = Buffer<float, Backend>::allocate(context, room.sequences * shape.state);
+                auto states = Buffer<float, Backend>::allocate(context, capacity.sequences * shape.state);
                 if (!states) return states.error();
                 layer.states = std::move(*states);
-                layer.seen.resize(static_cast<std::size_t>(room.sequences), 0);
+                layer.seen.resize(static_cast<std::size_t>(capacity.sequences), 0);
             }
             // Lists take little beside what is held by now.
             layer.group = cache.group_of(shape.window);
@@ -85,7 +86,7 @@ public:
         return Result<KvCache>(std::move(cache));
     }
 
-    [[nodiscard]] KvRoom const& room() const { return room_; }
+    [[nodiscard]] KvCapacity const& capacity() const { return capacity_; }
     [[nodiscard]] Bytes bytes() const {
         Bytes sum{0};
         for (auto const& layer : layers_) sum += layer.keys.bytes() + layer.values.bytes() + layer.states.bytes();
@@ -94,12 +95,12 @@ public:
 
     /// Whether a sequence of so many tokens fits at all, and whether it fits beside those that have pages.
     [[nodiscard]] bool could_hold(std::int64_t tokens) const {
-        return tokens <= room_.context && std::all_of(groups_.begin(), groups_.end(), [&](Group const& group) {
+        return tokens <= capacity_.context && std::all_of(groups_.begin(), groups_.end(), [&](Group const& group) {
                    return group.needed(tokens) <= group.pages;
                });
     }
     [[nodiscard]] bool has_room(std::int64_t tokens) const {
-        return tokens <= room_.context && std::all_of(groups_.begin(), groups_.end(), [&](Group const& group) {
+        return tokens <= capacity_.context && std::all_of(groups_.begin(), groups_.end(), [&](Group const& group) {
                    return group.needed(tokens) <= static_cast<std::int64_t>(group.free.size());
                });
     }
@@ -115,13 +116,13 @@ public:
     [[nodiscard]] Result<> reserve(std::int64_t slot, std::int64_t tokens) {
         Error error{ErrorCode::invalid_argument};
         error.in("kv cache");
-        if (slot < 0 || slot >= room_.sequences)
-            return error.at("slot").because("has no cache").got(slot).between(0, room_.sequences - 1);
-        if (tokens > room_.context) {
+        if (slot < 0 || slot >= capacity_.sequences)
+            return error.at("slot").because("has no cache").got(slot).between(0, capacity_.sequences - 1);
+        if (tokens > capacity_.context) {
             return error.at("context")
                 .because("is not long enough for the sequence's past and new tokens")
                 .got(tokens)
-                .at_most(room_.context)
+                .at_most(capacity_.context)
                 .fix("make a longer context");
         }
         for (auto const& group : groups_) {
@@ -133,7 +134,7 @@ public:
                 .because("has not enough free pages for the sequence")
                 .got(free)
                 .at_least(more)
-                .fix("wait until a sequence is done, or make room for more tokens");
+                .fix("wait until a sequence is done, or give the cache more tokens");
         }
         for (auto& group : groups_) group.take(slot, tokens);
         return {};
@@ -146,9 +147,9 @@ public:
     /// Calls visit(element) with a value of the element type.
     template <class Visit>
     auto with_element(Visit const& visit) const {
-        if (room_.dtype == Dtype::bf16) return visit(Bfloat16{});
-        if (room_.dtype == Dtype::i8) return visit(std::int8_t{});
-        SHARDWISE_ASSERT(room_.dtype == Dtype::f32);
+        if (capacity_.dtype == Dtype::bf16) return visit(Bfloat16{});
+        if (capacity_.dtype == Dtype::i8) return visit(std::int8_t{});
+        SHARDWISE_ASSERT(capacity_.dtype == Dtype::f32);
         return visit(float{});
     }
 
@@ -261,7 +262,7 @@ private:
         }
     };
 
-    explicit KvCache(KvRoom const& room) : room_(room) {}
+    explicit KvCache(KvCapacity const& capacity) : capacity_(capacity) {}
 
     [[nodiscard]] std::size_t group_of(std::int64_t window) {
         auto const found =
@@ -270,13 +271,13 @@ private:
         if (found != groups_.end()) return index;
         Group group;
         group.window = window;
-        group.pages = *kv_pages(room_, window);
-        group.most = kv_sequence_pages(room_, window, room_.context);
+        group.pages = *kv_pages(capacity_, window);
+        group.most = kv_sequence_pages(capacity_, window, capacity_.context);
         for (auto page = group.pages; page-- > 0;) group.free.push_back(static_cast<std::int32_t>(page));
-        group.lists.resize(static_cast<std::size_t>(room_.sequences));
+        group.lists.resize(static_cast<std::size_t>(capacity_.sequences));
         // A step never moves a list.
         for (auto& list : group.lists)
-            list.reserve(static_cast<std::size_t>(ceil_divide(room_.context, kv_page_tokens)));
+            list.reserve(static_cast<std::size_t>(ceil_divide(capacity_.context, kv_page_tokens)));
         groups_.push_back(std::move(group));
         return index;
     }
@@ -292,7 +293,7 @@ private:
                 {side.scales.data(), {side.scales.size() == 0 ? 0 : layer.rows, layer.shape.heads}}};
     }
 
-    KvRoom room_;
+    KvCapacity capacity_;
     std::vector<Group> groups_;
     std::vector<Layer> layers_;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/executor/step_room.hpp>
+#include <shardwise/executor/step_capacity.hpp>
 #include <shardwise/model/config.hpp>
 #include <shardwise/model/files/rope_divisors.hpp>
 #include <shardwise/op/rope_frequencies.hpp>

@@ -36,7 +36,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
            (name.ends_with("ForSequenceClassification") && is_bidirectional(model));
 }
 
-/// Checks how much a rank is to make room for.
+/// Checks how much a rank is to be made for.
 ///
 /// Errors  invalid_argument for limits below 1 or beyond the model's positions; size_overflow
 [[nodiscard]] inline Result<> check_limits(ExecutorLimits const& limits, Model const& model) {

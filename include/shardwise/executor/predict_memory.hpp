@@ -9,7 +9,7 @@
 #include <shardwise/executor/ops/executed_ops.hpp>
 #include <shardwise/executor/parameter_name.hpp>
 #include <shardwise/executor/pipeline_stage.hpp>
-#include <shardwise/executor/step_room.hpp>
+#include <shardwise/executor/step_capacity.hpp>
 #include <shardwise/executor/stored_parameters.hpp>
 #include <shardwise/op/rope_frequencies.hpp>
 #include <shardwise/parallel/place.hpp>

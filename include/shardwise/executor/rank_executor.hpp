@@ -16,7 +16,7 @@
 #include <shardwise/executor/model_reach.hpp>
 #include <shardwise/executor/offloaded_blocks.hpp>
 #include <shardwise/executor/pipeline_stage.hpp>
-#include <shardwise/executor/step_room.hpp>
+#include <shardwise/executor/step_capacity.hpp>
 #include <shardwise/executor/walk_block.hpp>
 #include <shardwise/memory/activations.hpp>
 #include <shardwise/model/architectures.hpp>
@@ -113,7 +113,7 @@ public:
     ///
     /// Shapes  ids [sum of parts' tokens], one sequence after another; out [parts or tokens, output().width] dense
     /// Order   on `stream`, the collectives too; `comm` outlives what is in it
-    /// Errors  invalid_argument for ids outside of the vocabulary, parts that leave a cache, or more tokens than there is room
+    /// Errors  invalid_argument for ids outside of the vocabulary, parts that leave a cache, or more tokens than there is memory
     ///         for; out_of_memory where the cache has no free pages
     template <Communicator C>
     [[nodiscard]] Result<> forward(std::span<std::int32_t const> ids, std::span<SequencePart const> parts,
@@ -307,7 +307,7 @@ private:
                                            : kv_layer(op.attention, *block.cut.heads));
             }
         }
-        auto cache = KvCache<Backend>::create(context, layers, kv_room(limits_));
+        auto cache = KvCache<Backend>::create(context, layers, kv_capacity(limits_));
         if (!cache) return cache.error();
         cache_ = std::move(*cache);
         auto const hold = [&](auto& to, std::int64_t count) -> Result<> {

@@ -28,9 +28,11 @@ inline constexpr std::int64_t max_ranks = std::int64_t{1} << 16U;
     };
     if (request.batch < 1) return refuse("batch", "must be at least 1", request.batch, 1, "give 1 or more");
     if (request.context < 0)
-        return refuse("context", "must not be negative", request.context, 0, "give 1 or more, or 0 for the model's own");
+        return refuse("context", "must not be negative", request.context, 0,
+                      "give 1 or more, or 0 for the model's own");
     if (request.prefill_chunk < 0)
-        return refuse("prefill_chunk", "must not be negative", request.prefill_chunk, 0, "give 1 or more, or 0 for none");
+        return refuse("prefill_chunk", "must not be negative", request.prefill_chunk, 0,
+                      "give 1 or more, or 0 for none");
     // Not a number is refused too.
     if (!(request.utilization > 0.0 && request.utilization <= 1.0)) {
         return Error{ErrorCode::invalid_argument}
@@ -40,7 +42,7 @@ inline constexpr std::int64_t max_ranks = std::int64_t{1} << 16U;
     }
     if (request.micro_batches < 0 || request.micro_batches > request.batch) {
         return refuse("micro_batches", "must be 0 to the number of sequences", request.micro_batches, request.batch,
-                      "give each piece of the batch at least one sequence");
+                      "give each micro-batch at least one sequence");
     }
     if (parallel.tp < 1)
         return refuse("tp", "must be at least 1", parallel.tp, 1, "legal are 1 to the number of query heads");
@@ -77,8 +79,11 @@ inline constexpr std::int64_t max_ranks = std::int64_t{1} << 16U;
     if (ranks) ranks = checked_multiply(*ranks, parallel.ep);
     if (ranks) ranks = checked_multiply(*ranks, parallel.dp);
     if (!ranks || *ranks > max_ranks) {
-        return Error{ErrorCode::capacity_exceeded}.at("tp * pp * ep * dp").because("is more ranks than are listed")
-            .at_most(max_ranks).fix("lower one of the degrees");
+        return Error{ErrorCode::capacity_exceeded}
+            .at("tp * pp * ep * dp")
+            .because("is more ranks than are listed")
+            .at_most(max_ranks)
+            .fix("lower one of the degrees");
     }
     if (!request.training) return {};
     return check_training(*request.training, request, request.dtype.value_or(config.dtype_or(Dtype::f32)));

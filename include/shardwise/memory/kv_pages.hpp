@@ -28,8 +28,8 @@ struct KvLayer {
     friend constexpr bool operator==(KvLayer const&, KvLayer const&) = default;
 };
 
-/// How much a rank's cache makes room for.
-struct KvRoom {
+/// How much a rank's cache is made for.
+struct KvCapacity {
     /// Sequences at a time.
     std::int64_t sequences = 1;
     /// Tokens of the longest sequence.
@@ -45,21 +45,22 @@ struct KvRoom {
 
 /// Pages of one sequence of `tokens` tokens: all of it, or of a layer with a window what its queries see before the new
 /// tokens of a step, and those, wherever in a page they begin.
-[[nodiscard]] constexpr std::int64_t kv_sequence_pages(KvRoom const& room, std::int64_t window, std::int64_t tokens) {
+[[nodiscard]] constexpr std::int64_t kv_sequence_pages(KvCapacity const& capacity, std::int64_t window,
+                                                       std::int64_t tokens) {
     auto const all = ceil_divide(tokens, kv_page_tokens);
-    if (window <= 0 || room.policy == WindowPolicy::full) return all;
-    auto const new_tokens = room.step_tokens < room.context ? room.step_tokens : room.context;
+    if (window <= 0 || capacity.policy == WindowPolicy::full) return all;
+    auto const new_tokens = capacity.step_tokens < capacity.context ? capacity.step_tokens : capacity.context;
     if (window >= tokens || new_tokens >= tokens - window) return all;
     auto const seen = ceil_divide(window - 1 + new_tokens - 1, kv_page_tokens) + 1;
     return seen < all ? seen : all;
 }
 
 /// Pages that all sequences share in layers with such a window; nothing where they leave 63 bits.
-[[nodiscard]] constexpr Optional<std::int64_t> kv_pages(KvRoom const& room, std::int64_t window) {
-    auto const most = checked_multiply(room.sequences, kv_sequence_pages(room, window, room.context));
+[[nodiscard]] constexpr Optional<std::int64_t> kv_pages(KvCapacity const& capacity, std::int64_t window) {
+    auto const most = checked_multiply(capacity.sequences, kv_sequence_pages(capacity, window, capacity.context));
     if (!most) return std::nullopt;
-    auto const shared = ceil_divide(room.tokens, kv_page_tokens);
-    return room.tokens > 0 && shared < *most ? shared : *most;
+    auto const shared = ceil_divide(capacity.tokens, kv_page_tokens);
+    return capacity.tokens > 0 && shared < *most ? shared : *most;
 }
 
 /// Bytes of one page of one layer.
@@ -76,11 +77,11 @@ struct KvRoom {
 ///
 /// Units  bytes of pages; the estimator's kv_cache_bytes is the least that any cache needs: it has no pages, a window
 ///        without the new tokens, and no scales
-[[nodiscard]] constexpr Optional<Bytes> kv_layer_bytes(KvLayer const& layer, KvRoom const& room) {
-    auto const pages = kv_pages(room, layer.window);
-    auto const page = kv_page_bytes(layer, room.dtype);
+[[nodiscard]] constexpr Optional<Bytes> kv_layer_bytes(KvLayer const& layer, KvCapacity const& capacity) {
+    auto const pages = kv_pages(capacity, layer.window);
+    auto const page = kv_page_bytes(layer, capacity.dtype);
     auto const bytes = pages && page ? checked_multiply(*pages, *page) : Optional<std::int64_t>{};
-    auto const states = checked_multiply(room.sequences, layer.state);
+    auto const states = checked_multiply(capacity.sequences, layer.state);
     auto const state_bytes = states ? checked_multiply(*states, std::int64_t{4}) : states;
     auto const total = bytes && state_bytes ? checked_add(*bytes, *state_bytes) : Optional<std::int64_t>{};
     if (!total) return std::nullopt;

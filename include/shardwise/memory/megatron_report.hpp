@@ -38,12 +38,14 @@ public:
     /// Errors  unsupported
     [[nodiscard]] constexpr Result<> check(Parallelism const& parallel) const {
         if (!is_decoder_ || config_.decoder_layers > 0 || config_.layers < 1) {
-            return Error{ErrorCode::unsupported}.at("convention")
+            return Error{ErrorCode::unsupported}
+                .at("convention")
                 .because("is Megatron-LM's report, which counts decoders only, of attentions and MLPs")
                 .fix("use --convention megatron-paper or shardwise");
         }
         if (parallel.ep > 1) {
-            return Error{ErrorCode::unsupported}.at("ep")
+            return Error{ErrorCode::unsupported}
+                .at("ep")
                 .because("shards experts in a way of its own in Megatron-LM's report")
                 .fix("use --ep 1, or --convention shardwise");
         }
@@ -70,20 +72,18 @@ public:
         auto const norms = 2 * hidden * norm_size_;
         auto const shared = config_.shared_expert_intermediate_size;
         auto const expert = factor * hidden * config_.expert_intermediate_size * config_.experts;
-        auto const sharded = config_.layers * attention() +
-                             dense_layers * factor * hidden * config_.intermediate_size +
+        auto const sharded = config_.layers * attention() + dense_layers * factor * hidden * config_.intermediate_size +
                              sparse_layers_ * (factor * hidden * shared + expert);
         auto const replicated =
             config_.layers * norms + sparse_layers_ * hidden * config_.experts + hidden * norm_size_;
         bool const is_only = parallel.pp == 1;
-        auto const tables = is_only ? (config_.tie_word_embeddings ? 1 : 2)
-                                    : (stage == 0 || stage + 1 == parallel.pp ? 1 : 0);
+        auto const tables =
+            is_only ? (config_.tie_word_embeddings ? 1 : 2) : (stage == 0 || stage + 1 == parallel.pp ? 1 : 0);
         auto const share = static_cast<double>(layers) / static_cast<double>(config_.layers);
         auto const tp = static_cast<double>(parallel.tp);
-        auto const sum = (share * static_cast<double>(sharded) +
-                          static_cast<double>(tables * hidden * config_.vocab_size)) /
-                             tp +
-                         share * static_cast<double>(replicated);
+        auto const sum =
+            (share * static_cast<double>(sharded) + static_cast<double>(tables * hidden * config_.vocab_size)) / tp +
+            share * static_cast<double>(replicated);
         return rounded(sum);
     }
 
@@ -97,17 +97,17 @@ public:
         auto const sb = static_cast<double>(s) * static_cast<double>(b);
         auto const h = static_cast<double>(config_.hidden_size);
         auto const tp = static_cast<double>(parallel.tp);
-        auto const pieces = static_cast<double>(in_flight);
+        auto const micro_batches = static_cast<double>(in_flight);
         auto const vocabulary = static_cast<double>(config_.vocab_size);
         auto const embedding = stage == 0 ? sb * (8.0 + h) : 0.0;
         if (parallel.sequence_parallel && recompute == Recompute::selective) {
             auto const layer = sb * (18.0 * h + 4.0 * static_cast<double>(config_.intermediate_size));
             auto const loss = parallel.pp == 1 ? 4.0 * sb * (h + vocabulary) : 0.0;
-            return Bytes{rounded((pieces * (static_cast<double>(layers) * layer + embedding) + loss) / tp)};
+            return Bytes{rounded((micro_batches * (static_cast<double>(layers) * layer + embedding) + loss) / tp)};
         }
         auto const layer = sb * h * (10.0 + 24.0 / tp);
         auto const output = parallel.pp == 1 ? 2.0 * sb * (vocabulary / tp + h) : 0.0;
-        return Bytes{rounded(1.05 * (pieces * (static_cast<double>(layers) * layer + embedding) + output))};
+        return Bytes{rounded(1.05 * (micro_batches * (static_cast<double>(layers) * layer + embedding) + output))};
     }
 
 private:

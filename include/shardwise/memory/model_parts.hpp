@@ -13,7 +13,7 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// A piece of a model that memory is reported for: a run of equal layers, or a module outside of the layers.
+/// A part of a model that memory is reported for: a run of equal layers, or a module outside of the layers.
 struct ModelPart {
     /// The module's full name; of a run, the list's: layer i is "<path>.<first + i>".
     FixedText<96> path;

@@ -85,7 +85,7 @@ struct EstimateRequest {
     MlaPolicy mla = MlaPolicy::compressed;
     Parallelism parallel{};
     Optional<TrainingPlan> training{};
-    /// The pieces that the batch is cut into on its way through the stages; 0: it passes whole, and in training each
+    /// The micro-batches that the batch is cut into on its way through the stages; 0: it passes whole, and in training each
     /// stage holds as many such batches as its pipeline can fill.
     std::int64_t micro_batches = 0;
     /// What kind of device the ranks run on: what their runtime takes before the first tensor.
@@ -98,8 +98,8 @@ struct EstimateRequest {
     double utilization = default_utilization;
 };
 
-/// The request of one piece of the batch: what activations and messages are made of at a time.
-[[nodiscard]] constexpr EstimateRequest piece_of(EstimateRequest request) {
+/// The request of one micro-batch: what activations and messages are made of at a time.
+[[nodiscard]] constexpr EstimateRequest micro_batch_of(EstimateRequest request) {
     if (request.micro_batches > 1) {
         request.batch = request.batch / request.micro_batches + (request.batch % request.micro_batches != 0 ? 1 : 0);
     }

@@ -76,8 +76,9 @@ public:
         add(out, mebibytes(sample.host.memory_total));
         add(out, sample.host.memory_percent());
         if (has_exit_code_) out += ',';
+        DeviceSample const absent{};
         for (std::size_t i = 0; i < count_; ++i) {
-            auto const device = i < sample.devices.size() ? sample.devices[i] : DeviceSample{};
+            auto const& device = i < sample.devices.size() ? sample.devices[i] : absent;
             add(out, device.utilization);
             add(out, mebibytes(device.memory_used));
             add(out, mebibytes(device.memory_total));
@@ -97,8 +98,9 @@ public:
         add(out, mebibytes(summary.host_memory_total));
         add(out, mean(summary.host_memory_percent));
         if (has_exit_code_) out += "," + std::to_string(exit_code);
+        DeviceSummary const absent{};
         for (std::size_t i = 0; i < count_; ++i) {
-            auto const device = i < summary.devices.size() ? summary.devices[i] : DeviceSummary{};
+            auto const& device = i < summary.devices.size() ? summary.devices[i] : absent;
             add(out, mean(device.utilization));
             add(out, mean(device.memory_used, 1.0 / mebibyte));
             add(out, mebibytes(device.memory_total));

@@ -37,7 +37,7 @@ concept PipelineWorker = requires(W& work, PipelineSlot const& slot, TensorView<
 };
 
 /// A worker that also goes back: from the gradients of its outputs to those of its inputs and, where the table has them in
-/// two pieces, later of its weights. `in` is what the forward pass read.
+/// two parts, later of its weights. `in` is what the forward pass read.
 template <class W, class T, class Backend>
 concept PipelineTrainer = PipelineWorker<W, T, Backend> &&
     requires(W& work, PipelineSlot const& slot, TensorView<T const, 2, Backend> in, TensorView<T, 2, Backend> out,
@@ -73,7 +73,7 @@ namespace detail {
 
 }  // namespace detail
 
-/// One rank of a pipeline: walks its row of a table (room schedule/), receives what each piece of work needs and sends on what
+/// One rank of a pipeline: walks its row of a table (schedule/), receives what each slot of work needs and sends on what
 /// it makes. Messages wait for their receivers beside the work, in a queue as long as the table needs to never come to a
 /// standstill, however fast each rank is: sent in a stream of its own where ranks share memory, else kept by the communicator,
 /// which one thread at a time uses.
@@ -90,7 +90,7 @@ class PipelineParallel {
 public:
     using Stream = typename Backend::Stream;
 
-    /// The activations of one micro-batch between two pieces of the model.
+    /// The activations of one micro-batch between two virtual stages of the model.
     struct Boundary {
         std::int64_t rows = 0;
         std::int64_t width = 0;
@@ -148,8 +148,8 @@ public:
     /// ranks have come to it, and compares their tables: of unlike ones the messages of one micro-batch would be taken for those
     /// of another.
     ///
-    /// Order   waits for `stream` after each piece of work, and at the end until everything is sent. A message is waited
-    ///         for as long as the group's timeout says; no piece of work is begun after `deadline`
+    /// Order   waits for `stream` after each slot of work, and at the end until everything is sent. A message is waited
+    ///         for as long as the group's timeout says; no slot of work is begun after `deadline`
     /// Errors  those of `work`; collective_mismatch, rank_lost, deadline_exceeded
     template <PipelineWorker<T, Backend> Work>
     [[nodiscard]] Result<> run(Work& work, Stream& stream, Deadline deadline) {
@@ -218,7 +218,7 @@ private:
         return In(view(received_, *place));
     }
 
-    /// The input that the forward pass of this piece of work read: it is still there.
+    /// The input that the forward pass of this slot of work read: it is still there.
     [[nodiscard]] Result<In> kept(Walk& walk, PipelineSlot const& slot, PipelineWork work) {
         auto const message = message_needed(schedule_, comm_->rank(), {work, slot.micro_batch, slot.chunk});
         return message ? fetch(walk, *message) : Result<In>(In{});
@@ -242,7 +242,7 @@ private:
                 .fix("allow more time, or look for the stage that is slow");
         }
         auto const made = message_made(schedule_, comm_->rank(), slot);
-        auto const receiver = made ? rank_of_piece(schedule_, made->piece) : std::int64_t{-1};
+        auto const receiver = made ? rank_of_virtual_stage(schedule_, made->virtual_stage) : std::int64_t{-1};
         bool const is_sent = made && receiver != comm_->rank();
         auto const place = has_sender ? walk.sent % queue_ : 0;
         Out out;

@@ -18,7 +18,7 @@ struct PlanCandidate {
     std::int32_t pp = 1;
     std::int32_t dp = 1;
     std::int32_t ep = 1;
-    /// How much `seconds` knows: 1 what has room, 2 on which devices.
+    /// How much `seconds` knows: 1 what fits, 2 on which devices.
     std::int32_t refined = 0;
     /// The stage of ZeRO, where each is a candidate of its own.
     std::int32_t zero = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/plan/batch_pieces.hpp>
 #include <shardwise/plan/candidate_heap.hpp>
+#include <shardwise/plan/micro_batch_prices.hpp>
 #include <shardwise/plan/way_finder.hpp>
 
 #include <array>
@@ -29,7 +29,8 @@ class CandidateTree {
 public:
     static constexpr std::size_t kinds = 16;
 
-    CandidateTree(BatchPieces& pieces, WayFinder& finder) : pieces_(pieces), finder_(finder) {}
+    CandidateTree(MicroBatchPrices& micro_batches, WayFinder& finder)
+        : micro_batches_(micro_batches), finder_(finder) {}
     CandidateTree(CandidateTree const&) = delete;
     CandidateTree& operator=(CandidateTree const&) = delete;
 
@@ -38,7 +39,7 @@ public:
     [[nodiscard]] std::int64_t examined() const { return examined_; }
     [[nodiscard]] std::int64_t too_large() const { return too_large_; }
 
-    /// False where nothing of a task has room, whatever it takes.
+    /// False where nothing of a task fits, whatever it takes.
     [[nodiscard]] bool may_fit(CandidateTask const& task) {
         bool may = false;
         for (auto const tp : task.choices.tp) {
@@ -81,7 +82,7 @@ public:
     void grow(CandidateTask const& task, PlanCandidate const& branch) {
         PlanDegrees degrees{.tp = branch.tp, .pp = branch.pp, .dp = branch.dp, .ep = branch.ep};
         if (branch.refined == unpriced_groups) {
-            auto const pass = pieces_.pass_seconds(degrees);
+            auto const pass = micro_batches_.pass_seconds(degrees);
             auto const least = pass < branch.seconds ? branch.seconds : pass;
             if (least <= task.limit) push(task, degrees, least, groups);
             return;
@@ -94,7 +95,7 @@ public:
             if (own.pp == 1) return add_pipelines(task, own);
             auto const longest = longest_pipeline(task, own);
             if (longest < shortest_pipeline(task)) return;
-            auto const least = pieces_.shared_seconds(own, task.request.estimate.batch, own.dp, longest);
+            auto const least = micro_batches_.shared_seconds(own, task.request.estimate.batch, own.dp, longest);
             if (least <= task.limit) push(task, own, least < branch.seconds ? branch.seconds : least, pipelines);
         });
     }
@@ -104,7 +105,7 @@ private:
     /// several, degrees of 2 stand for them.
     static constexpr std::int32_t groups = -3;
     static constexpr std::int32_t pipelines = -2;
-    /// With pieces of the batch that have room.
+    /// With micro-batches that fit.
     static constexpr std::int32_t weighed_pipelines = -1;
     /// Groups of which it is not known what a sequence takes that passes all stages.
     static constexpr std::int32_t unpriced_groups = -4;
@@ -118,8 +119,8 @@ private:
     }
 
     static std::int64_t longest_pipeline(CandidateTask const& task, PlanDegrees const& degrees) {
-        auto const room = task.devices / (degrees.tp * degrees.dp * degrees.ep);
-        return room < task.choices.max_pp ? room : task.choices.max_pp;
+        auto const capacity = task.devices / (degrees.tp * degrees.dp * degrees.ep);
+        return capacity < task.choices.max_pp ? capacity : task.choices.max_pp;
     }
     /// The fewest stages of those that follow one another, of which there are two at least.
     static std::int64_t shortest_pipeline(CandidateTask const& task) {
@@ -135,7 +136,7 @@ private:
         auto const group = degrees.tp * degrees.ep;
         for (degrees.dp = task.choices.min_dp; degrees.dp <= most && group * degrees.dp <= task.devices; ++degrees.dp) {
             auto const batch = rank_batch(task.request.estimate.batch, degrees);
-            if (batch > task.max_batch || !task.choices.pieces.has_enough(batch)) continue;
+            if (batch > task.max_batch || !task.choices.micro_batches.has_enough(batch)) continue;
             if (!task.request.estimate.training && batch == previous) continue;
             previous = batch;
             visit(degrees);
@@ -149,35 +150,35 @@ private:
         auto const most = degrees.dp == 1 ? 1 : task.devices / (group * degrees.pp);
         auto const replicas = most < task.choices.max_dp ? most : task.choices.max_dp;
         auto const shares = replicas * longest < task.devices / group ? replicas * longest : task.devices / group;
-        auto const least = pieces_.shared_seconds(degrees, task.request.estimate.batch, 1, shares);
+        auto const least = micro_batches_.shared_seconds(degrees, task.request.estimate.batch, 1, shares);
         if (least <= task.limit) push(task, degrees, least, unpriced_groups);
     }
 
-    /// The least that a step takes with any number of pieces, in a pipeline without its messages.
+    /// The least that a step takes with any number of micro-batches, in a pipeline without its messages.
     double min_seconds(CandidateTask const& task, PlanDegrees degrees) {
-        auto const gather = pieces_.min_gather(degrees);
+        auto const gather = micro_batches_.min_gather(degrees);
         auto const& zeros = task.zeros.of(degrees.dp);
         if (!zeros.empty()) degrees.zero = zeros.front();
         auto const batch = rank_batch(task.request.estimate.batch, degrees);
         bool const is_cut = task.request.estimate.training || degrees.pp > 1;
-        auto const rate = pieces_.sequence_rate(degrees);
+        auto const rate = micro_batches_.sequence_rate(degrees);
         double least = -1.0;
-        for (auto const pieces : task.choices.pieces.of(batch, is_cut ? 2 : 1)) {
-            degrees.micro_batches = pieces;
-            auto const size = ceil_divide(batch, pieces);
-            auto const& piece = pieces_.at(degrees, size, true);
-            auto const seconds = pieces_.first_look(degrees, piece, size, rate, gather, false);
+        for (auto const micro_batches : task.choices.micro_batches.of(batch, is_cut ? 2 : 1)) {
+            degrees.micro_batches = micro_batches;
+            auto const size = ceil_divide(batch, micro_batches);
+            auto const& micro_batch = micro_batches_.at(degrees, size, true);
+            auto const seconds = micro_batches_.first_look(degrees, micro_batch, size, rate, gather, false);
             if (least < 0.0 || seconds < least) least = seconds;
         }
         return least;
     }
 
-    /// Puts the pipelines of some replicas back with a bound that knows which pieces have room, if any have.
+    /// Puts the pipelines of some replicas back with a bound that knows which micro-batches fit, if any do.
     void weigh_pipelines(CandidateTask const& task, PlanDegrees const& degrees, double seconds) {
         auto whole = degrees;
         whole.pp = longest_pipeline(task, degrees);
         auto const batch = rank_batch(task.request.estimate.batch, degrees);
-        auto const least = finder_.least_with_room(whole, batch, task.zeros.of(degrees.dp), false, false, task.limit);
+        auto const least = finder_.least_that_fits(whole, batch, task.zeros.of(degrees.dp), false, false, task.limit);
         if (least < 0.0) {
             too_large_ += whole.pp - shortest_pipeline(task) + 1;
             return;
@@ -185,7 +186,7 @@ private:
         if (least <= task.limit) push(task, degrees, least < seconds ? seconds : least, weighed_pipelines);
     }
 
-    /// All pipelines of replicas that may have room, or none.
+    /// All pipelines of replicas that may fit, or none.
     void add_pipelines(CandidateTask const& task, PlanDegrees degrees) {
         bool const is_none = degrees.pp == 1;
         auto const longest = is_none ? 1 : longest_pipeline(task, degrees);
@@ -199,7 +200,7 @@ private:
             auto least = -1.0;
             if (may_fit[static_cast<std::size_t>(degrees.pp) - 1]) {
                 least = is_none ? min_seconds(task, degrees)
-                                : finder_.least_with_room(degrees, batch, zeros, true, is_known, task.limit);
+                                : finder_.least_that_fits(degrees, batch, zeros, true, is_known, task.limit);
                 is_known = true;
             }
             if (least < 0.0) ++too_large_;
@@ -207,7 +208,7 @@ private:
         }
     }
 
-    BatchPieces& pieces_;
+    MicroBatchPrices& micro_batches_;
     WayFinder& finder_;
     std::array<CandidateHeap, kinds> heaps_;
     std::int64_t examined_ = 0;

@@ -133,7 +133,7 @@ struct PinBound {
           detail::check_pinned_ranks(pins, given.devices),
           detail::check_pin("micro_batches", pins.micro_batches,
                             {ceil_divide(batch, pins.dp.value_or(1) * pins.ep.value_or(1)),
-                             "is more pieces than a rank has sequences"},
+                             "is more micro-batches than a rank has sequences"},
                             {INT64_MAX, {}})}) {
         if (!checked) return checked;
     }

@@ -23,7 +23,7 @@ struct ClosestCut {
 
 namespace detail {
 
-/// Looks at cuts by what they need at least, with the most replicas, pieces of the batch as small as they can be and
+/// Looks at cuts by what they need at least, with the most replicas, micro-batches as small as they can be and
 /// the most of ZeRO.
 class ClosestSearch {
 public:
@@ -74,15 +74,15 @@ private:
     static constexpr std::int64_t max_tried_all = 64;
 
     PlanDegrees degrees_of(PlanCandidate const& candidate) const {
-        PlanDegrees degrees{.tp = candidate.tp, .pp = candidate.pp, .dp = candidate.dp, .ep = candidate.ep,
-                            .zero = candidate.zero};
+        PlanDegrees degrees{
+            .tp = candidate.tp, .pp = candidate.pp, .dp = candidate.dp, .ep = candidate.ep, .zero = candidate.zero};
         cut_into_pieces(degrees);
         return degrees;
     }
 
     void cut_into_pieces(PlanDegrees& degrees) const {
         auto const batch = rank_batch(search_.job().batch, degrees);
-        degrees.micro_batches = search_.choices().pieces.most(batch, degrees.pp);
+        degrees.micro_batches = search_.choices().micro_batches.most(batch, degrees.pp);
     }
 
     /// A number of at most 16, or one with no more than three leading binary digits.
@@ -141,9 +141,9 @@ private:
         auto const batch = search_.job().batch;
         degrees.dp = devices / degrees.ranks();
         if (degrees.dp > choices.max_dp) degrees.dp = choices.max_dp;
-        // Each rank has a sequence for each piece.
-        if (auto const pieces = choices.pieces.pinned; pieces > 1) {
-            auto const most = (batch - 1) / (pieces - 1) / degrees.ep;
+        // Each rank has a sequence for each micro-batch.
+        if (auto const micro_batches = choices.micro_batches.pinned; micro_batches > 1) {
+            auto const most = (batch - 1) / (micro_batches - 1) / degrees.ep;
             if (degrees.dp > most) degrees.dp = most;
         }
         if (degrees.dp < choices.min_dp) return 0;
@@ -157,7 +157,7 @@ private:
                     static_cast<std::int32_t>(degrees.ep), 0, degrees.zero});
     }
 
-    /// What each device lacks at least, in bytes, and no less than `low`; less than nothing where there is room.
+    /// What each device lacks at least, in bytes, and no less than `low`; less than nothing where there is capacity.
     double least_more(PlanDegrees const& degrees, double low, bool is_exact) {
         double step = 1e9;
         auto high = low;
@@ -175,7 +175,7 @@ private:
 
     /// Calls `visit` with what the smallest device of each stage leaves to a rank, for every layout that differs in it.
     template <class Visit>
-    void for_each_room(PlanDegrees const& degrees, Visit const& visit) {
+    void for_each_capacity(PlanDegrees const& degrees, Visit const& visit) {
         auto const& classes = search_.sites().classes();
         List<List<std::size_t>> known;
         for (auto const& layout : search_.sites().layouts(degrees)) {
@@ -183,42 +183,42 @@ private:
             bool is_known = false;
             for (auto const& other : known) is_known = is_known || other == smallest;
             if (is_known) continue;
-            List<Bytes> room;
-            for (auto const index : smallest) room.push_back(classes.room(index));
-            visit(room, smallest);
+            List<Bytes> capacity;
+            for (auto const index : smallest) capacity.push_back(classes.capacity(index));
+            visit(capacity, smallest);
             known.push_back(static_cast<List<std::size_t>&&>(smallest));
         }
     }
 
-    /// True where some stages have room as it is.
+    /// True where some stages fit as they are.
     bool fits(PlanDegrees const& degrees) {
-        bool has_room = false;
-        for_each_room(degrees, [&](List<Bytes> const& room, List<std::size_t> const&) {
-            if (has_room || !search_.may_fit(degrees, room)) return;
+        bool has_capacity = false;
+        for_each_capacity(degrees, [&](List<Bytes> const& capacity, List<std::size_t> const&) {
+            if (has_capacity || !search_.may_fit(degrees, capacity)) return;
             List<std::int64_t> begins(static_cast<std::size_t>(degrees.pp) + 1);
-            has_room = fill(degrees, search_.memories().of(degrees), room, Bytes{0}, begins);
+            has_capacity = fill(degrees, search_.memories().of(degrees), capacity, Bytes{0}, begins);
         });
-        return has_room;
+        return has_capacity;
     }
 
     /// Finds what the stages lack that come closest; no less than `least`.
     void look_at(PlanDegrees const& degrees, Bytes least) {
         auto const memory = search_.memories().of(degrees);
-        for_each_room(degrees, [&](List<Bytes> const& room, List<std::size_t> const& smallest) {
+        for_each_capacity(degrees, [&](List<Bytes> const& capacity, List<std::size_t> const& smallest) {
             List<std::int64_t> begins(static_cast<std::size_t>(degrees.pp) + 1);
             Bytes low = least;
             Bytes step{std::int64_t{1} << 16U};
             auto high = low;
-            while (!fill(degrees, memory, room, high, begins) && step.count() < INT64_MAX / 8) {
+            while (!fill(degrees, memory, capacity, high, begins) && step.count() < INT64_MAX / 8) {
                 low = high;
                 high += step;
                 step += step;
             }
             while ((high - low).count() > (std::int64_t{1} << 16U)) {
                 auto const middle = low + Bytes{(high - low).count() / 2};
-                (fill(degrees, memory, room, middle, begins) ? high : low) = middle;
+                (fill(degrees, memory, capacity, middle, begins) ? high : low) = middle;
             }
-            if (fill(degrees, memory, room, high, begins)) consider(degrees, memory, room, smallest, begins);
+            if (fill(degrees, memory, capacity, high, begins)) consider(degrees, memory, capacity, smallest, begins);
         });
     }
 
@@ -252,13 +252,13 @@ private:
     }
 
     /// Gives each stage what its memory and so much more hold; false where a stage would be empty or layers are left.
-    bool fill(PlanDegrees const& degrees, CutMemory const& memory, List<Bytes> const& room, Bytes more,
+    bool fill(PlanDegrees const& degrees, CutMemory const& memory, List<Bytes> const& capacity, Bytes more,
               List<std::int64_t>& begins) const {
         auto const slots = search_.slots().size();
         std::int64_t next = 0;
         for (std::int64_t stage = 0; stage < degrees.pp; ++stage) {
             begins[static_cast<std::size_t>(stage)] = next;
-            auto const most = room[static_cast<std::size_t>(stage)] + more;
+            auto const most = capacity[static_cast<std::size_t>(stage)] + more;
             auto const begin = next;
             auto const last = slots - (degrees.pp - 1 - stage);
             List<SlotNeeds> needs(memory.ranks.size());
@@ -269,15 +269,15 @@ private:
         return next == slots;
     }
 
-    void consider(PlanDegrees const& degrees, CutMemory const& memory, List<Bytes> const& room,
+    void consider(PlanDegrees const& degrees, CutMemory const& memory, List<Bytes> const& capacity,
                   List<std::size_t> const& smallest, List<std::int64_t> const& begins) {
         ClosestCut cut{degrees, begins, {}, {}, 0};
         for (std::int64_t stage = 0; stage < degrees.pp; ++stage) {
             auto const i = static_cast<std::size_t>(stage);
             auto const needs = need(degrees, memory, stage, begins[i], begins[i + 1]);
-            if (stage > 0 && needs - room[i] <= cut.needs - cut.has) continue;
+            if (stage > 0 && needs - capacity[i] <= cut.needs - cut.has) continue;
             cut.needs = needs;
-            cut.has = room[i];
+            cut.has = capacity[i];
             cut.stage = stage;
         }
         auto const runtime = search_.sites().classes().runtime(smallest[static_cast<std::size_t>(cut.stage)]);
@@ -304,7 +304,7 @@ private:
     return detail::ClosestSearch(search).has_any() || detail::ClosestSearch(search).find(true).fits();
 }
 
-/// True where some cut of the job fits with the most replicas, the smallest pieces and the most of ZeRO: the quick
+/// True where some cut of the job fits with the most replicas, the smallest micro-batches and the most of ZeRO: the quick
 /// answer, without what it would cost.
 ///
 /// `like` as PlanSearch's.

@@ -65,8 +65,8 @@ public:
 
     [[nodiscard]] CutMemory of(PlanDegrees const& degrees) {
         auto const request = rank_request(job_, degrees);
-        auto const piece = piece_of(prefill_request(model_, request));
-        auto const rows = largest_step_of(Phase::prefill, piece, model_.config).tokens();
+        auto const micro_batch = micro_batch_of(prefill_request(model_, request));
+        auto const rows = largest_step_of(Phase::prefill, micro_batch, model_.config).tokens();
         CutMemory cut;
         cut.classes = find_rank_classes(dealt_, degrees.tp, degrees.ep, model_.config.experts,
                                         request.parallel.sequence_parallel ? rows : 0);
@@ -84,16 +84,16 @@ public:
     }
     /// What every body of the program takes while it runs on a rank of the request's groups.
     [[nodiscard]] List<SlotNeeds> const& bodies(EstimateRequest const& request, RankPlace const& place) {
-        auto const piece = piece_of(request);
+        auto const micro_batch = micro_batch_of(request);
         auto& known =
-            running_[static_cast<std::size_t>(request.parallel.tp * 31 + request.parallel.ep + 7 * piece.batch) %
+            running_[static_cast<std::size_t>(request.parallel.tp * 31 + request.parallel.ep + 7 * micro_batch.batch) %
                      running_.size()];
         for (auto const& entry : known) {
             bool const is_cut = entry.tp == request.parallel.tp && entry.ep == request.parallel.ep;
-            if (is_cut && entry.batch == piece.batch && entry.place == place) return entry.bodies;
+            if (is_cut && entry.batch == micro_batch.batch && entry.place == place) return entry.bodies;
         }
-        known.push_back(
-            {request.parallel.tp, request.parallel.ep, piece.batch, place, body_needs(model_, piece, place)});
+        known.push_back({request.parallel.tp, request.parallel.ep, micro_batch.batch, place,
+                         body_needs(model_, micro_batch, place)});
         return known.back().bodies;
     }
 

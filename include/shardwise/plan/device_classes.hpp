@@ -66,7 +66,7 @@ public:
     [[nodiscard]] Bytes runtime(std::size_t index) const {
         return counts_runtime_ ? runtime_of(*classes_[index]) : Bytes{0};
     }
-    [[nodiscard]] Bytes room(std::size_t index) const { return classes_[index]->available() - runtime(index); }
+    [[nodiscard]] Bytes capacity(std::size_t index) const { return classes_[index]->available() - runtime(index); }
 
     /// Why there is no tensor parallelism on these devices; empty where there may be.
     [[nodiscard]] std::string_view tensor_refusal() const { return tensor_refusal_; }
@@ -99,23 +99,23 @@ public:
         return counts;
     }
     /// What `stages` stages of so many ranks each can hold together at most, as multiples of their smallest device.
-    [[nodiscard]] double max_room(std::int64_t ranks, std::int64_t stages) const {
-        double room = 0.0;
+    [[nodiscard]] double max_capacity(std::int64_t ranks, std::int64_t stages) const {
+        double capacity = 0.0;
         std::int64_t devices = 0;
         std::int64_t passed = 0;
         for (auto const index : by_memory_) {
             devices += sizes_[index];
             auto const here = (devices / ranks < stages ? devices / ranks : stages) - passed;
             passed += here;
-            room += static_cast<double>(here) * bytes_of(index);
+            capacity += static_cast<double>(here) * bytes_of(index);
         }
-        return room;
+        return capacity;
     }
     /// True where a class's devices come first when the strongest do: by memory, bandwidth, arithmetic.
     [[nodiscard]] bool is_stronger(std::size_t a, std::size_t b) const {
         auto const& one = *classes_[a];
         auto const& other = *classes_[b];
-        if (room(a) != room(b)) return room(a) > room(b);
+        if (capacity(a) != capacity(b)) return capacity(a) > capacity(b);
         auto const rates = device_rates(one, Dtype::bf16);
         auto const others = device_rates(other, Dtype::bf16);
         if (rates.memory != others.memory) return rates.memory > others.memory;
@@ -124,7 +124,7 @@ public:
     }
 
 private:
-    double bytes_of(std::size_t index) const { return static_cast<double>(room(index).count()); }
+    double bytes_of(std::size_t index) const { return static_cast<double>(capacity(index).count()); }
 
     std::size_t find(Device const& device) const {
         for (auto i = classes_.size(); i-- > 0;) {

@@ -23,13 +23,13 @@ struct StageTask {
     StepSetting const& setting;
 };
 
-/// The slots of the most frequent kind: how many of them each stage has room for, and what all of them take at least.
+/// The slots of the most frequent kind: how many of them each stage has capacity for, and what all of them take at least.
 /// A bound on stages that costs next to nothing beside finding them.
 class FrequentSlots {
 public:
     explicit FrequentSlots(StageTask const& task) : task_(task), kind_(task.slots.most_frequent()) {
         for (auto const kind : task.slots.kind_of) count_ += kind == kind_ ? 1 : 0;
-        for (std::size_t stage = 0; stage < task.prices.size(); ++stage) room_.push_back(most_of(stage));
+        for (std::size_t stage = 0; stage < task.prices.size(); ++stage) capacity_.push_back(most_of(stage));
     }
 
     [[nodiscard]] std::size_t kind() const { return kind_; }
@@ -45,9 +45,9 @@ public:
                 if (own > passed && (next < 0.0 || own < next)) next = own;
             }
             if (next < 0.0) return -1.0;
-            for (std::size_t stage = 0; stage < room_.size() && left > 0; ++stage) {
+            for (std::size_t stage = 0; stage < capacity_.size() && left > 0; ++stage) {
                 if (task_.prices[stage]->seconds[kind_] != next) continue;
-                auto slots = room_[stage] < left ? room_[stage] : left;
+                auto slots = capacity_[stage] < left ? capacity_[stage] : left;
                 if (static_cast<double>(slots) * next > most) slots = static_cast<std::int64_t>(most / next);
                 sum += static_cast<double>(slots) * next;
                 left -= slots;
@@ -58,11 +58,11 @@ public:
     }
 
 private:
-    /// The most that a stage has room for.
+    /// The most that a stage has capacity for.
     std::int64_t most_of(std::size_t stage) const {
-        // With the same memory a stage further behind keeps no more pieces; the first receives no message.
+        // With the same memory a stage further behind keeps no more micro-batches; the first receives no message.
         bool const is_like_last = stage > 1 && task_.sites.capacities[stage] == task_.sites.capacities[stage - 1];
-        auto low = is_like_last ? room_.back() : 0;
+        auto low = is_like_last ? capacity_.back() : 0;
         auto high = is_like_last && low < count_ && !holds(stage, low + 1) ? low + 1 : count_ + 1;
         while (high - low > 1) {
             auto const middle = low + (high - low) / 2;
@@ -84,7 +84,7 @@ private:
     StageTask const& task_;
     std::size_t kind_;
     std::int64_t count_ = 0;
-    List<std::int64_t> room_;
+    List<std::int64_t> capacity_;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

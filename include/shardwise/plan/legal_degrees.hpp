@@ -36,9 +36,9 @@ struct DegreeLimits {
     return degrees;
 }
 
-/// The numbers of pieces that a rank's batch may be cut into, the fewest first: pieces of 1, 2, 4, ... sequences, or
+/// The numbers of micro-batches that a rank's batch may be cut into, the fewest first: micro-batches of 1, 2, 4, ... sequences, or
 /// all of it. In inference a batch is only cut to fill a pipeline.
-[[nodiscard]] inline List<std::int64_t> piece_counts(std::int64_t batch, std::int64_t pp, bool is_training) {
+[[nodiscard]] inline List<std::int64_t> micro_batch_counts(std::int64_t batch, std::int64_t pp, bool is_training) {
     List<std::int64_t> counts{1};
     if (!is_training && pp == 1) return counts;
     std::int64_t size = 1;
@@ -64,20 +64,20 @@ struct DegreeLimits {
     return is_even_tp(config, degrees.tp) && is_even_ep(config, degrees.ep);
 }
 
-/// How batches may be cut into pieces.
-struct PieceChoices {
+/// How batches may be cut into micro-batches.
+struct MicroBatchChoices {
     bool is_training = false;
-    /// The only number of pieces, 0 where it is free.
+    /// The only number of micro-batches, 0 where it is free.
     std::int64_t pinned = 0;
 
     [[nodiscard]] List<std::int64_t> of(std::int64_t batch, std::int64_t pp) const {
-        return pinned > 0 ? List<std::int64_t>{pinned} : piece_counts(batch, pp, is_training);
+        return pinned > 0 ? List<std::int64_t>{pinned} : micro_batch_counts(batch, pp, is_training);
     }
-    /// The smallest pieces.
+    /// The smallest micro-batches.
     [[nodiscard]] std::int64_t most(std::int64_t batch, std::int64_t pp) const {
         return pinned > 0 ? pinned : is_training || pp > 1 ? batch : 1;
     }
-    /// False where a rank has fewer sequences than it must have pieces.
+    /// False where a rank has fewer sequences than it must have micro-batches.
     [[nodiscard]] bool has_enough(std::int64_t batch) const { return batch >= pinned; }
 };
 
@@ -89,7 +89,7 @@ struct DegreeChoices {
     std::int64_t max_pp = 1;
     std::int64_t min_dp = 1;
     std::int64_t max_dp = 1;
-    PieceChoices pieces;
+    MicroBatchChoices micro_batches;
 
     DegreeChoices() = default;
     DegreeChoices(ModelConfig const& config, DegreeLimits const& most, PlanRequest const& request)
@@ -105,7 +105,7 @@ struct DegreeChoices {
         }
         pin(pins.pp, min_pp, max_pp);
         pin(pins.dp, min_dp, max_dp);
-        pieces = {request.estimate.training.has_value(), pins.micro_batches.value_or(0)};
+        micro_batches = {request.estimate.training.has_value(), pins.micro_batches.value_or(0)};
     }
 
     /// How many pipelines there are of at most so many stages.
@@ -148,7 +148,7 @@ struct ZeroChoices {
     [[nodiscard]] List<std::int32_t> const& of(std::int64_t dp) const { return dp > 1 ? with_several : with_one; }
 };
 
-/// The smallest batch of 1, 2, 4, ... that has a sequence for each pinned replica and piece.
+/// The smallest batch of 1, 2, 4, ... that has a sequence for each pinned replica and micro-batch.
 [[nodiscard]] inline std::int64_t smallest_batch(PlanPins const& pins) {
     // Others are refused.
     auto const capped = [](Optional<std::int64_t> const& pin, std::int64_t most) {

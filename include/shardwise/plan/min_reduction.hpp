@@ -49,13 +49,13 @@ namespace detail {
 
 /// How often a step gathers all weights or scatters all gradients.
 [[nodiscard]] inline double gathers_of_step(PlanDegrees const& degrees) {
-    auto const pieces = static_cast<double>(degrees.micro_batches);
-    return degrees.zero < 2 ? 2.0 : degrees.zero == 2 ? pieces + 1.0 : 3.0 * pieces;
+    auto const micro_batches = static_cast<double>(degrees.micro_batches);
+    return degrees.zero < 2 ? 2.0 : degrees.zero == 2 ? micro_batches + 1.0 : 3.0 * micro_batches;
 }
 
 /// What one gather of a model's weights takes at least where no groups are better than those of `site`.
 [[nodiscard]] inline double min_gather_seconds(BodyWeights const& weights, StageSite const& site,
-                                                 StepSetting const& setting) {
+                                               StepSetting const& setting) {
     auto const gather = [&](double elements, RankGroup const& group) {
         return detail::min_gather_seconds(elements * setting.element_bytes, group, setting.efficiency);
     };
@@ -65,7 +65,7 @@ namespace detail {
 /// The least reduction of a model that is cut into `degrees.pp` stages and takes `gather` seconds to gather; `prices`
 /// are those on the fastest devices.
 [[nodiscard]] inline MinReduction min_reduction(SlotPrices const& prices, double gather, PlanDegrees const& degrees,
-                                                    StepSetting const& setting) {
+                                                StepSetting const& setting) {
     auto const share = 1.0 / static_cast<double>(degrees.pp);
     auto const growth = degrees.zero < 2 ? 1.0 : static_cast<double>(degrees.micro_batches);
     return {.seconds = gathers_of_step(degrees) * share * gather,

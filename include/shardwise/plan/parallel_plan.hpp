@@ -70,7 +70,7 @@ struct PlanDegrees {
     std::int64_t ep = 1;
     /// ZeRO's stage; 0 in inference.
     std::int32_t zero = 0;
-    /// The pieces that a replica's batch is cut into on its way through the stages.
+    /// The micro-batches that a replica's batch is cut into on its way through the stages.
     std::int64_t micro_batches = 1;
 
     [[nodiscard]] constexpr std::int64_t ranks() const { return tp * pp * dp * ep; }

@@ -9,7 +9,7 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// The sequences of one micro-batch: the job's batch split over data- and expert-parallel ranks and cut into pieces.
+/// The sequences of one micro-batch: the job's batch split over data- and expert-parallel ranks and cut into micro-batches.
 [[nodiscard]] constexpr std::int64_t micro_batch_size(EstimateRequest const& request, PlanDegrees const& degrees) {
     return ceil_divide(ceil_divide(request.batch, degrees.dp * degrees.ep), degrees.micro_batches);
 }
@@ -17,7 +17,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// What a plan takes and gives: every stage priced on its site, then put together. Writes each stage's seconds.
 ///
 /// `request.batch` of the model counts the sequences of the whole job. One site stands for all stages where there is
-/// only one. `chunks` pieces of a stage's layers take turns (the interleaved schedule): the bubble shrinks, messages
+/// only one. `chunks` parts of a stage's layers take turns (the interleaved schedule): the bubble shrinks, messages
 /// multiply.
 [[nodiscard]] constexpr PlanCost plan_cost(CostModel& model, PlanDegrees const& degrees, Span<PlanStage> stages,
                                            Span<StageSite const> sites, std::int64_t chunks = 1) {

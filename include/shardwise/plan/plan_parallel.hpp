@@ -30,7 +30,8 @@ namespace detail {
             .fix("give --devices like 8xH100-80GB or 4x(8xH100-80GB)");
     }
     if (request.estimate.training && request.estimate.training->convention == MemoryConvention::megatron) {
-        return Error{ErrorCode::unsupported}.at("convention")
+        return Error{ErrorCode::unsupported}
+            .at("convention")
             .because("is Megatron-LM's report, which knows stages of equally many layers only")
             .fix("use --convention megatron-paper or shardwise");
     }
@@ -51,8 +52,8 @@ namespace detail {
     // With as many replicas as there can be a rank has the least to do.
     auto const& pins = request.pins;
     bool const is_share_pinned = pins.dp && (pins.ep || model.config.experts < 1);
-    auto const shares = is_share_pinned ? *pins.dp * pins.ep.value_or(1)
-                                    : devices / (pins.tp.value_or(1) * pins.pp.value_or(1));
+    auto const shares =
+        is_share_pinned ? *pins.dp * pins.ep.value_or(1) : devices / (pins.tp.value_or(1) * pins.pp.value_or(1));
     job.batch = ceil_divide(job.batch, shares);
     return check_sizes(model, job);
 }
@@ -148,7 +149,7 @@ namespace detail {
 ///
 /// Every legal cut is considered: degrees up to the model's query heads, layers, sequences and experts whether they
 /// divide or not, on as many devices as it takes and on fewer; layouts that keep groups within nodes; stages of
-/// consecutive layers wherever they may be cut; batches whole or in pieces. The answer is the best of them under the
+/// consecutive layers wherever they may be cut; batches whole or in micro-batches. The answer is the best of them under the
 /// cost model (plan_cost) among those whose every rank fits its device by the estimator's bytes.
 ///
 /// What the request pins stays as it is (PlanPins), and `is_even` leaves degrees that other engines run too. Of the

@@ -55,7 +55,8 @@ public:
 
     List<std::string> write() && {
         explain_ranks();
-        if (search_.request().is_even) say("even, as asked for: degrees divide query heads, key-value heads and experts");
+        if (search_.request().is_even)
+            say("even, as asked for: degrees divide query heads, key-value heads and experts");
         explain_tensor();
         explain_pipeline();
         explain_data();
@@ -141,7 +142,8 @@ private:
         if (is_given(search_.request().pins.tp, "tensor parallel " + std::to_string(tp))) return;
         auto const start =
             tp == 1 ? std::string{"no tensor parallelism: "} : "tensor parallel stops at " + std::to_string(tp) + ": ";
-        if (auto const refusal = search_.sites().classes().tensor_refusal(); !refusal.empty() && search_.sites().count() > 1) {
+        if (auto const refusal = search_.sites().classes().tensor_refusal();
+            !refusal.empty() && search_.sites().count() > 1) {
             say(start + std::string(refusal));
             return;
         }
@@ -196,7 +198,7 @@ private:
         }
         auto const waiting = cut_.cost.step.bubble / cut_.cost.step.total();
         say(count_text(degrees_.micro_batches, "micro-batch", "micro-batches") + " of " +
-            count_text(piece(), "sequence", "sequences") +
+            count_text(micro_batch(), "sequence", "sequences") +
             (search_.request().pins.micro_batches ? ", as asked for" : "") + ": stages wait " +
             decimal_text(100.0 * waiting, 0) + " % of the step");
     }
@@ -329,7 +331,7 @@ private:
         say("the fullest rank takes " + to_text(bytes) + " of " + to_text(capacity));
     }
 
-    std::int64_t piece() const {
+    std::int64_t micro_batch() const {
         return ceil_divide(rank_batch(search_.job().batch, degrees_), degrees_.micro_batches);
     }
 

@@ -38,12 +38,13 @@ public:
           sites_(with_utilization(topology, request.estimate.utilization),
                  !request.estimate.training || counts_everything(request.estimate.training->convention)),
           memories_(model, job_, parts_, slots_, like == nullptr ? nullptr : &like->memories_),
-          room_(model, job_, slots_, memories_),
+          capacity_(model, job_, slots_, memories_),
           pass_(step_pass(model, job_)),
           setting_(step_setting(cost_, pass_)),
-          pieces_(pricer_, sites_, room_, setting_, limits()),
-          finder_(pieces_, pricer_, sites_, room_, setting_, choices_.pieces, job_.parallel.sequence_parallel),
-          tree_(pieces_, finder_) {
+          micro_batches_(pricer_, sites_, capacity_, setting_, limits()),
+          finder_(micro_batches_, pricer_, sites_, capacity_, setting_, choices_.micro_batches,
+                  job_.parallel.sequence_parallel),
+          tree_(micro_batches_, finder_) {
         use_batch(job_.batch);
     }
     PlanSearch(PlanSearch const&) = delete;
@@ -173,17 +174,17 @@ public:
     }
     /// The degrees that the request leaves open.
     [[nodiscard]] DegreeChoices const& choices() const { return choices_; }
-    /// False where a rank's share of the batch is more than sizes are computed for, or less than its pieces.
+    /// False where a rank's share of the batch is more than sizes are computed for, or less than its micro-batches.
     [[nodiscard]] bool can_count(PlanDegrees const& degrees) const {
         auto const batch = rank_batch(job_.batch, degrees);
-        return batch <= max_batch_ && choices_.pieces.has_enough(batch);
+        return batch <= max_batch_ && choices_.micro_batches.has_enough(batch);
     }
     [[nodiscard]] List<std::int32_t> const& zeros(std::int64_t dp) const { return zeros_.of(dp); }
-    /// What each device of such a cut lacks at least, by what it holds of the model; negative where it has room.
+    /// What each device of such a cut lacks at least, by what it holds of the model; negative where it fits.
     [[nodiscard]] double min_shortfall(PlanDegrees const& degrees) {
         weigh(degrees);
-        auto const room = sites_.classes().max_room(degrees.ranks() / degrees.pp, degrees.pp);
-        return (room_.min_needed(held_, degrees) - room) / static_cast<double>(degrees.pp);
+        auto const capacity = sites_.classes().max_capacity(degrees.ranks() / degrees.pp, degrees.pp);
+        return (capacity_.min_needed(held_, degrees) - capacity) / static_cast<double>(degrees.pp);
     }
     /// False where such a cut lacks more than so many bytes on some device; sooner known where it need not be exact.
     [[nodiscard]] bool may_fit(PlanDegrees const& degrees, double more, bool is_exact = true) {
@@ -192,9 +193,9 @@ public:
             degrees, [most](std::int64_t) { return StageLimit{.bytes = most}; }, is_exact);
     }
     /// False where such a cut does not fit stages of this memory.
-    [[nodiscard]] bool may_fit(PlanDegrees const& degrees, List<Bytes> const& room) {
+    [[nodiscard]] bool may_fit(PlanDegrees const& degrees, List<Bytes> const& capacity) {
         return may_fit_within(degrees, [&](std::int64_t stage) {
-            return StageLimit{.bytes = static_cast<double>(room[static_cast<std::size_t>(stage)].count())};
+            return StageLimit{.bytes = static_cast<double>(capacity[static_cast<std::size_t>(stage)].count())};
         });
     }
 
@@ -203,13 +204,13 @@ private:
     bool may_fit_within(PlanDegrees const& degrees, Limits const& limit, bool is_exact = true) {
         weigh(degrees);
         auto const size = ceil_divide(rank_batch(job_.batch, degrees), degrees.micro_batches);
-        return room_.may_fit(held_, degrees, room_.slot_bytes(degrees, size, is_exact), limit);
+        return capacity_.may_fit(held_, degrees, capacity_.slot_bytes(degrees, size, is_exact), limit);
     }
     /// What slots hold, unless it is known from the last question.
     void weigh(PlanDegrees degrees) {
         degrees.pp = degrees.micro_batches = 1;
         if (weighed_ == degrees && !held_.kinds.empty()) return;
-        room_.weigh(degrees, held_);
+        capacity_.weigh(degrees, held_);
         weighed_ = degrees;
     }
     static EstimateRequest job_of(PlanRequest const& request) {
@@ -261,14 +262,12 @@ private:
         too_large_ = 0;
         tree_.plant(task());
     }
-    CandidateTask task() const {
-        return {request_, zeros_, choices_, sites_.count(), max_batch_, limit_};
-    }
+    CandidateTask task() const { return {request_, zeros_, choices_, sites_.count(), max_batch_, limit_}; }
 
     /// What is known of a candidate before it is laid out.
     std::int32_t max_refined() const { return sites_.is_uniform() ? 1 : 2; }
 
-    /// Puts a candidate back with a bound that knows what has room, if anything has.
+    /// Puts a candidate back with a bound that knows what fits, if anything does.
     void refine(PlanCandidate candidate, CandidateHeap& heap) {
         if (CandidateTree::is_branch(candidate)) return tree_.grow(task(), candidate);
         PlanDegrees const degrees{.tp = candidate.tp, .pp = candidate.pp, .dp = candidate.dp, .ep = candidate.ep};
@@ -290,7 +289,7 @@ private:
     /// Prices every way to run these degrees that may be better than `best`; false where they cannot fit.
     bool look_at(PlanCandidate const& candidate, FoundCut& best) {
         PlanDegrees degrees{.tp = candidate.tp, .pp = candidate.pp, .dp = candidate.dp, .ep = candidate.ep};
-        bool has_room = best.is_found;
+        bool has_capacity = best.is_found;
         auto const batch = rank_batch(job_.batch, degrees);
         for (auto const& layout : sites_.layouts(degrees)) {
             List<PlanWay> ways;
@@ -302,16 +301,16 @@ private:
             auto const sites = sites_.sites(degrees, layout);
             for (auto const& way : ways) {
                 if (!may_win(best, degrees.ranks(), way.seconds)) continue;
-                degrees.micro_batches = way.pieces;
+                degrees.micro_batches = way.micro_batches;
                 degrees.zero = way.zero;
                 auto const memory = memories_.of(degrees);
                 List<SlotPrices const*> prices;
                 for (auto const& site : sites.stages)
-                    prices.push_back(&pricer_.at(pass_, ceil_divide(batch, way.pieces), site));
-                has_room = cut(degrees, layout, sites, prices, memory, best) || has_room;
+                    prices.push_back(&pricer_.at(pass_, ceil_divide(batch, way.micro_batches), site));
+                has_capacity = cut(degrees, layout, sites, prices, memory, best) || has_capacity;
             }
         }
-        return has_room;
+        return has_capacity;
     }
 
     /// The best stages of a cut, where they are better than `best`.
@@ -346,7 +345,7 @@ private:
                          step_setting(cost_, pass));
     }
 
-    /// Candidates that are priced for a kind that is not the best, and that are looked at for their room.
+    /// Candidates that are priced for a kind that is not the best, and that are looked at for their memory.
     static constexpr std::size_t max_looks = 24;
     static constexpr int max_pops = 500;
     Model const& model_;
@@ -359,14 +358,14 @@ private:
     SlotPricer pricer_;
     SiteFinder sites_;
     CutMemories memories_;
-    RoomCheck room_;
+    CapacityCheck capacity_;
     /// What slots hold with the degrees that were asked about last.
     HeldBytes held_;
     PlanDegrees weighed_{};
     Pass pass_;
     StepSetting setting_;
     DegreeChoices choices_;
-    BatchPieces pieces_;
+    MicroBatchPrices micro_batches_;
     WayFinder finder_;
     CandidateTree tree_;
     /// Of a step of the whole job.

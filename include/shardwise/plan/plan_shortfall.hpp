@@ -78,14 +78,15 @@ private:
             // A search for each rung takes long; these are what engines serve.
             bool const is_tried = scheme == QuantScheme::fp8() || scheme == QuantScheme::int4();
             changed.estimate.quant = scheme;
-            if (is_tried && fits(changed)) return add("--quant " + std::string(scheme == QuantScheme::fp8() ? "fp8" : "int4"));
+            if (is_tried && fits(changed))
+                return add("--quant " + std::string(scheme == QuantScheme::fp8() ? "fp8" : "int4"));
         }
     }
 
     void try_context() {
         auto const now = context_of(request_.estimate, model_.config);
         auto changed = request_;
-        // A job that has no room with next to no context needs no search.
+        // A job that does not fit with next to no context needs no search.
         changed.estimate.context = now >> 11U > 0 ? now >> 11U : 1;
         if (!fits(changed)) return;
         std::int64_t good = 0;

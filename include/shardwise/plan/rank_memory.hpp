@@ -146,23 +146,23 @@ inline void add_training_needs(SlotNeeds& needs, BlockBody const& body, OpContex
 
 }  // namespace detail
 
-/// What every body of the program takes on a rank while it runs, but for the cache; `piece.batch` goes through it at
+/// What every body of the program takes on a rank while it runs, but for the cache; `micro_batch.batch` goes through it at
 /// a time.
 [[nodiscard]] inline List<SlotNeeds> body_needs(Model const& model, EstimateRequest const& request,
                                                 RankPlace const& place) {
-    auto const piece = prefill_request(model, request);
+    auto const micro_batch = prefill_request(model, request);
     List<SlotNeeds> all;
-    auto const rank = op_rank(piece.parallel, place);
+    auto const rank = op_rank(micro_batch.parallel, place);
     for (auto const& body : model.program.bodies()) {
         SlotNeeds needs;
-        if (!piece.training) {
-            needs.working = activation_peak(body, piece, model.config, place);
-            auto const prefill = largest_step_of(Phase::prefill, piece, model.config);
+        if (!micro_batch.training) {
+            needs.working = activation_peak(body, micro_batch, model.config, place);
+            auto const prefill = largest_step_of(Phase::prefill, micro_batch, model.config);
             needs.communication = communication_buffer(body, op_context(body, prefill, rank));
-        } else if (counts_everything(piece.training->convention)) {
-            auto const context = op_context(body, training_step(piece, model.config), rank);
+        } else if (counts_everything(micro_batch.training->convention)) {
+            auto const context = op_context(body, training_step(micro_batch, model.config), rank);
             needs.working = plan_activations(body, context).layout.peak;
-            detail::add_training_needs(needs, body, context, *piece.training);
+            detail::add_training_needs(needs, body, context, *micro_batch.training);
         }
         all.push_back(needs);
     }
@@ -171,19 +171,19 @@ inline void add_training_needs(SlotNeeds& needs, BlockBody const& body, OpContex
 
 /// The same on the first rank of a group, without a layout: no more than what is alive at once in the longer pass.
 [[nodiscard]] inline List<SlotNeeds> min_body_needs(Model const& model, EstimateRequest const& request) {
-    auto const piece = prefill_request(model, request);
+    auto const micro_batch = prefill_request(model, request);
     List<SlotNeeds> all;
-    auto const rank = op_rank(piece.parallel, {});
+    auto const rank = op_rank(micro_batch.parallel, {});
     for (auto const& body : model.program.bodies()) {
         SlotNeeds needs;
-        bool const is_own = !piece.training || counts_everything(piece.training->convention);
+        bool const is_own = !micro_batch.training || counts_everything(micro_batch.training->convention);
         if (is_own) {
-            auto const step = piece.training ? training_step(piece, model.config)
-                                             : largest_step_of(Phase::prefill, piece, model.config);
+            auto const step = micro_batch.training ? training_step(micro_batch, model.config)
+                                                   : largest_step_of(Phase::prefill, micro_batch, model.config);
             auto const context = op_context(body, step, rank);
             needs.working = min_activations(body, context);
-            if (piece.training)
-                detail::add_training_needs(needs, body, context, *piece.training);
+            if (micro_batch.training)
+                detail::add_training_needs(needs, body, context, *micro_batch.training);
             else
                 needs.communication = communication_buffer(body, context);
         }
@@ -195,17 +195,17 @@ inline void add_training_needs(SlotNeeds& needs, BlockBody const& body, OpContex
 /// What every kind of slot takes on one rank while it works.
 class RankMemory {
 public:
-    /// `request.parallel` has the degrees, `request.batch` a replica's sequences, `request.micro_batches` their pieces.
+    /// `request.parallel` has the degrees, `request.batch` a replica's sequences, `request.micro_batches` their micro-batches.
     RankMemory() = default;
     RankMemory(Model const& model, EstimateRequest const& request, LayerSlots const& slots, RankWeights const& held,
                List<SlotNeeds> const& bodies, RankPlace const& place)
         : model_(&model),
           request_(request),
-          piece_(piece_of(prefill_request(model, request))),
+          micro_batch_(micro_batch_of(prefill_request(model, request))),
           kinds_(held.kinds),
           ties_(held.ties),
           largest_module_(held.largest_module) {
-        auto const step = largest_step_of(Phase::prefill, piece_, model.config);
+        auto const step = largest_step_of(Phase::prefill, micro_batch_, model.config);
         message_ = Bytes{step.tokens() * model.config.hidden_size * bits(step.dtype) / 8};
         for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
             for (auto const body : slots.kinds[kind].bodies) {
@@ -276,21 +276,21 @@ private:
         return request_.micro_batches > 0 && request_.micro_batches < behind ? request_.micro_batches : behind;
     }
 
-    Bytes kept(TrainingPlan const& plan, SlotNeeds const& needs, std::int64_t pieces) const {
-        if (counts_everything(plan.convention)) return pieces * needs.saved + needs.working;
+    Bytes kept(TrainingPlan const& plan, SlotNeeds const& needs, std::int64_t micro_batches) const {
+        if (counts_everything(plan.convention)) return micro_batches * needs.saved + needs.working;
         if (plan.convention != MemoryConvention::megatron_paper) return Bytes{0};
         auto const& config = model_->config;
-        return needs.layers * pieces *
-               megatron_activations(context_of(request_, config), piece_.batch, config.hidden_size, config.heads,
+        return needs.layers * micro_batches *
+               megatron_activations(context_of(request_, config), micro_batch_.batch, config.hidden_size, config.heads,
                                     request_.parallel.tp, request_.parallel.sequence_parallel, plan.recompute);
     }
 
-    /// Where the next piece's hidden state arrives while this one is computed.
+    /// Where the next micro-batch's hidden state arrives while this one is computed.
     Bytes message(std::int64_t stage) const { return request_.parallel.pp == 1 || stage == 0 ? Bytes{0} : message_; }
 
     Model const* model_ = nullptr;
     EstimateRequest request_;
-    EstimateRequest piece_;
+    EstimateRequest micro_batch_;
     List<SlotNeeds> kinds_;
     List<SlotNeeds> ties_;
     std::int64_t largest_module_ = 0;

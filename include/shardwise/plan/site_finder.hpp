@@ -114,7 +114,7 @@ public:
                 devices.classes().for_each(first, end, [&](std::size_t index) { add_device(sites, site, index); });
             });
             dps.for_each(stage, stage + 1, [&](RankGroup const& found) { site.dp = found; });
-            auto const capacity = classes().room(smallest_of(stage, degrees, layout));
+            auto const capacity = classes().capacity(smallest_of(stage, degrees, layout));
             if (stage > 0)
                 sites.are_alike = sites.are_alike && is_alike(site, sites.stages[0]) && capacity == sites.capacities[0];
             sites.stages.push_back(site);
@@ -277,7 +277,8 @@ private:
         auto const& found = order(layout).devices.classes();
         for_each_range(stage, degrees, layout, [&](std::int64_t first, std::int64_t end) {
             found.for_each(first, end, [&](std::size_t index) {
-                if (smallest == classes().count() || classes().room(index) < classes().room(smallest)) smallest = index;
+                if (smallest == classes().count() || classes().capacity(index) < classes().capacity(smallest))
+                    smallest = index;
             });
         });
         return smallest;

@@ -135,7 +135,7 @@ private:
             List<SlotNeeds> needs(task_.memory.ranks.size());
             for (auto slot = end; slot-- > begin;) take(own, needs, stage, slot);
             times = times.joined(stage_times(stage, own));
-            if (!has_room(stage, begin, end, needs)) return {};
+            if (!has_capacity(stage, begin, end, needs)) return {};
         }
         bounds.seconds = seconds(times);
         return bounds;
@@ -166,7 +166,7 @@ private:
         return next == slots_ ? 0.0 : refused;
     }
 
-    /// The longest that a stage may take in a step of `limit` seconds, with some room for rounding.
+    /// The longest that a stage may take in a step of `limit` seconds, with some slack for rounding.
     double slowest_within(double limit) const {
         auto const fits = [&](double slowest) {
             auto times = least_;
@@ -225,7 +225,7 @@ private:
             List<SlotNeeds> needs(task_.memory.ranks.size());
             for (; next < last; ++next) {
                 take(own, needs, stage, next);
-                if (own.seconds > most_ || !has_room(stage, begin, next + 1, needs)) break;
+                if (own.seconds > most_ || !has_capacity(stage, begin, next + 1, needs)) break;
             }
             last_ends_.push_back(next);
         }
@@ -238,7 +238,7 @@ private:
             List<SlotNeeds> needs(task_.memory.ranks.size());
             for (; first > stage; --first) {
                 take(own, needs, stage, first - 1);
-                if (own.seconds > most_ || !has_room(stage, first - 1, end, needs)) break;
+                if (own.seconds > most_ || !has_capacity(stage, first - 1, end, needs)) break;
             }
             first_begins_[stage] = first;
         }
@@ -281,7 +281,7 @@ private:
                                  .slowest = seconds};
             if (seconds_at_least(alone, stage, end) > limit_) break;
             bool const is_reached = stage == 0 ? begin == 0 : !front(stage - 1, begin).empty();
-            // What has no room has none with more slots either.
+            // What does not fit does not with more slots either.
             if (is_reached && !join(stage, begin, end, stage_times(stage, own), needs)) break;
         }
     }
@@ -303,14 +303,14 @@ private:
         return times;
     }
 
-    /// Puts a stage after every way to cut what lies before it; false where it has no room.
+    /// Puts a stage after every way to cut what lies before it; false where it does not fit.
     bool join(std::size_t stage, std::size_t begin, std::size_t end, CutTimes const& own,
               List<SlotNeeds> const& needs) {
         int fits = -1;
         auto const try_way = [&](CutTimes const& before, std::size_t index) {
             Way const way{before.joined(own), begin, index};
             if (seconds_at_least(way.times, stage, end) > limit_) return;
-            if (fits < 0) fits = has_room(stage, begin, end, needs) ? 1 : 0;
+            if (fits < 0) fits = has_capacity(stage, begin, end, needs) ? 1 : 0;
             if (fits == 1) keep(front(stage, end), way);
         };
         if (stage == 0) {
@@ -322,7 +322,7 @@ private:
         return fits != 0;
     }
 
-    bool has_room(std::size_t stage, std::size_t begin, std::size_t end, List<SlotNeeds> const& needs) const {
+    bool has_capacity(std::size_t stage, std::size_t begin, std::size_t end, List<SlotNeeds> const& needs) const {
         auto const is_here = [&](std::int64_t slot) {
             return slot >= static_cast<std::int64_t>(begin) && slot < static_cast<std::int64_t>(end);
         };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/plan/room_check.hpp>
+#include <shardwise/plan/capacity_check.hpp>
 #include <shardwise/plan/site_finder.hpp>
 
 #include <bit>
@@ -14,15 +14,15 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// that any layout gives each of them: what the slowest stage takes at least follows.
 class StageShares {
 public:
-    StageShares(SiteFinder& sites, RoomCheck const& room) : sites_(sites), room_(room) {}
+    StageShares(SiteFinder& sites, CapacityCheck const& capacity) : sites_(sites), capacity_(capacity) {}
 
     /// False where nothing is known of the stages: all devices are alike, or unlike in too many ways.
     [[nodiscard]] bool is_useful() { return !sites_.is_uniform() && !sites_.reaches().empty(); }
 
-    /// What the slowest stage takes at least, and `least` at least; negative where some slots have no room or it takes
-    /// more than `most`. `seconds` are those of one slot on each class of devices, `bytes` those of pieces.
+    /// What the slowest stage takes at least, and `least` at least; negative where some slots do not fit or it takes
+    /// more than `most`. `seconds` are those of one slot on each class of devices, `bytes` those of micro-batches.
     [[nodiscard]] double min_slowest(HeldBytes const& held, PlanDegrees const& degrees, SlotBytes const* bytes,
-                                       List<double> const& seconds, double least, double most) {
+                                     List<double> const& seconds, double least, double most) {
         auto found = -1.0;
         for (auto const& reach : sites_.reaches()) {
             deal(reach, held, degrees, bytes, seconds);
@@ -49,7 +49,7 @@ private:
 
     void deal(OrderReach const& reach, HeldBytes const& held, PlanDegrees const& degrees, SlotBytes const* bytes,
               List<double> const& seconds) {
-        auto const kind = room_.most_frequent();
+        auto const kind = capacity_.most_frequent();
         auto const ranks = degrees.ranks() / degrees.pp;
         auto const left_out = reach.left_out(degrees.tp, degrees.ep);
         shares_.clear();
@@ -61,7 +61,7 @@ private:
             if (last.classes != classes.last) last = best_of(classes.last, seconds);
             auto const slot = first.seconds < last.seconds ? last.seconds : first.seconds;
             auto const memory = first.memory < last.memory ? first.memory : last.memory;
-            shares_.push_back({(1.0 + 1e-9) / slot, room_.max_slots(held, degrees, bytes, stage, memory, kind)});
+            shares_.push_back({(1.0 + 1e-9) / slot, capacity_.max_slots(held, degrees, bytes, stage, memory, kind)});
         }
     }
     [[nodiscard]] Best best_of(std::uint64_t classes, List<double> const& seconds) const {
@@ -75,7 +75,7 @@ private:
         return best;
     }
     [[nodiscard]] bool holds_all(double longest) const {
-        auto left = room_.slots_of(room_.most_frequent());
+        auto left = capacity_.slots_of(capacity_.most_frequent());
         for (auto const& share : shares_) {
             auto const passed = longest * share.rate;
             left -= passed < share.most ? static_cast<double>(static_cast<std::int64_t>(passed)) : share.most;
@@ -96,7 +96,7 @@ private:
     }
 
     SiteFinder& sites_;
-    RoomCheck const& room_;
+    CapacityCheck const& capacity_;
     List<Share> shares_;
 };
 

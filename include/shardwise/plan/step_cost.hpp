@@ -17,7 +17,7 @@ struct StepSetting {
     OptimizerKind optimizer = OptimizerKind::adam;
     /// Bytes of a trained element, and of its gradient.
     double element_bytes = 2.0;
-    /// Pieces of a stage's layers that take turns: the interleaved schedule.
+    /// Parts of a stage's layers (virtual stages): the interleaved schedule.
     std::int64_t chunks = 1;
     Efficiency efficiency{};
 };

@@ -13,7 +13,7 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Finds out whether a table gives every rank each of its passes once: forward passes alone, or with backward passes, in
-/// one piece or in two, of every micro-batch through each chunk. Whether their order leads anywhere is another question
+/// one part or in two, of every micro-batch through each chunk. Whether their order leads anywhere is another question
 /// (queue_needed).
 ///
 /// Errors  invalid_argument with the number that is wrong: a micro-batch, a chunk, or how many passes a rank has

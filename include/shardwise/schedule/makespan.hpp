@@ -16,7 +16,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct PipelineTimes {
     double forward = 1.0;
     double backward = 2.0;
-    /// Of a backward pass in two pieces, the second.
+    /// Of a backward pass in two parts, the second.
     double weights = 1.0;
 
     [[nodiscard]] constexpr double of(PipelineWork work) const {
@@ -26,14 +26,14 @@ struct PipelineTimes {
 
 namespace detail {
 
-/// Runs a table: every rank in its own order, each piece of work once what it needs is done.
+/// Runs a table: every rank in its own order, each slot of work once what it needs is done.
 class PipelineRun {
 public:
     constexpr PipelineRun(PipelineSchedule const& schedule, Span<PipelineTimes const> times)
         : schedule_(schedule),
           times_(times),
-          pieces_(schedule.stages * schedule.chunks),
-          done_(static_cast<std::size_t>(3 * pieces_ * schedule.micro_batches), -1.0),
+          virtual_stages_(schedule.stages * schedule.chunks),
+          done_(static_cast<std::size_t>(3 * virtual_stages_ * schedule.micro_batches), -1.0),
           next_(schedule.ranks.size(), 0),
           free_(schedule.ranks.size(), 0.0) {}
 
@@ -60,25 +60,26 @@ public:
     }
 
 private:
-    constexpr double& done(PipelineWork work, std::int64_t piece, std::int64_t micro_batch) {
-        return done_[static_cast<std::size_t>(
-            (static_cast<std::int64_t>(work) * pieces_ + piece) * schedule_.micro_batches + micro_batch)];
+    constexpr double& done(PipelineWork work, std::int64_t virtual_stage, std::int64_t micro_batch) {
+        return done_[static_cast<std::size_t>((static_cast<std::int64_t>(work) * virtual_stages_ + virtual_stage) *
+                                                  schedule_.micro_batches +
+                                              micro_batch)];
     }
 
-    /// When what a piece of work needs is done; negative where it is not yet known.
-    constexpr double ready(PipelineWork work, std::int64_t piece, std::int64_t micro_batch) {
+    /// When what a slot of work needs is done; negative where it is not yet known.
+    constexpr double ready(PipelineWork work, std::int64_t virtual_stage, std::int64_t micro_batch) {
         switch (work) {
             case PipelineWork::forward:
-                return piece == 0 ? 0.0 : done(PipelineWork::forward, piece - 1, micro_batch);
+                return virtual_stage == 0 ? 0.0 : done(PipelineWork::forward, virtual_stage - 1, micro_batch);
             case PipelineWork::backward: {
-                auto const own = done(PipelineWork::forward, piece, micro_batch);
-                if (piece + 1 == pieces_) return own;
-                auto const after = done(PipelineWork::backward, piece + 1, micro_batch);
+                auto const own = done(PipelineWork::forward, virtual_stage, micro_batch);
+                if (virtual_stage + 1 == virtual_stages_) return own;
+                auto const after = done(PipelineWork::backward, virtual_stage + 1, micro_batch);
                 if (own < 0.0 || after < 0.0) return -1.0;
                 return own < after ? after : own;
             }
             case PipelineWork::weights:
-                return done(PipelineWork::backward, piece, micro_batch);
+                return done(PipelineWork::backward, virtual_stage, micro_batch);
         }
         return -1.0;
     }
@@ -90,9 +91,9 @@ private:
         if (slot.micro_batch < 0 || slot.micro_batch >= schedule_.micro_batches || slot.chunk < 0 ||
             slot.chunk >= schedule_.chunks)
             return false;
-        auto const piece = schedule_.piece(static_cast<std::int64_t>(rank), slot.chunk);
-        auto const start = ready(slot.work, piece, slot.micro_batch);
-        auto& end = done(slot.work, piece, slot.micro_batch);
+        auto const virtual_stage = schedule_.virtual_stage(static_cast<std::int64_t>(rank), slot.chunk);
+        auto const start = ready(slot.work, virtual_stage, slot.micro_batch);
+        auto& end = done(slot.work, virtual_stage, slot.micro_batch);
         if (start < 0.0 || end >= 0.0) return false;
         auto const begin = start < free_[rank] ? free_[rank] : start;
         end = begin + times_[times_.size() == 1 ? 0 : rank].of(slot.work);
@@ -103,7 +104,7 @@ private:
 
     PipelineSchedule const& schedule_;
     Span<PipelineTimes const> times_;
-    std::int64_t pieces_;
+    std::int64_t virtual_stages_;
     List<double> done_;
     List<std::size_t> next_;
     List<double> free_;

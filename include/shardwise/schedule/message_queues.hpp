@@ -73,7 +73,7 @@ private:
             if (!place) return has_received;
         }
         if (auto const made = message_made(schedule_, number, slot)) {
-            auto const receiver = rank_of_piece(schedule_, made->piece);
+            auto const receiver = rank_of_virtual_stage(schedule_, made->virtual_stage);
             if (receiver == number) {
                 (void)rank.inbox.keep(*made);
             } else {

@@ -11,32 +11,33 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// What goes from one piece of a model to a neighbour: activations to the piece after (forward), gradients to the piece
+/// What goes from one virtual stage of a model to a neighbour: activations to the one after (forward), gradients to the virtual_stage
 /// before (backward).
 struct PipelineMessage {
     PipelineWork work = PipelineWork::forward;
     std::int32_t micro_batch = 0;
-    /// The piece that it is for.
-    std::int64_t piece = 0;
+    /// The virtual stage that it is for.
+    std::int64_t virtual_stage = 0;
 
     friend constexpr bool operator==(PipelineMessage const&, PipelineMessage const&) = default;
 };
 
-/// The rank that holds a piece of the model.
-[[nodiscard]] constexpr std::int64_t rank_of_piece(PipelineSchedule const& schedule, std::int64_t piece) {
-    auto const place = piece % schedule.stages;
-    bool const is_reversed = schedule.order == ChunkOrder::back_and_forth && piece / schedule.stages % 2 == 1;
+/// The rank that holds a virtual stage of the model.
+[[nodiscard]] constexpr std::int64_t rank_of_virtual_stage(PipelineSchedule const& schedule,
+                                                           std::int64_t virtual_stage) {
+    auto const place = virtual_stage % schedule.stages;
+    bool const is_reversed = schedule.order == ChunkOrder::back_and_forth && virtual_stage / schedule.stages % 2 == 1;
     return is_reversed ? schedule.stages - 1 - place : place;
 }
 
-/// What a piece of work waits for; nothing for the ends of the model and for gradients of weights.
+/// What a slot of work waits for; nothing for the ends of the model and for gradients of weights.
 [[nodiscard]] constexpr Optional<PipelineMessage> message_needed(PipelineSchedule const& schedule, std::int64_t rank,
                                                                  PipelineSlot const& slot) {
-    auto const piece = schedule.piece(rank, slot.chunk);
-    bool const is_end =
-        slot.work == PipelineWork::forward ? piece == 0 : piece + 1 == schedule.stages * schedule.chunks;
+    auto const virtual_stage = schedule.virtual_stage(rank, slot.chunk);
+    bool const is_end = slot.work == PipelineWork::forward ? virtual_stage == 0
+                                                           : virtual_stage + 1 == schedule.stages * schedule.chunks;
     if (is_end || slot.work == PipelineWork::weights) return std::nullopt;
-    return PipelineMessage{slot.work, slot.micro_batch, piece};
+    return PipelineMessage{slot.work, slot.micro_batch, virtual_stage};
 }
 
 /// What a later pass reads again: the input of its forward pass.
@@ -45,13 +46,13 @@ struct PipelineMessage {
     return message_needed(schedule, rank, {PipelineWork::forward, slot.micro_batch, slot.chunk});
 }
 
-/// What a piece of work makes for a neighbour.
+/// What a slot of work makes for a neighbour.
 [[nodiscard]] constexpr Optional<PipelineMessage> message_made(PipelineSchedule const& schedule, std::int64_t rank,
                                                                PipelineSlot const& slot) {
-    auto const piece = schedule.piece(rank, slot.chunk) + (slot.work == PipelineWork::forward ? 1 : -1);
-    bool const is_end = piece < 0 || piece == schedule.stages * schedule.chunks;
+    auto const virtual_stage = schedule.virtual_stage(rank, slot.chunk) + (slot.work == PipelineWork::forward ? 1 : -1);
+    bool const is_end = virtual_stage < 0 || virtual_stage == schedule.stages * schedule.chunks;
     if (is_end || slot.work == PipelineWork::weights) return std::nullopt;
-    return PipelineMessage{slot.work, slot.micro_batch, piece};
+    return PipelineMessage{slot.work, slot.micro_batch, virtual_stage};
 }
 
 /// Where a rank keeps what it received: messages of one sender come in the sender's order, so that some come before they are
@@ -70,8 +71,9 @@ public:
         for (std::size_t place = 0; place < places_.size(); ++place) {
             if (places_[place].is_taken && places_[place].message == message) return static_cast<std::int64_t>(place);
         }
-        auto const neighbour = message.work == PipelineWork::forward ? message.piece - 1 : message.piece + 1;
-        auto const sender = rank_of_piece(*schedule_, neighbour);
+        auto const neighbour =
+            message.work == PipelineWork::forward ? message.virtual_stage - 1 : message.virtual_stage + 1;
+        auto const sender = rank_of_virtual_stage(*schedule_, neighbour);
         while (true) {
             auto const next = next_from(sender);
             if (!next) {
@@ -125,7 +127,7 @@ private:
         auto const& table = schedule_->ranks[static_cast<std::size_t>(sender)];
         for (; cursor < table.size() && sender != rank_; ++cursor) {
             auto const made = message_made(*schedule_, sender, table[cursor]);
-            if (made && rank_of_piece(*schedule_, made->piece) == rank_) return made;
+            if (made && rank_of_virtual_stage(*schedule_, made->virtual_stage) == rank_) return made;
         }
         return std::nullopt;
     }
@@ -136,7 +138,7 @@ private:
     List<Place> places_{};
 };
 
-/// The messages that a piece of work is done with: its own input where no later pass needs it, and what the passes before it
+/// The messages that a slot of work is done with: its own input where no later pass needs it, and what the passes before it
 /// kept for it.
 [[nodiscard]] constexpr List<PipelineMessage> messages_done(PipelineSchedule const& schedule, std::int64_t rank,
                                                             PipelineSlot const& slot, bool is_training) {
@@ -145,9 +147,9 @@ private:
                                           : PipelineWork::backward;
     List<PipelineMessage> done;
     if (slot.work != last) return done;
-    auto const piece = schedule.piece(rank, slot.chunk);
-    done.push_back({PipelineWork::forward, slot.micro_batch, piece});
-    if (is_training) done.push_back({PipelineWork::backward, slot.micro_batch, piece});
+    auto const virtual_stage = schedule.virtual_stage(rank, slot.chunk);
+    done.push_back({PipelineWork::forward, slot.micro_batch, virtual_stage});
+    if (is_training) done.push_back({PipelineWork::backward, slot.micro_batch, virtual_stage});
     return done;
 }
 
@@ -172,7 +174,7 @@ private:
             if (!place) return place.error();
         }
         auto const made = message_made(schedule, rank, slot);
-        if (made && rank_of_piece(schedule, made->piece) == rank) (void)inbox.keep(*made);
+        if (made && rank_of_virtual_stage(schedule, made->virtual_stage) == rank) (void)inbox.keep(*made);
         for (auto const& message : messages_done(schedule, rank, slot, trains)) inbox.release(message);
     }
     return inbox.places();

@@ -8,12 +8,12 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// What a rank does with a micro-batch. A backward pass in one piece is `backward`; in two, `backward` makes the
+/// What a rank does with a micro-batch. A backward pass in one part is `backward`; in two, `backward` makes the
 /// gradients of the inputs, which the stage before waits for, and `weights` those of the weights, which nobody waits
 /// for.
 enum class PipelineWork : std::uint8_t { forward, backward, weights };
 
-/// One piece of work: a micro-batch through one chunk of a rank's layers.
+/// One slot of work: a micro-batch through one chunk of a rank's layers.
 struct PipelineSlot {
     PipelineWork work = PipelineWork::forward;
     std::int32_t micro_batch = 0;
@@ -22,7 +22,7 @@ struct PipelineSlot {
     friend constexpr bool operator==(PipelineSlot const&, PipelineSlot const&) = default;
 };
 
-/// How chunks lie on the ranks: the model's pieces go round the ranks again and again, or there and back.
+/// How chunks lie on the ranks: the model's virtual stages go round the ranks again and again, or there and back.
 enum class ChunkOrder : std::uint8_t { round, back_and_forth };
 
 /// A pipeline's table: the order of work of each rank.
@@ -32,12 +32,12 @@ struct PipelineSchedule {
     /// Pieces of the model on each rank.
     std::int64_t chunks = 1;
     ChunkOrder order = ChunkOrder::round;
-    /// True where a backward pass is in two pieces.
+    /// True where a backward pass is in two parts.
     bool is_split = false;
     List<List<PipelineSlot>> ranks{};
 
-    /// The piece of the model, counted over all ranks, that is `chunk` of `rank`.
-    [[nodiscard]] constexpr std::int64_t piece(std::int64_t rank, std::int64_t chunk) const {
+    /// The virtual stage of the model, counted over all ranks, that is `chunk` of `rank`.
+    [[nodiscard]] constexpr std::int64_t virtual_stage(std::int64_t rank, std::int64_t chunk) const {
         bool const is_reversed = order == ChunkOrder::back_and_forth && chunk % 2 == 1;
         return chunk * stages + (is_reversed ? stages - 1 - rank : rank);
     }

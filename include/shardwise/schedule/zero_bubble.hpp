@@ -5,7 +5,7 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// One forward, one backward with backward passes in two pieces: rank r puts the weights' gradients r micro-batches
+/// One forward, one backward with backward passes in two parts: rank r puts the weights' gradients r micro-batches
 /// off, so that they fill what would be the bubble. A third of its bubble at the same memory, where there are at
 /// least as many micro-batches as stages.
 ///

@@ -8,9 +8,9 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 namespace detail {
 
 /// Fills a table of two chunks a rank, there and back, one unit of time after another: forward passes while a rank keeps
-/// no more than two pieces per stage, gradients of inputs, and gradients of weights in what is left. With two
+/// no more than two chunks per stage, gradients of inputs, and gradients of weights in what is left. With two
 /// micro-batches per stage there are always forward passes to put in, and they go first; with fewer the gradients do, so
-/// that pieces are freed early.
+/// that chunks are freed early.
 class ZeroBubbleFiller {
 public:
     constexpr ZeroBubbleFiller(std::int64_t stages, std::int64_t micro_batches)
@@ -37,32 +37,35 @@ public:
     }
 
 private:
-    constexpr std::size_t index(PipelineWork work, std::int64_t piece) const {
-        return static_cast<std::size_t>(static_cast<std::int64_t>(work) * 2 * schedule_.stages + piece);
+    constexpr std::size_t index(PipelineWork work, std::int64_t virtual_stage) const {
+        return static_cast<std::size_t>(static_cast<std::int64_t>(work) * 2 * schedule_.stages + virtual_stage);
     }
-    /// Micro-batches that a piece of the model has passed, in the time units before this one.
-    constexpr std::int64_t passed(PipelineWork work, std::int64_t piece) const { return before_[index(work, piece)]; }
+    /// Micro-batches that a virtual stage of the model has passed, in the time units before this one.
+    constexpr std::int64_t passed(PipelineWork work, std::int64_t virtual_stage) const {
+        return before_[index(work, virtual_stage)];
+    }
 
     constexpr bool is_ready(PipelineWork work, std::int64_t rank, std::int64_t chunk) const {
-        auto const piece = schedule_.piece(rank, chunk);
-        auto const next = passed(work, piece);
+        auto const virtual_stage = schedule_.virtual_stage(rank, chunk);
+        auto const next = passed(work, virtual_stage);
         if (next >= schedule_.micro_batches) return false;
         switch (work) {
             case PipelineWork::forward:
-                return (piece == 0 || passed(work, piece - 1) > next) && kept(rank) < 2 * schedule_.stages;
+                return (virtual_stage == 0 || passed(work, virtual_stage - 1) > next) &&
+                       kept(rank) < 2 * schedule_.stages;
             case PipelineWork::backward:
-                return passed(PipelineWork::forward, piece) > next &&
-                       (piece + 1 == 2 * schedule_.stages || passed(work, piece + 1) > next);
+                return passed(PipelineWork::forward, virtual_stage) > next &&
+                       (virtual_stage + 1 == 2 * schedule_.stages || passed(work, virtual_stage + 1) > next);
             case PipelineWork::weights:
-                return passed(PipelineWork::backward, piece) > next;
+                return passed(PipelineWork::backward, virtual_stage) > next;
         }
         return false;
     }
     constexpr std::int64_t kept(std::int64_t rank) const {
         std::int64_t count = 0;
         for (std::int64_t chunk = 0; chunk < 2; ++chunk) {
-            auto const piece = schedule_.piece(rank, chunk);
-            count += passed(PipelineWork::forward, piece) - passed(PipelineWork::weights, piece);
+            auto const virtual_stage = schedule_.virtual_stage(rank, chunk);
+            count += passed(PipelineWork::forward, virtual_stage) - passed(PipelineWork::weights, virtual_stage);
         }
         return count;
     }
@@ -77,7 +80,7 @@ private:
                 // earlier.
                 auto const chunk = work == PipelineWork::backward ? turn : 1 - turn;
                 if (!is_ready(work, rank, chunk)) continue;
-                auto& count = passed_[index(work, schedule_.piece(rank, chunk))];
+                auto& count = passed_[index(work, schedule_.virtual_stage(rank, chunk))];
                 schedule_.ranks[static_cast<std::size_t>(rank)].push_back(slot(work, count, chunk));
                 ++count;
                 return true;
@@ -93,7 +96,7 @@ private:
 
 }  // namespace detail
 
-/// Two chunks a rank that lie there and back, backward passes in two pieces: with all three of one length and at least
+/// Two chunks a rank that lie there and back, backward passes in two parts: with all three of one length and at least
 /// two micro-batches per stage the bubble is p - 1 of them, at the memory of one forward, one backward.
 ///
 /// Source  Qi et al., Pipeline Parallelism with Controllable Memory, 2024 (arXiv 2405.15362), the schedule ZB-V

@@ -13,14 +13,14 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Tokens that a sequence may have before a layer with a window writes over its first ones; 0 where a layer keeps a state of all.
 /// It is of the whole model: stages of a pipeline, whose layers see unequally far, know the same of a sequence.
-[[nodiscard]] inline std::int64_t whole_tokens(BlockProgram const& program, KvRoom const& room) {
-    auto pages = kv_sequence_pages(room, 0, room.context);
+[[nodiscard]] inline std::int64_t whole_tokens(BlockProgram const& program, KvCapacity const& capacity) {
+    auto pages = kv_sequence_pages(capacity, 0, capacity.context);
     for (auto const& block : program.blocks()) {
         for (auto const& op : program.body(block).operations()) {
             // A state cannot go back to an earlier token.
             if (op.kind == OpKind::gated_delta) return 0;
             if (op.kind != OpKind::attention) continue;
-            pages = std::min(pages, kv_sequence_pages(room, op.attention.window, room.context));
+            pages = std::min(pages, kv_sequence_pages(capacity, op.attention.window, capacity.context));
         }
     }
     return pages * kv_page_tokens;

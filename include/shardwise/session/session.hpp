@@ -57,7 +57,7 @@ public:
         }
         Session session(executor, limits, comm, stream);
         session.relay_ = relay;
-        session.whole_tokens_ = whole_tokens(executor.model().program, executor.cache().room());
+        session.whole_tokens_ = whole_tokens(executor.model().program, executor.cache().capacity());
         auto const vocabulary = executor.model().config.vocab_size;
         auto logits = Buffer<float, Backend>::allocate(context, limits.sequences * vocabulary);
         if (!logits) return logits.error();
@@ -70,7 +70,7 @@ public:
 
     /// Queues a request; its number counts from 0.
     ///
-    /// Errors  invalid_argument for an empty prompt, a prompt that leaves no room in the context, a negative number of tokens,
+    /// Errors  invalid_argument for an empty prompt, a prompt that leaves no token of the context, a negative number of tokens,
     ///         ids outside of the vocabulary, or sampling options outside of their range; out_of_memory for a request that the
     ///         cache cannot hold even alone
     [[nodiscard]] Result<std::int64_t> add(GenerationRequest request) {
@@ -104,7 +104,7 @@ public:
                 .because("are more than the cache can hold, even alone")
                 .got(needed)
                 .at_most(limits_.cache_tokens)
-                .fix("ask for fewer new tokens, or make room for more in the cache");
+                .fix("ask for fewer new tokens, or give the cache more tokens");
         }
         auto const number = next_request_++;
         waiting_.push_back({number, std::move(request)});
@@ -263,7 +263,7 @@ private:
     [[nodiscard]] StepPlan plan_step(std::vector<Generation>& ended) {
         end_full(ended);
         StepPlan plan;
-        auto room = limits_.step_tokens;
+        auto tokens_left = limits_.step_tokens;
         auto const take = [&](std::size_t index, std::int64_t count) {
             auto& sequence = running_[index];
             auto const first = sequence.tokens.begin() + sequence.computed;
@@ -271,13 +271,13 @@ private:
             plan.parts.push_back({sequence.slot, sequence.computed, count});
             plan.sequence.push_back(index);
             plan.chooses.push_back(sequence.computed + count == static_cast<std::int64_t>(sequence.tokens.size()));
-            room -= count;
+            tokens_left -= count;
         };
         for (bool const is_decode : {true, false}) {
             for (std::size_t i = 0; i < running_.size(); ++i) {
                 auto const left = static_cast<std::int64_t>(running_[i].tokens.size()) - running_[i].computed;
-                if ((left == 1) != is_decode || room < 1) continue;
-                take(i, std::min(left, room));
+                if ((left == 1) != is_decode || tokens_left < 1) continue;
+                take(i, std::min(left, tokens_left));
             }
         }
         return plan;

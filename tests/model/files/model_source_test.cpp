@@ -244,7 +244,7 @@ TEST_CASE("find_model: a wrong name is answered with the nearest preset, file or
     CHECK(advice("lama-3-70b") == "did you mean llama-3-70b?");
     CHECK(advice("Qwen/Qwen3-8b-") == "did you mean Qwen/Qwen3-8B?");
     CHECK(advice(at / "models/SmolLM.gguf").find("SmolLM2.gguf?") != std::string::npos);
-    CHECK(advice("zzzzzzzzzzzzzzzzzzzzzzzz").find("name a preset") != std::string::npos);
+    CHECK(advice("zzzzzz").find("name a preset") != std::string::npos);
     CHECK(find("").error().code() == ErrorCode::invalid_argument);
     CHECK(find(std::string("a\0b", 3)).error().code() == ErrorCode::unknown_name);
     CHECK_FALSE(find(std::string(100'000, 'x')));

@@ -108,15 +108,16 @@ public:
         for (std::size_t offset = 0;; offset += piece_bytes) {
             std::vector<Message> messages;
             std::vector<std::pair<std::size_t, std::byte*>> targets;
-            auto const piece_of = [&](std::size_t bytes) { return std::min(piece_bytes, bytes - offset); };
+            auto const micro_batch_of = [&](std::size_t bytes) { return std::min(piece_bytes, bytes - offset); };
             for (auto const& each : in) {
                 if (each.bytes <= offset) continue;
                 targets.emplace_back(messages.size(), each.data + offset);
-                messages.push_back(start_receive(each.from, Lane::collectives, piece_of(each.bytes)));
+                messages.push_back(start_receive(each.from, Lane::collectives, micro_batch_of(each.bytes)));
             }
             for (auto const& each : out) {
                 if (each.bytes <= offset) continue;
-                messages.push_back(start_send(each.to, Lane::collectives, each.data + offset, piece_of(each.bytes)));
+                messages.push_back(
+                    start_send(each.to, Lane::collectives, each.data + offset, micro_batch_of(each.bytes)));
             }
             if (messages.empty()) return {};
             if (auto const done = finish(messages, to_text(call_.call)); !done) return done;

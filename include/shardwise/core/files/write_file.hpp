@@ -22,16 +22,24 @@ namespace detail {
     error.in(path);
     switch (code) {
         case ENOENT:
-        case ENOTDIR: return error.because("the folder does not exist").fix("make it, or write elsewhere");
+        case ENOTDIR:
+            return error.because("the folder does not exist").fix("make it, or write elsewhere");
         case EACCES:
-        case EPERM: return error.because("may not be written").fix("check the folder's permissions");
-        case EROFS: return error.because("lies on a disk that is read-only").fix("write elsewhere");
+        case EPERM:
+            return error.because("may not be written").fix("check the folder's permissions");
+        case EROFS:
+            return error.because("lies on a disk that is read-only").fix("write elsewhere");
         case ENOSPC:
-        case EDQUOT: return error.because("the disk is full").fix("make room, or write elsewhere");
-        case EISDIR: return error.because("is a folder, not a file").fix("name a file");
-        case ENAMETOOLONG: return error.because("is too long a path");
-        case ELOOP: return error.because("is a link that leads nowhere");
-        default: return error.because("cannot be written (errno " + std::to_string(code) + ")");
+        case EDQUOT:
+            return error.because("the disk is full").fix("free space, or write elsewhere");
+        case EISDIR:
+            return error.because("is a folder, not a file").fix("name a file");
+        case ENAMETOOLONG:
+            return error.because("is too long a path");
+        case ELOOP:
+            return error.because("is a link that leads nowhere");
+        default:
+            return error.because("cannot be written (errno " + std::to_string(code) + ")");
     }
 }
 

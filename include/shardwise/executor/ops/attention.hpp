@@ -3,7 +3,7 @@
 
 #include <shardwise/executor/ops/executed_op.hpp>
 #include <shardwise/executor/score_scale.hpp>
-#include <shardwise/executor/step_room.hpp>
+#include <shardwise/executor/step_capacity.hpp>
 #include <shardwise/op/alibi_slopes.hpp>
 #include <shardwise/op/relative_buckets.hpp>
 #include <shardwise/parallel/attend_heads.hpp>
@@ -49,7 +49,7 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
         if (heads) to.add_vector(op, 0, heads->query.size() * score_numbers(op.attention));
         if (heads && block.model.config.alibi) to.weights += 4 * heads->query.size();
         if (!op.attention.is_causal) return {};
-        auto const bytes = kv_layer_bytes(kv_layer(op.attention, *heads), kv_room(block.limits));
+        auto const bytes = kv_layer_bytes(kv_layer(op.attention, *heads), kv_capacity(block.limits));
         if (!bytes) return Error{ErrorCode::size_overflow}.in("kv cache").at("context").got(block.limits.context);
         to.cache += bytes->count();
         return {};
@@ -112,10 +112,9 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
                 step.scratch.elements() >= attend_heads_workspace(options, share, part.tokens, known);
             auto const attend_to = [&]<class Cache>(CachedRows<Cache, Backend> const& seen_keys,
                                                     CachedRows<Cache, Backend> const& seen_values) {
-                return attend_heads<Backend, Cache>(q.rows(first, part.tokens), seen_keys, seen_values,
-                                                    out.rows(first, part.tokens), options, share, stream,
-                                                    has_workspace ? step.scratch : TensorView<float, 1, Backend>{},
-                                                    sinks, slopes);
+                return attend_heads<Backend, Cache>(
+                    q.rows(first, part.tokens), seen_keys, seen_values, out.rows(first, part.tokens), options, share,
+                    stream, has_workspace ? step.scratch : TensorView<float, 1, Backend>{}, sinks, slopes);
             };
             auto const attend_to_cache = [&]<class Cache>(Cache) {
                 return attend_to(cache.template keys<Cache>(layer, part.slot, known),
@@ -174,8 +173,7 @@ private:
         auto const layer = walk.block.cache_layer;
         std::int64_t first = 0;
         for (auto const& part : walk.step.parts) {
-            auto const stored =
-                cache.store(layer, part.slot, part.past, latents.rows(first, part.tokens), {}, stream);
+            auto const stored = cache.store(layer, part.slot, part.past, latents.rows(first, part.tokens), {}, stream);
             if (!stored) return stored;
             auto const attend_to_cache = [&]<class Cache>(Cache) {
                 return heads.template attend<Cache>(

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <shardwise/executor/ops/executed_op.hpp>
-#include <shardwise/executor/step_room.hpp>
+#include <shardwise/executor/step_capacity.hpp>
 #include <shardwise/kernels/gated_delta.hpp>
 
 #include <cmath>
@@ -30,7 +30,8 @@ struct ExecutedOp<GatedDeltaOp, Backend, Policy> {
             return UnitRange{(first + own.begin * of_head) * kernel, (first + own.end * of_head) * kernel};
         };
         auto const keys = shape.key_heads * shape.key_dim;
-        UnitRange const convolved[] = {channels(0, shape.key_dim), channels(keys, shape.key_dim), channels(2 * keys, values)};
+        UnitRange const convolved[] = {channels(0, shape.key_dim), channels(keys, shape.key_dim),
+                                       channels(2 * keys, values)};
         UnitRange const heads[] = {{own.begin * shape.values_per_key(), own.end * shape.values_per_key()}};
         HeldDelta<Backend> held;
         auto convolution =
@@ -59,7 +60,7 @@ struct ExecutedOp<GatedDeltaOp, Backend, Policy> {
         to.add_vector(op, 1, own * shape.values_per_key());
         to.add_vector(op, 2, own * shape.values_per_key());
         to.add_vector(op, 3, shape.value_dim);
-        auto const bytes = kv_layer_bytes(delta_layer(shape, own), kv_room(block.limits));
+        auto const bytes = kv_layer_bytes(delta_layer(shape, own), kv_capacity(block.limits));
         if (!bytes) return Error{ErrorCode::size_overflow}.in("kv cache").at("sequences").got(block.limits.sequences);
         to.cache += bytes->count();
         return {};
@@ -87,9 +88,9 @@ struct ExecutedOp<GatedDeltaOp, Backend, Policy> {
         for (auto const& part : walk.step.parts) {
             auto const state = walk.step.cache->state(walk.block.cache_layer, part.slot, part.past, part.tokens);
             if (!state) return state.error();
-            auto const done = gated_delta(in.rows(first, part.tokens), ba.rows(first, part.tokens), shape, weights,
-                                          part.past == 0, *state, walk.step.scratch, out.rows(first, part.tokens),
-                                          walk.stream);
+            auto const done =
+                gated_delta(in.rows(first, part.tokens), ba.rows(first, part.tokens), shape, weights, part.past == 0,
+                            *state, walk.step.scratch, out.rows(first, part.tokens), walk.stream);
             if (!done) return done;
             first += part.tokens;
         }

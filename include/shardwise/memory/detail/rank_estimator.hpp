@@ -27,12 +27,14 @@ public:
                             Span<std::int64_t const> begins = {})
         : model_(model),
           request_(request),
-          piece_(piece_of(prefill_request(model, request))),
+          micro_batch_(micro_batch_of(prefill_request(model, request))),
           parts_(parts),
           prefill_peaks_(model.program.bodies().size()),
           decode_peaks_(prefill_peaks_.size()) {
-        if (begins.empty()) cut_stages();
-        else begins_.assign(begins.data(), begins.data() + begins.size());
+        if (begins.empty())
+            cut_stages();
+        else
+            begins_.assign(begins.data(), begins.data() + begins.size());
         for (auto const& tie : parts_.ties) is_tie_copied_ = is_tie_copied_ || is_copied(tie);
     }
 
@@ -44,7 +46,8 @@ public:
         device.first_layer = begins_[static_cast<std::size_t>(place.pp)];
         device.layer_count = begins_[static_cast<std::size_t>(place.pp) + 1] - device.first_layer;
         Held held = hold(device, place);
-        if (is_megatron()) held.parameters = MegatronReport(model_).parameters(device.layer_count, place.pp, request_.parallel);
+        if (is_megatron())
+            held.parameters = MegatronReport(model_).parameters(device.layer_count, place.pp, request_.parallel);
         device.parameters = held.parameters;
         device.terms.weights = held.weights;
         bool const is_own = !request_.training || counts_everything(request_.training->convention);
@@ -193,7 +196,7 @@ private:
 
     /// What the blocks of a stage need in inference: cache, activations, buffers.
     constexpr void run_blocks(DeviceEstimate& device, RankPlace const& place) {
-        auto const prefill = largest_step_of(Phase::prefill, piece_, model_.config);
+        auto const prefill = largest_step_of(Phase::prefill, micro_batch_, model_.config);
         price_bodies(place);
         for_each_block(device, [&](std::size_t id, std::int64_t count) {
             auto const& body = model_.program.bodies()[id];
@@ -218,7 +221,7 @@ private:
         auto const& parallel = request_.parallel;
         if (parallel.ep > 1 && model_.config.experts % parallel.ep != 0) return false;
         if (parallel.sequence_parallel &&
-            largest_step_of(Phase::prefill, piece_, model_.config).tokens() % parallel.tp != 0)
+            largest_step_of(Phase::prefill, micro_batch_, model_.config).tokens() % parallel.tp != 0)
             return false;
         for (auto const& body : model_.program.bodies()) {
             for (auto const& value : body.values()) {
@@ -233,7 +236,7 @@ private:
         // A stage differs in its layers, not in what a layer takes.
         if (is_priced_ && ((priced_.tp == place.tp && priced_.ep == place.ep) || is_even())) return;
         for (std::size_t id = 0; id < prefill_peaks_.size(); ++id) {
-            auto const peaks = activation_peaks(model_.program.bodies()[id], piece_, model_.config, place);
+            auto const peaks = activation_peaks(model_.program.bodies()[id], micro_batch_, model_.config, place);
             prefill_peaks_[id] = peaks.prefill;
             decode_peaks_[id] = peaks.decode;
         }
@@ -262,11 +265,11 @@ private:
         bool const is_short = request_.micro_batches > 0 && request_.micro_batches < stages_behind;
         auto const in_flight = is_short ? request_.micro_batches : stages_behind;
         if (plan.convention == MemoryConvention::megatron) {
-            device.terms.activations =
-                MegatronReport(model_).activations(context_of(request_, model_.config), piece_.batch, device.layer_count,
-                                                   place.pp, in_flight, request_.parallel, plan.recompute);
+            device.terms.activations = MegatronReport(model_).activations(
+                context_of(request_, model_.config), micro_batch_.batch, device.layer_count, place.pp, in_flight,
+                request_.parallel, plan.recompute);
         } else if (plan.convention == MemoryConvention::megatron_paper) {
-            auto const each = megatron_activations(context_of(request_, model_.config), piece_.batch,
+            auto const each = megatron_activations(context_of(request_, model_.config), micro_batch_.batch,
                                                    model_.config.hidden_size, model_.config.heads, request_.parallel.tp,
                                                    request_.parallel.sequence_parallel, plan.recompute);
             device.terms.activations = device.layer_count * in_flight * each;
@@ -278,7 +281,7 @@ private:
 
     constexpr void keep_activations(DeviceEstimate& device, TrainingPlan const& plan, RankPlace const& place,
                                     std::int64_t in_flight) const {
-        auto const step = training_step(piece_, model_.config);
+        auto const step = training_step(micro_batch_, model_.config);
         Bytes working{0};
         Bytes buffers{0};
         for_each_block(device, [&](std::size_t id, std::int64_t count) {
@@ -297,7 +300,7 @@ private:
 
     Model const& model_;
     EstimateRequest const& request_;
-    EstimateRequest piece_;
+    EstimateRequest micro_batch_;
     ModelParts const& parts_;
     List<std::int64_t> begins_;
     List<Bytes> prefill_peaks_;

@@ -27,8 +27,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     return {.state = shape.state_elements(heads)};
 }
 
-/// The room of a rank's cache.
-[[nodiscard]] constexpr KvRoom kv_room(ExecutorLimits const& limits) {
+/// The capacity of a rank's cache.
+[[nodiscard]] constexpr KvCapacity kv_capacity(ExecutorLimits const& limits) {
     return {.sequences = limits.sequences,
             .context = limits.context,
             .step_tokens = limits.step_tokens,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/plan/capacity_check.hpp>
 #include <shardwise/plan/class_rates.hpp>
-#include <shardwise/plan/min_reduction.hpp>
 #include <shardwise/plan/legal_degrees.hpp>
-#include <shardwise/plan/room_check.hpp>
+#include <shardwise/plan/min_reduction.hpp>
 #include <shardwise/plan/site_finder.hpp>
 #include <shardwise/plan/slot_prices.hpp>
 #include <shardwise/plan/stage_partition.hpp>
@@ -14,8 +14,8 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// One piece of a batch through a tensor- and expert-parallel group: what it takes at least, wherever the group lies.
-struct BatchPiece {
+/// One micro-batch through a tensor- and expert-parallel group: what it takes at least, wherever the group lies.
+struct MicroBatchPrice {
     std::int64_t size = 0;
     SlotPrices const* prices = nullptr;
     /// To the next stage.
@@ -27,64 +27,64 @@ struct BatchPiece {
     List<SlotPrices const*> classes;
 };
 
-/// Prices pieces of a batch on the best sites that groups of ranks could have, and gives the bounds that follow.
-class BatchPieces {
+/// Prices micro-batches on the best sites that groups of ranks could have, and gives the bounds that follow.
+class MicroBatchPrices {
 public:
-    BatchPieces(SlotPricer& pricer, SiteFinder& sites, RoomCheck& room, StepSetting const& setting,
-                DegreeLimits const& most)
+    MicroBatchPrices(SlotPricer& pricer, SiteFinder& sites, CapacityCheck& capacity, StepSetting const& setting,
+                     DegreeLimits const& most)
         : pricer_(pricer),
           sites_(sites),
-          room_(room),
+          capacity_(capacity),
           setting_(setting),
           columns_(static_cast<std::size_t>(most.ep > 2 ? most.ep : 2) + 1),
           index_((static_cast<std::size_t>(most.tp) + 1) * columns_, 0) {}
-    BatchPieces(BatchPieces const&) = delete;
-    BatchPieces& operator=(BatchPieces const&) = delete;
+    MicroBatchPrices(MicroBatchPrices const&) = delete;
+    MicroBatchPrices& operator=(MicroBatchPrices const&) = delete;
 
-    /// A piece takes no less than one that is no larger: one of a power of two for the first look, else one of a size
+    /// A micro-batch takes no less than one that is no larger: one of a power of two for the first look, else one of a size
     /// with four binary digits. Valid until the next one is asked for.
-    [[nodiscard]] BatchPiece& at(PlanDegrees const& degrees, std::int64_t size, bool is_first_look) {
+    [[nodiscard]] MicroBatchPrice& at(PlanDegrees const& degrees, std::int64_t size, bool is_first_look) {
         auto& group = group_of(degrees);
         std::size_t index = 0;
         for (; size >= 16; size /= 2) index += 8;
         while (is_first_look && (size & (size - 1)) != 0) size &= size - 1;
         index += static_cast<std::size_t>(size);
-        if (group.pieces.size() <= index) group.pieces.resize(index + 1);
-        auto& piece = group.pieces[index];
-        if (piece.prices == nullptr) {
-            piece.size = size << (index - static_cast<std::size_t>(size)) / 8;
-            piece.prices = &pricer_.at(setting_.pass, piece.size, group.site);
-            StageCost const stage{.output_bytes = piece.prices->message};
-            piece.message = detail::stage_message_seconds(stage, group.site, setting_);
+        if (group.micro_batches.size() <= index) group.micro_batches.resize(index + 1);
+        auto& micro_batch = group.micro_batches[index];
+        if (micro_batch.prices == nullptr) {
+            micro_batch.size = size << (index - static_cast<std::size_t>(size)) / 8;
+            micro_batch.prices = &pricer_.at(setting_.pass, micro_batch.size, group.site);
+            StageCost const stage{.output_bytes = micro_batch.prices->message};
+            micro_batch.message = detail::stage_message_seconds(stage, group.site, setting_);
         }
-        return piece;
+        return micro_batch;
     }
     /// The same, with its bytes; for the first look with no more than these.
-    [[nodiscard]] BatchPiece& weighed(PlanDegrees const& degrees, std::int64_t size, bool is_first_look) {
-        auto& piece = at(degrees, size, is_first_look);
-        auto& bytes = is_first_look ? piece.min_bytes : piece.bytes;
-        if (bytes == nullptr) bytes = room_.slot_bytes(degrees, piece.size, !is_first_look);
-        return piece;
+    [[nodiscard]] MicroBatchPrice& weighed(PlanDegrees const& degrees, std::int64_t size, bool is_first_look) {
+        auto& micro_batch = at(degrees, size, is_first_look);
+        auto& bytes = is_first_look ? micro_batch.min_bytes : micro_batch.bytes;
+        if (bytes == nullptr) bytes = capacity_.slot_bytes(degrees, micro_batch.size, !is_first_look);
+        return micro_batch;
     }
     /// The same, with its prices on every class of devices.
-    void price_classes(PlanDegrees const& degrees, BatchPiece& piece) {
-        if (!piece.classes.empty()) return;
+    void price_classes(PlanDegrees const& degrees, MicroBatchPrice& micro_batch) {
+        if (!micro_batch.classes.empty()) return;
         for (std::size_t i = 0; i < sites_.classes().count(); ++i) {
-            piece.classes.push_back(
-                &pricer_.at(setting_.pass, piece.size, sites_.best_site(degrees.tp, degrees.ep, i)));
+            micro_batch.classes.push_back(
+                &pricer_.at(setting_.pass, micro_batch.size, sites_.best_site(degrees.tp, degrees.ep, i)));
         }
     }
 
-    /// What a slot of a kind takes at least on each class of devices with pieces of `size` sequences, for which `piece`
+    /// What a slot of a kind takes at least on each class of devices with micro-batches of `size` sequences, for which `micro_batch`
     /// stands, which is no larger. Valid until the next question.
-    [[nodiscard]] List<double> const& slot_seconds(PlanDegrees const& degrees, BatchPiece const& piece,
+    [[nodiscard]] List<double> const& slot_seconds(PlanDegrees const& degrees, MicroBatchPrice const& micro_batch,
                                                    std::int64_t size, std::size_t kind) {
         auto& group = group_of(degrees);
         if (group.each.empty()) find_rates(degrees, group);
         slot_seconds_.clear();
         for (auto const& each : group.each) {
             auto const own = static_cast<double>(size) * each[kind] * (1.0 - 1e-9);
-            auto const best = piece.prices->seconds[kind];
+            auto const best = micro_batch.prices->seconds[kind];
             slot_seconds_.push_back(own < best ? best : own);
         }
         return slot_seconds_;
@@ -93,32 +93,33 @@ public:
     /// What one gather of all weights takes at least over the data-parallel ranks; nothing in inference.
     [[nodiscard]] double min_gather(PlanDegrees const& degrees) {
         if (setting_.pass != Pass::training || degrees.dp * degrees.ep == 1) return 0.0;
-        auto const& piece = at(degrees, 1, true);
+        auto const& micro_batch = at(degrees, 1, true);
         auto site = group_of(degrees).site;
         site.dp = sites_.best_replicas(degrees.dp, degrees.tp * degrees.ep);
-        return min_gather_seconds(piece.prices->weights, site, setting_);
+        return min_gather_seconds(micro_batch.prices->weights, site, setting_);
     }
 
     /// The step where all stages were the fastest that can be, and the slowest of them took so long.
-    [[nodiscard]] double step_seconds(PlanDegrees const& degrees, BatchPiece const& piece, double slowest,
+    [[nodiscard]] double step_seconds(PlanDegrees const& degrees, MicroBatchPrice const& micro_batch, double slowest,
                                       double more = 0.0) const {
         detail::CutTimes const times{
-            .sum = piece.prices->total + more + static_cast<double>(degrees.pp - 1) * piece.message,
+            .sum = micro_batch.prices->total + more + static_cast<double>(degrees.pp - 1) * micro_batch.message,
             .slowest = slowest};
         return times.seconds(static_cast<double>(degrees.micro_batches), setting_);
     }
-    /// The least that a step takes with the degrees' number of pieces and at least their stage of ZeRO, wherever its
+    /// The least that a step takes with the degrees' number of micro-batches and at least their stage of ZeRO, wherever its
     /// stages lie.
     ///
-    /// For pieces of `size` sequences; `piece` stands for them and is no larger. `rate` is sequence_rate.
-    [[nodiscard]] double first_look(PlanDegrees const& degrees, BatchPiece const& piece, std::int64_t size, double rate,
-                                    double gather, bool has_messages = true) {
-        return gathered_seconds(degrees, piece, min_slowest(degrees, piece, size, rate), gather, has_messages);
+    /// For micro-batches of `size` sequences; `micro_batch` stands for them and is no larger. `rate` is sequence_rate.
+    [[nodiscard]] double first_look(PlanDegrees const& degrees, MicroBatchPrice const& micro_batch, std::int64_t size,
+                                    double rate, double gather, bool has_messages = true) {
+        return gathered_seconds(degrees, micro_batch, min_slowest(degrees, micro_batch, size, rate), gather,
+                                has_messages);
     }
     /// What the slowest stage takes at least, as first_look.
-    [[nodiscard]] double min_slowest(PlanDegrees const& degrees, BatchPiece const& piece, std::int64_t size,
-                                       double rate) {
-        auto const slowest = pricer_.min_slowest(*piece.prices, degrees.pp);
+    [[nodiscard]] double min_slowest(PlanDegrees const& degrees, MicroBatchPrice const& micro_batch, std::int64_t size,
+                                     double rate) {
+        auto const slowest = pricer_.min_slowest(*micro_batch.prices, degrees.pp);
         auto const even = static_cast<double>(size) / rate;
         return slowest < even ? even : slowest;
     }
@@ -127,11 +128,11 @@ public:
         return sequence_rate(degrees, degrees.ranks() / degrees.pp, degrees.pp);
     }
     /// A step whose slowest stage takes so long, with what its gathers take at least.
-    [[nodiscard]] double gathered_seconds(PlanDegrees const& degrees, BatchPiece const& piece, double slowest,
-                                          double gather, bool has_messages) const {
+    [[nodiscard]] double gathered_seconds(PlanDegrees const& degrees, MicroBatchPrice const& micro_batch,
+                                          double slowest, double gather, bool has_messages) const {
         auto const shown = (1.0 - setting_.efficiency.overlap) * gather / static_cast<double>(degrees.pp);
-        auto const messages = has_messages ? 0.0 : static_cast<double>(degrees.pp - 1) * piece.message;
-        return step_seconds(degrees, piece, slowest, -messages) + gathers_of_step(degrees) * shown;
+        auto const messages = has_messages ? 0.0 : static_cast<double>(degrees.pp - 1) * micro_batch.message;
+        return step_seconds(degrees, micro_batch, slowest, -messages) + gathers_of_step(degrees) * shown;
     }
 
     /// The least that a step takes that many devices share: each sequence takes what grows with their number.
@@ -153,7 +154,7 @@ private:
     struct Group {
         StageSite site{};
         /// By their sizes, eight for each power of two.
-        List<BatchPiece> pieces;
+        List<MicroBatchPrice> micro_batches;
         /// What each sequence takes at least, by class and kind of slots; empty where it is not known.
         List<List<double>> each;
         /// How many sequences' slots a stage passes at most: all, and those of the most frequent kind alone.
@@ -182,8 +183,8 @@ private:
             }
         }
         auto const whole = pricer_.total(weights);
-        auto const frequent = room_.most_frequent();
-        auto const most = room_.slots_of(frequent) * weights[frequent];
+        auto const frequent = capacity_.most_frequent();
+        auto const most = capacity_.slots_of(frequent) * weights[frequent];
         for (std::size_t i = 0; i < classes.count(); ++i) {
             double fastest = 0.0;
             for (std::size_t kind = 0; kind < weights.size(); ++kind) {
@@ -208,7 +209,7 @@ private:
 
     SlotPricer& pricer_;
     SiteFinder& sites_;
-    RoomCheck& room_;
+    CapacityCheck& capacity_;
     StepSetting const& setting_;
     std::size_t columns_;
     /// Of a group in `groups_`, from 1 on; by tp and ep.

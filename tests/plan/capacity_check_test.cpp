@@ -38,7 +38,7 @@ Passed check_jobs(ModelConfig const& config, EstimateRequest const& job) {
     auto const parts = find_parts(model, depends_on_layer(job));
     auto const slots = find_slots(model, parts, depends_on_layer(job));
     CutMemories memories(model, job, parts, slots);
-    RoomCheck check(model, job, slots, memories);
+    CapacityCheck check(model, job, slots, memories);
     Passed passed;
     for (auto const tp : {1, 3, 8}) {
         for (auto const pp : {1, 2, 7}) {
@@ -46,21 +46,21 @@ Passed check_jobs(ModelConfig const& config, EstimateRequest const& job) {
                 for (std::int32_t zero = 0; zero <= (job.training && dp > 1 ? 3 : 0); ++zero) {
                     PlanDegrees degrees{.tp = tp, .pp = pp, .dp = dp, .ep = config.experts > 0 ? 2 : 1, .zero = zero};
                     auto const batch = rank_batch(job.batch, degrees);
-                    for (auto const pieces : piece_counts(batch, pp, job.training.has_value())) {
-                        degrees.micro_batches = pieces;
+                    for (auto const micro_batches : micro_batch_counts(batch, pp, job.training.has_value())) {
+                        degrees.micro_batches = micro_batches;
                         auto const most = fullest(memories.of(degrees), slots, degrees);
                         HeldBytes held;
                         check.weigh(degrees, held);
-                        auto const* bytes = check.slot_bytes(degrees, ceil_divide(batch, pieces));
-                        auto const fits = [&](double room) {
+                        auto const* bytes = check.slot_bytes(degrees, ceil_divide(batch, micro_batches));
+                        auto const fits = [&](double capacity) {
                             return check.may_fit(held, degrees, bytes,
-                                                 [room](std::int64_t) { return StageLimit{.bytes = room}; });
+                                                 [capacity](std::int64_t) { return StageLimit{.bytes = capacity}; });
                         };
                         CHECK(fits(most));
                         for (double const share : {0.5, 0.75, 0.95, 1.0, 1.5, 4.0})
                             CHECK(check.may_fit_alike(held, degrees, bytes, share * most) == fits(share * most));
                         // What is found without a layout is no more.
-                        auto const* least = check.slot_bytes(degrees, ceil_divide(batch, pieces), false);
+                        auto const* least = check.slot_bytes(degrees, ceil_divide(batch, micro_batches), false);
                         for (std::size_t kind = 0; kind < slots.kinds.size(); ++kind) {
                             CHECK(least[kind].at_work <= bytes[kind].at_work);
                             CHECK(least[kind].kept == bytes[kind].kept);
@@ -79,7 +79,7 @@ Passed check_jobs(ModelConfig const& config, EstimateRequest const& job) {
 
 }  // namespace
 
-TEST_CASE("RoomCheck: lets stages pass that fit, under every convention, and refuses most that lack a quarter") {
+TEST_CASE("CapacityCheck: lets stages pass that fit, under every convention, and refuses most that lack a quarter") {
     for (auto const& config : {presets::llama_3_8b, presets::mixtral_8x7b}) {
         for (auto const convention :
              {MemoryConvention::shardwise, MemoryConvention::zero, MemoryConvention::megatron_paper}) {
@@ -96,13 +96,13 @@ TEST_CASE("RoomCheck: lets stages pass that fit, under every convention, and ref
     }
 }
 
-TEST_CASE("RoomCheck: gives a stage no more slots than its time allows") {
+TEST_CASE("CapacityCheck: gives a stage no more slots than its time allows") {
     auto const model = *describe(presets::llama_3_8b);
     EstimateRequest const job;
     auto const parts = find_parts(model, false);
     auto const slots = find_slots(model, parts, false);
     CutMemories memories(model, job, parts, slots);
-    RoomCheck check(model, job, slots, memories);
+    CapacityCheck check(model, job, slots, memories);
     PlanDegrees const degrees{.pp = 4};
     HeldBytes held;
     check.weigh(degrees, held);

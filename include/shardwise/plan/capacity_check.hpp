@@ -14,7 +14,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct SlotBytes {
     /// Of the model, its states and its cache.
     double held = 0.0;
-    /// For each piece of the batch that is under way.
+    /// For each micro-batch that is under way.
     double kept = 0.0;
     /// While it works; of a stage's slots only the largest counts.
     double at_work = 0.0;
@@ -37,17 +37,17 @@ struct StageLimit {
     double max_seconds = 0.0;
 };
 
-/// Tells quickly that a cut has no room, before it is known where its ranks lie. It looks only at the first rank of a
+/// Tells quickly that a cut does not fit, before it is known where its ranks lie. It looks only at the first rank of a
 /// tensor- and expert-parallel group and rounds every term down, so that a cut that fits always passes.
-class RoomCheck {
+class CapacityCheck {
 public:
-    RoomCheck(Model const& model, EstimateRequest const& job, LayerSlots const& slots, CutMemories& memories)
+    CapacityCheck(Model const& model, EstimateRequest const& job, LayerSlots const& slots, CutMemories& memories)
         : model_(model),
           job_(job),
           slots_(slots),
           memories_(memories),
           dtype_(job.dtype.value_or(model.config.dtype_or(Dtype::f32))),
-          pieces_(1024) {
+          micro_batches_(1024) {
         for (auto const kind : slots.kind_of) {
             if (runs_.empty() || runs_.back().kind != kind) runs_.push_back({kind, 0.0});
             runs_.back().count += 1.0;
@@ -55,10 +55,10 @@ public:
         bool const is_own = !job.training || counts_everything(job.training->convention);
         overhead_ = is_own ? static_cast<double>(runtime_overhead(job.device).count()) : 0.0;
     }
-    RoomCheck(RoomCheck const&) = delete;
-    RoomCheck& operator=(RoomCheck const&) = delete;
+    CapacityCheck(CapacityCheck const&) = delete;
+    CapacityCheck& operator=(CapacityCheck const&) = delete;
 
-    /// What slots hold with these degrees and this stage of ZeRO, whatever their pieces.
+    /// What slots hold with these degrees and this stage of ZeRO, whatever their micro-batches.
     void weigh(PlanDegrees const& degrees, HeldBytes& held) {
         auto const& weights = memories_.weights(degrees);
         held.kinds.clear();
@@ -91,7 +91,7 @@ public:
     }
 
     /// False where no stages of consecutive slots keep within their limits, which `limit(stage)` tells; `bytes` are of
-    /// a piece no larger than theirs.
+    /// a micro-batch no larger than theirs.
     template <class Limits>
     [[nodiscard]] bool may_fit(HeldBytes const& held, PlanDegrees const& degrees, SlotBytes const* bytes,
                                Limits const& limit) const {
@@ -99,9 +99,10 @@ public:
         auto left = runs_[0].count;
         for (std::int64_t stage = 0; stage < degrees.pp; ++stage) {
             auto const behind = degrees.pp - stage;
-            auto const pieces = static_cast<double>(degrees.micro_batches < behind ? degrees.micro_batches : behind);
+            auto const micro_batches =
+                static_cast<double>(degrees.micro_batches < behind ? degrees.micro_batches : behind);
             StageLimit const most = limit(stage);
-            auto room = most.bytes - overhead_ + slack;
+            auto capacity = most.bytes - overhead_ + slack;
             auto seconds = most.max_seconds;
             double at_work = 0.0;
             while (true) {
@@ -109,14 +110,14 @@ public:
                 auto const& slot = bytes[kind];
                 auto const working = slot.at_work + held.gathered[kind];
                 auto const more = working > at_work ? working - at_work : 0.0;
-                auto const each = held.kinds[kind] + pieces * slot.kept;
+                auto const each = held.kinds[kind] + micro_batches * slot.kept;
                 auto count = left;
-                if (room - more < count * each) count = whole_part((room - more) / each);
+                if (capacity - more < count * each) count = whole_part((capacity - more) / each);
                 if (most.seconds != nullptr && seconds < count * most.seconds[kind])
                     count = whole_part(seconds / most.seconds[kind]);
                 if (count <= 0.0) break;
                 at_work += more;
-                room -= more + count * each;
+                capacity -= more + count * each;
                 if (most.seconds != nullptr) seconds -= count * most.seconds[kind];
                 left -= count;
                 if (left > 0.0) break;
@@ -130,18 +131,18 @@ public:
     /// False where no stages of so many bytes each hold the slots; as may_fit.
     [[nodiscard]] bool may_fit_alike(HeldBytes const& held, PlanDegrees const& degrees, SlotBytes const* bytes,
                                      double most) const {
-        auto const pieces = degrees.micro_batches < degrees.pp ? degrees.micro_batches : degrees.pp;
+        auto const micro_batches = degrees.micro_batches < degrees.pp ? degrees.micro_batches : degrees.pp;
         double slots = 0.0;
         double each = 0.0;
         double at_work = 0.0;
         for (auto const& run : runs_) {
             slots += run.count;
-            auto const own = held.kinds[run.kind] + static_cast<double>(pieces) * bytes[run.kind].kept;
+            auto const own = held.kinds[run.kind] + static_cast<double>(micro_batches) * bytes[run.kind].kept;
             auto const working = bytes[run.kind].at_work + held.gathered[run.kind];
             if (each < own) each = own;
             if (at_work < working) at_work = working;
         }
-        // Even stages have room where all slots are like the largest and all pieces are under way.
+        // Even stages fit where all slots are like the largest and all micro-batches are under way.
         auto const stage = static_cast<double>(ceil_divide(static_cast<std::int64_t>(slots), degrees.pp));
         if (at_work + stage * each <= most - overhead_) return true;
         return may_fit(held, degrees, bytes, [most](std::int64_t) { return StageLimit{.bytes = most}; });
@@ -162,18 +163,19 @@ public:
     }
     /// How many slots of a kind so many bytes of a stage hold at most.
     [[nodiscard]] double max_slots(HeldBytes const& held, PlanDegrees const& degrees, SlotBytes const* bytes,
-                                    std::int64_t stage, double most, std::size_t kind) const {
+                                   std::int64_t stage, double most, std::size_t kind) const {
         auto const behind = degrees.pp - stage;
-        auto const pieces = static_cast<double>(degrees.micro_batches < behind ? degrees.micro_batches : behind);
-        auto const each = held.kinds[kind] + pieces * bytes[kind].kept;
-        auto const room = most - overhead_ + slack - bytes[kind].at_work - held.gathered[kind];
-        return each > 0.0 ? whole_part(room / each) : 1e9;
+        auto const micro_batches = static_cast<double>(degrees.micro_batches < behind ? degrees.micro_batches : behind);
+        auto const each = held.kinds[kind] + micro_batches * bytes[kind].kept;
+        auto const capacity = most - overhead_ + slack - bytes[kind].at_work - held.gathered[kind];
+        return each > 0.0 ? whole_part(capacity / each) : 1e9;
     }
 
-    /// What a piece of so many sequences takes, by the kinds of slots; or, sooner found, no more than that. Valid until
+    /// What a micro-batch of so many sequences takes, by the kinds of slots; or, sooner found, no more than that. Valid until
     /// the check goes.
     [[nodiscard]] SlotBytes const* slot_bytes(PlanDegrees const& degrees, std::int64_t size, bool is_exact = true) {
-        auto& known = pieces_[static_cast<std::size_t>(degrees.tp * 31 + degrees.ep + 7 * size) % pieces_.size()];
+        auto& known =
+            micro_batches_[static_cast<std::size_t>(degrees.tp * 31 + degrees.ep + 7 * size) % micro_batches_.size()];
         for (auto const& entry : known) {
             bool const is_cut = entry.tp == degrees.tp && entry.ep == degrees.ep;
             if (is_cut && entry.batch == size && entry.is_exact == is_exact) return entry.kinds.data();
@@ -204,7 +206,7 @@ private:
         std::size_t kind = 0;
         double count = 0.0;
     };
-    struct Pieces {
+    struct KnownSlots {
         std::int64_t tp = 0;
         std::int64_t ep = 0;
         std::int64_t batch = 0;
@@ -250,7 +252,7 @@ private:
     Dtype dtype_;
     double overhead_ = 0.0;
     List<Run> runs_;
-    List<List<Pieces>> pieces_;
+    List<List<KnownSlots>> micro_batches_;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE
