@@ -2,6 +2,7 @@
 #include <shardwise/comm/agree_on.hpp>
 #include <shardwise/core/files/write_file.hpp>
 #include <shardwise/model/files/end_tokens.hpp>
+#include <shardwise/session/request_limits.hpp>
 #include <shardwise/session/run_in_group.hpp>
 #include <shardwise/session/run_on_threads.hpp>
 #include <shardwise/session/trace_json.hpp>

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run_flags.hpp"
 
+#include <shardwise/executor/held_format.hpp>
+#include <shardwise/memory/check_request.hpp>
+
 #include "choices.hpp"
 #include "requests.hpp"
 #include "values.hpp"

@@ -3,7 +3,7 @@
 
 #include <shardwise/session/declared/embed.hpp>
 
-#if SHARDWISE_HAS_BODY(EMBED)
+#if SHARDWISE_HAS_BODY(RUN)
 #include <shardwise/backend/host/host_rank.hpp>
 #include <shardwise/comm/threads.hpp>
 #include <shardwise/core/deadline.hpp>
