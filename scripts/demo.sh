@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # demo.sh [MODEL]: the main job on real input. Sets up, builds the program, plans models for real hardware, and runs one sharded:
-# SmolLM2-135M-Instruct, which it fetches, or MODEL (a folder or a .gguf file). Where nothing can be fetched it does the rest.
+# SmolLM2-135M-Instruct, which it fetches, or MODEL (a folder or a .gguf file). Where nothing can be fetched it runs the model that
+# comes with the program.
 set -euo pipefail
 given=${1:+$(realpath "$1")}
 cd "$(dirname "$0")/.."
@@ -10,8 +11,11 @@ scripts/setup.sh program
 cmake --preset release -DSHARDWISE_BENCH=OFF >/dev/null
 cmake --build --preset release --target shardwise_program
 model=$given
+context=512
 if [ -z "$model" ] && ! model=$(scripts/fetch_model.sh build/models); then
-    model=""
+    printf '\nSmolLM2-135M-Instruct could not be fetched (see above): the demo model runs in its place.\n'
+    model=demo
+    context=128
 fi
 
 shardwise=build/release/bin/shardwise
@@ -29,16 +33,12 @@ show detect
 machine=build/machine.json
 show calibrate --out "$machine"
 
-if [ -z "$model" ]; then
-    printf '\nLeft out: running a model, because SmolLM2-135M-Instruct could not be fetched (see above); scripts/demo.sh MODEL runs yours.\n'
-    exit 0
-fi
-show estimate "$model" --context 2048
+show estimate "$model" --context $context
 show map "$model" --devices 1xRTX4090+cpu:64GiB --strategy auto
 
 # The model, planned for two ranks on this machine and run over them.
-show plan "$model" --devices "$machine" --context 512
-if [ -z "$given" ]; then
+show plan "$model" --devices "$machine" --context $context
+if [ -z "$given" ] && [ "$model" != demo ]; then
     show run "$model" --chat --prompt "Tell me about Paris in three sentences." --tp 2 --max-new-tokens 96
 else
     show run "$model" --prompt "Once upon a time" --tp 2 --max-new-tokens 96
