@@ -84,16 +84,16 @@ struct Wire {
     if (group.ranks <= 1) return 0.0;
     auto const near = static_cast<double>(group.per_node);
     auto const inside = detail::wire_of(group.link, group.per_node, efficiency);
-    auto const dealt = static_cast<double>(copies) * bytes * (near - 1.0) / near;
-    auto const dealing = group.per_node > 1 ? inside.latency + inside.seconds(dealt) : 0.0;
-    if (group.nodes() <= 1) return dealing;
+    auto const scattered = static_cast<double>(copies) * bytes * (near - 1.0) / near;
+    auto const scattering = group.per_node > 1 ? inside.latency + inside.seconds(scattered) : 0.0;
+    if (group.nodes() <= 1) return scattering;
     auto const nodes = static_cast<double>(group.nodes());
     auto missed = 1.0;
     for (std::int64_t copy = 0; copy < copies; ++copy) missed *= 1.0 - 1.0 / nodes;
     auto const outside = detail::wire_of(group.network, 2, efficiency);
     auto const sent = bytes * nodes * (1.0 - missed) * (nodes - 1.0) / nodes;
     auto const sending = doublings(group.nodes()) * outside.latency + outside.seconds(sent);
-    return dealing < sending ? sending : dealing;
+    return scattering < sending ? sending : scattering;
 }
 
 /// The time of one message over a link.

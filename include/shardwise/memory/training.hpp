@@ -46,8 +46,10 @@ inline constexpr std::int64_t smallest_8bit_tensor = 4096;
 /// The states of one tensor without an fp32 copy of it: Adam's two moments, SGD's momentum.
 [[nodiscard]] constexpr std::int64_t optimizer_state_bytes(OptimizerKind optimizer, std::int64_t elements) {
     switch (optimizer) {
-        case OptimizerKind::adam: return 8 * elements;
-        case OptimizerKind::sgd: return 4 * elements;
+        case OptimizerKind::adam:
+            return 8 * elements;
+        case OptimizerKind::sgd:
+            return 4 * elements;
         case OptimizerKind::adam8bit:
             if (elements < smallest_8bit_tensor) return 8 * elements;
             return 2 * (elements + 4 * ceil_divide(elements, optimizer_block));
@@ -64,13 +66,13 @@ namespace detail {
 
 /// Our own accounting: weights and gradients in the model's type; 16-bit models keep an fp32 copy with the optimizer.
 [[nodiscard]] constexpr ModelStates shardwise_states(TrainingPlan const& plan, TrainingShare const& share) {
-    auto const dealt = [&](Bytes bytes, std::int32_t from_stage) {
+    auto const share_of_zero = [&](Bytes bytes, std::int32_t from_stage) {
         return plan.zero >= from_stage ? Bytes{ceil_divide(bytes.count(), share.dp)} : bytes;
     };
     auto const master = bits(share.dtype) < 32 ? Bytes{4 * share.parameters} : Bytes{0};
-    auto const parameters = dealt(share.parameter_bytes, 3);
-    auto const gradients = dealt(share.parameter_bytes, 2);
-    auto const optimizer = dealt(master + share.state_bytes, 1);
+    auto const parameters = share_of_zero(share.parameter_bytes, 3);
+    auto const gradients = share_of_zero(share.parameter_bytes, 2);
+    auto const optimizer = share_of_zero(master + share.state_bytes, 1);
     ModelStates states{.weights = parameters + share.buffer_bytes, .gradients = gradients, .optimizer = optimizer};
     if (share.dp > 1) {
         states.communication = gradients < gradient_bucket ? gradients : gradient_bucket;
@@ -164,11 +166,15 @@ namespace detail {
 [[nodiscard]] constexpr ModelStates model_states(TrainingPlan const& plan, TrainingShare const& share) {
     switch (plan.convention) {
         case MemoryConvention::shardwise:
-        case MemoryConvention::transformers: return detail::shardwise_states(plan, share);
-        case MemoryConvention::zero: return detail::zero_paper_states(plan, share);
-        case MemoryConvention::deepspeed: return detail::deepspeed_states(plan, share);
+        case MemoryConvention::transformers:
+            return detail::shardwise_states(plan, share);
+        case MemoryConvention::zero:
+            return detail::zero_paper_states(plan, share);
+        case MemoryConvention::deepspeed:
+            return detail::deepspeed_states(plan, share);
         case MemoryConvention::megatron:
-        case MemoryConvention::megatron_paper: return detail::megatron_states(plan, share);
+        case MemoryConvention::megatron_paper:
+            return detail::megatron_states(plan, share);
     }
     return {};
 }
@@ -205,16 +211,21 @@ namespace detail {
             .fix("stages are 0, 1, 2 and 3");
     }
     if (is_quantised(request) || !traits(dtype).is_floating || bits(dtype) < 16) {
-        return Error{ErrorCode::unsupported}.at("training").because("packed weights are not trained")
+        return Error{ErrorCode::unsupported}
+            .at("training")
+            .because("packed weights are not trained")
             .fix("leave quant out, or give a dtype of 16 bits or more");
     }
     bool const is_adam = plan.optimizer == OptimizerKind::adam;
     switch (plan.convention) {
         case MemoryConvention::shardwise:
-        case MemoryConvention::transformers: break;
+        case MemoryConvention::transformers:
+            break;
         case MemoryConvention::zero:
             if (plan.offload != Offload::none) {
-                return Error{ErrorCode::unsupported}.at("offload").because("the ZeRO paper counts no offloading")
+                return Error{ErrorCode::unsupported}
+                    .at("offload")
+                    .because("the ZeRO paper counts no offloading")
                     .fix("use the convention deepspeed or shardwise");
             }
             break;
@@ -233,19 +244,24 @@ namespace detail {
                     .fix("use stage 3, or offload the optimizer only");
             }
             if (!is_adam) {
-                return Error{ErrorCode::unsupported}.at("training").because("DeepSpeed's estimators count Adam only")
+                return Error{ErrorCode::unsupported}
+                    .at("training")
+                    .because("DeepSpeed's estimators count Adam only")
                     .fix("use adam");
             }
             break;
         case MemoryConvention::megatron:
         case MemoryConvention::megatron_paper:
             if (plan.zero > 1 || plan.offload != Offload::none) {
-                return Error{ErrorCode::unsupported}.at(plan.zero > 1 ? "zero" : "offload")
+                return Error{ErrorCode::unsupported}
+                    .at(plan.zero > 1 ? "zero" : "offload")
                     .because("Megatron's table knows the distributed optimizer (stage 1) and no offloading")
                     .fix("use stage 0 or 1 and offload none");
             }
             if (!is_adam) {
-                return Error{ErrorCode::unsupported}.at("training").because("Megatron's table counts Adam only")
+                return Error{ErrorCode::unsupported}
+                    .at("training")
+                    .because("Megatron's table counts Adam only")
                     .fix("use adam");
             }
             break;

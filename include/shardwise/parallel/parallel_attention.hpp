@@ -90,7 +90,7 @@ public:
         auto const needed = this->workspace(tokens, cache.past + tokens);
         auto const heads = attend(in, rotary, cache, workspace, needed, stream);
         if (!heads) return heads.error();
-        return output_.forward(*heads, out, behind(workspace, tokens, cache.past + tokens), comm, stream);
+        return output_.forward(*heads, out, after(workspace, tokens, cache.past + tokens), comm, stream);
     }
     /// The same, of which each rank gets its tokens' rows: out [split_units(tokens, ranks, rank), width].
     template <Communicator C>
@@ -106,7 +106,7 @@ public:
         auto const needed = workspace_scattered(tokens, cache.past + tokens);
         auto const heads = attend(in, rotary, cache, workspace, needed, stream);
         if (!heads) return heads.error();
-        return output_.forward_scattered(*heads, out, behind(workspace, tokens, cache.past + tokens), comm, stream);
+        return output_.forward_scattered(*heads, out, after(workspace, tokens, cache.past + tokens), comm, stream);
     }
 
     [[nodiscard]] HeadShare const& share() const { return share_; }
@@ -123,8 +123,8 @@ private:
     [[nodiscard]] std::int64_t scores(std::int64_t tokens, std::int64_t context) const {
         return attend_heads_workspace(options_, share_, tokens, context);
     }
-    [[nodiscard]] TensorView<float, 1, Backend> behind(TensorView<float, 1, Backend> workspace, std::int64_t tokens,
-                                                       std::int64_t context) const {
+    [[nodiscard]] TensorView<float, 1, Backend> after(TensorView<float, 1, Backend> workspace, std::int64_t tokens,
+                                                      std::int64_t context) const {
         auto const taken = own_values(tokens) + scores(tokens, context);
         return workspace.part(taken, workspace.elements() - taken);
     }

@@ -22,7 +22,7 @@ class ParallelMlp {
 public:
     using Stream = typename Backend::Stream;
 
-    /// `up` makes this rank's hidden columns, behind those of the gate where there is one; `down` takes them.
+    /// `up` makes this rank's hidden columns, after those of the gate where there is one; `down` takes them.
     ///
     /// Errors  shape_mismatch where the two do not fit together
     [[nodiscard]] static Result<ParallelMlp> create(ColumnLinear<Backend> up, RowLinear<Backend, Policy> down,
@@ -56,7 +56,7 @@ public:
         if (auto const known = check_views("parallel_mlp", in, out, workspace); !known) return known;
         auto const hidden = make_hidden(in, workspace, this->workspace(in.extent(0)), stream);
         if (!hidden) return hidden.error();
-        return down_.forward(*hidden, out, behind(workspace, in.extent(0)), comm, stream);
+        return down_.forward(*hidden, out, after(workspace, in.extent(0)), comm, stream);
     }
     /// The same, of which each rank gets its tokens' rows: out [split_units(tokens, ranks, rank), width].
     template <Communicator C>
@@ -65,7 +65,7 @@ public:
         if (auto const known = check_views("parallel_mlp", in, out, workspace); !known) return known;
         auto const hidden = make_hidden(in, workspace, workspace_scattered(in.extent(0)), stream);
         if (!hidden) return hidden.error();
-        return down_.forward_scattered(*hidden, out, behind(workspace, in.extent(0)), comm, stream);
+        return down_.forward_scattered(*hidden, out, after(workspace, in.extent(0)), comm, stream);
     }
 
     [[nodiscard]] Bytes bytes() const { return up_.bytes() + down_.bytes(); }
@@ -74,8 +74,8 @@ private:
     ParallelMlp(ColumnLinear<Backend>&& up, RowLinear<Backend, Policy>&& down, ActivationKind activation, bool is_gated)
         : up_(std::move(up)), down_(std::move(down)), activation_(activation), is_gated_(is_gated) {}
 
-    [[nodiscard]] TensorView<float, 1, Backend> behind(TensorView<float, 1, Backend> workspace,
-                                                       std::int64_t tokens) const {
+    [[nodiscard]] TensorView<float, 1, Backend> after(TensorView<float, 1, Backend> workspace,
+                                                      std::int64_t tokens) const {
         auto const taken = tokens * up_.outputs();
         return workspace.part(taken, workspace.elements() - taken);
     }

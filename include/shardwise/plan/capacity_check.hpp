@@ -98,9 +98,9 @@ public:
         std::size_t run = 0;
         auto left = runs_[0].count;
         for (std::int64_t stage = 0; stage < degrees.pp; ++stage) {
-            auto const behind = degrees.pp - stage;
+            auto const from_here_on = degrees.pp - stage;
             auto const micro_batches =
-                static_cast<double>(degrees.micro_batches < behind ? degrees.micro_batches : behind);
+                static_cast<double>(degrees.micro_batches < from_here_on ? degrees.micro_batches : from_here_on);
             StageLimit const most = limit(stage);
             auto capacity = most.bytes - overhead_ + slack;
             auto seconds = most.max_seconds;
@@ -164,8 +164,9 @@ public:
     /// How many slots of a kind so many bytes of a stage hold at most.
     [[nodiscard]] double max_slots(HeldBytes const& held, PlanDegrees const& degrees, SlotBytes const* bytes,
                                    std::int64_t stage, double most, std::size_t kind) const {
-        auto const behind = degrees.pp - stage;
-        auto const micro_batches = static_cast<double>(degrees.micro_batches < behind ? degrees.micro_batches : behind);
+        auto const from_here_on = degrees.pp - stage;
+        auto const micro_batches =
+            static_cast<double>(degrees.micro_batches < from_here_on ? degrees.micro_batches : from_here_on);
         auto const each = held.kinds[kind] + micro_batches * bytes[kind].kept;
         auto const capacity = most - overhead_ + slack - bytes[kind].at_work - held.gathered[kind];
         return each > 0.0 ? whole_part(capacity / each) : 1e9;

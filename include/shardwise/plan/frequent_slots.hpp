@@ -60,7 +60,7 @@ public:
 private:
     /// The most that a stage has capacity for.
     std::int64_t most_of(std::size_t stage) const {
-        // With the same memory a stage further behind keeps no more micro-batches; the first receives no message.
+        // With the same memory a later stage keeps no more micro-batches; the first receives no message.
         bool const is_like_last = stage > 1 && task_.sites.capacities[stage] == task_.sites.capacities[stage - 1];
         auto low = is_like_last ? capacity_.back() : 0;
         auto high = is_like_last && low < count_ && !holds(stage, low + 1) ? low + 1 : count_ + 1;

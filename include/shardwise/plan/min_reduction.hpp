@@ -13,7 +13,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct MinReduction {
     /// With nothing hidden, and the arithmetic of the fastest stages that may hide it.
     double seconds = 0.0;
-    double behind = 0.0;
+    double hideable = 0.0;
     /// How much more is hidden where a stage takes a second longer.
     double growth = 1.0;
     double overlap = 0.0;
@@ -22,11 +22,11 @@ struct MinReduction {
     /// longer than the fastest, of which `low` is counted elsewhere.
     [[nodiscard]] double added(double low, double high, double stages) const {
         auto longer = low;
-        if (stages < overlap * growth && seconds > behind + growth * low) {
-            longer = (seconds - behind) / growth;
+        if (stages < overlap * growth && seconds > hideable + growth * low) {
+            longer = (seconds - hideable) / growth;
             if (longer > high) longer = high > low ? high : low;
         }
-        auto const hidden = behind + growth * longer;
+        auto const hidden = hideable + growth * longer;
         return stages * (longer - low) + seconds - overlap * (seconds < hidden ? seconds : hidden);
     }
 };
@@ -69,7 +69,7 @@ namespace detail {
     auto const share = 1.0 / static_cast<double>(degrees.pp);
     auto const growth = degrees.zero < 2 ? 1.0 : static_cast<double>(degrees.micro_batches);
     return {.seconds = gathers_of_step(degrees) * share * gather,
-            .behind = growth * share * (degrees.zero < 3 ? prices.backward : prices.total),
+            .hideable = growth * share * (degrees.zero < 3 ? prices.backward : prices.total),
             .growth = growth,
             .overlap = setting.efficiency.overlap};
 }

@@ -23,7 +23,7 @@ struct RankClasses {
 namespace detail {
 
 /// Counts of units that are sharded over tensor-parallel ranks, and of heads that share key-value heads; each once.
-struct DealtUnits {
+struct ShardedUnits {
     struct Heads {
         std::int64_t heads = 0;
         std::int64_t kv_heads = 0;
@@ -51,8 +51,8 @@ struct DealtUnits {
 }  // namespace detail
 
 /// Everything that tensor-parallel ranks hold in units: what decides whether two ranks hold the same.
-[[nodiscard]] inline detail::DealtUnits find_dealt_units(Model const& model) {
-    detail::DealtUnits dealt;
+[[nodiscard]] inline detail::ShardedUnits find_dealt_units(Model const& model) {
+    detail::ShardedUnits sharded;
     for (auto const& tensor : model.tree.tensors()) {
         auto const& rule = tensor.shard;
         switch (rule.kind) {
@@ -60,14 +60,14 @@ struct DealtUnits {
                 break;
             case ShardKind::units:
             case ShardKind::packed_parts:
-                dealt.add(rule.count);
+                sharded.add(rule.count);
                 break;
             case ShardKind::kv_heads:
-                dealt.add_heads(rule.heads, rule.count);
+                sharded.add_heads(rule.heads, rule.count);
                 break;
             case ShardKind::packed_qkv:
-                dealt.add(rule.heads);
-                dealt.add_heads(rule.heads, rule.count);
+                sharded.add(rule.heads);
+                sharded.add_heads(rule.heads, rule.count);
                 break;
         }
     }
@@ -75,31 +75,31 @@ struct DealtUnits {
         for (auto const& value : body.values()) {
             if (value.spread != Spread::sharded) continue;
             if (value.serves_heads > 0)
-                dealt.add_heads(value.serves_heads, value.units);
+                sharded.add_heads(value.serves_heads, value.units);
             else
-                dealt.add(value.units);
-            dealt.add_heads(value.units, value.packed_kv_heads);
+                sharded.add(value.units);
+            sharded.add_heads(value.units, value.packed_kv_heads);
         }
         for (auto const& op : body.operations()) {
-            if (op.kind == OpKind::gated_delta) dealt.add(op.delta.key_heads);
+            if (op.kind == OpKind::gated_delta) sharded.add(op.delta.key_heads);
             if (op.kind != OpKind::attention) continue;
-            dealt.add(op.attention.heads);
-            dealt.add_heads(op.attention.heads, op.attention.kv_heads);
+            sharded.add(op.attention.heads);
+            sharded.add_heads(op.attention.heads, op.attention.kv_heads);
         }
     }
-    return dealt;
+    return sharded;
 }
 
 /// The classes of the ranks of a tp * ep group; `rows` are those that sequence parallelism shards, 0 where it is off.
-[[nodiscard]] inline RankClasses find_rank_classes(detail::DealtUnits const& dealt, std::int64_t tp, std::int64_t ep,
-                                                   std::int64_t experts, std::int64_t rows) {
+[[nodiscard]] inline RankClasses find_rank_classes(detail::ShardedUnits const& sharded, std::int64_t tp,
+                                                   std::int64_t ep, std::int64_t experts, std::int64_t rows) {
     auto const share = [tp](std::int64_t units, std::int64_t rank) { return split_units(units, tp, rank).size(); };
     auto const are_alike = [&](std::int64_t a, std::int64_t b) {
         if (a == 0 || b == 0 || (rows > 0 && share(rows, a) != share(rows, b))) return a == b;
-        for (auto const units : dealt.units) {
+        for (auto const units : sharded.units) {
             if (share(units, a) != share(units, b)) return false;
         }
-        for (auto const& [heads, kv_heads] : dealt.heads) {
+        for (auto const& [heads, kv_heads] : sharded.heads) {
             if (split_kv_heads(heads, kv_heads, tp, a).size() != split_kv_heads(heads, kv_heads, tp, b).size())
                 return false;
         }

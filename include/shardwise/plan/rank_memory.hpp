@@ -272,8 +272,9 @@ private:
     }
 
     std::int64_t in_flight(std::int64_t stage) const {
-        auto const behind = request_.parallel.pp - stage;
-        return request_.micro_batches > 0 && request_.micro_batches < behind ? request_.micro_batches : behind;
+        auto const from_here_on = request_.parallel.pp - stage;
+        return request_.micro_batches > 0 && request_.micro_batches < from_here_on ? request_.micro_batches
+                                                                                   : from_here_on;
     }
 
     Bytes kept(TrainingPlan const& plan, SlotNeeds const& needs, std::int64_t micro_batches) const {

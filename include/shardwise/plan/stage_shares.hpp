@@ -25,7 +25,7 @@ public:
                                      List<double> const& seconds, double least, double most) {
         auto found = -1.0;
         for (auto const& reach : sites_.reaches()) {
-            deal(reach, held, degrees, bytes, seconds);
+            share_out(reach, held, degrees, bytes, seconds);
             auto const slowest = longest(least, most);
             if (slowest >= 0.0 && (found < 0.0 || slowest < found)) found = slowest;
         }
@@ -47,8 +47,8 @@ private:
         double memory = 0.0;
     };
 
-    void deal(OrderReach const& reach, HeldBytes const& held, PlanDegrees const& degrees, SlotBytes const* bytes,
-              List<double> const& seconds) {
+    void share_out(OrderReach const& reach, HeldBytes const& held, PlanDegrees const& degrees, SlotBytes const* bytes,
+                   List<double> const& seconds) {
         auto const kind = capacity_.most_frequent();
         auto const ranks = degrees.ranks() / degrees.pp;
         auto const left_out = reach.left_out(degrees.tp, degrees.ep);

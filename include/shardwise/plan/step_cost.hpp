@@ -69,10 +69,10 @@ namespace detail {
     };
     auto const seconds = exchange(stage.weights.trained_dense(), joined(site.ep, site.dp)) +
                          exchange(stage.weights.expert_parameters, site.dp);
-    auto const behind = degrees.zero < 2    ? stage.backward_seconds
-                        : degrees.zero == 2 ? m * stage.backward_seconds
-                                            : m * stage.terms.total();
-    return seconds - setting.efficiency.overlap * (seconds < behind ? seconds : behind);
+    auto const hideable = degrees.zero < 2    ? stage.backward_seconds
+                          : degrees.zero == 2 ? m * stage.backward_seconds
+                                              : m * stage.terms.total();
+    return seconds - setting.efficiency.overlap * (seconds < hideable ? seconds : hideable);
 }
 
 /// The optimizer reads and writes its states and the fp32 weights, reads the gradient and writes the model's weights.

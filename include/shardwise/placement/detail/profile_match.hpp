@@ -87,7 +87,7 @@ public:
         // The innermost first: what holds something measured is its sum, and adds nothing.
         std::sort(above.begin(), above.end(),
                   [](Entry const& a, Entry const& b) { return a.path.size() > b.path.size(); });
-        for (auto const& entry : above) deal(entry, share, times);
+        for (auto const& entry : above) share_out(entry, share, times);
         return times;
     }
 
@@ -153,7 +153,7 @@ private:
 
     /// Gives the units below an entry their shares, unless one of them was measured by itself.
     template <class Share>
-    void deal(Entry const& entry, Share share, std::vector<double>& times) const {
+    void share_out(Entry const& entry, Share share, std::vector<double>& times) const {
         std::vector<std::size_t> below;
         double sum = 0.0;
         auto const prefix = entry.path.empty() ? std::string() : std::string(entry.path) + ".";
