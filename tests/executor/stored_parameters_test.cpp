@@ -303,28 +303,24 @@ TEST_CASE("StoredParameters: zero points out of the middle make five bits of fou
     return fnv1a({reinterpret_cast<char const*>(values.data()), values.size() * sizeof(float)});
 }
 
-TEST_CASE("StoredParameters: packed checkpoints decode to the references' bits, held as they are or lossless") {
-    auto const root = std::string(SHARDWISE_SOURCE_DIR) + "/tests/golden/packed/";
+/// A checkpoint of a golden folder, and the format that its weights are held in.
+struct Held {
+    std::string_view name;
+    WeightFormat format;
+    /// True where rows cannot be cut.
+    bool is_whole = false;
+    /// True where a scale is not the reference's in every bit.
+    bool is_rounded = false;
+};
+
+/// Holds checkpoints to the hashes of what their references decode; how many weights that were.
+std::size_t check_decoded(std::string const& folder, std::span<Held const> held) {
+    auto const root = std::string(SHARDWISE_SOURCE_DIR) + "/tests/golden/" + folder + "/";
     std::stringstream text;
     text << std::ifstream(root + "expected.json").rdbuf();
     auto const document = parse_json(text.str());
     REQUIRE(document);
     auto const cases = document->root().find("cases");
-    struct Held {
-        std::string_view name;
-        WeightFormat format;
-    };
-    constexpr std::array<Held, 11> held{{{"nf4", WeightFormat::nf4},
-                                         {"nf4_double", WeightFormat::nf4},
-                                         {"fp4", WeightFormat::f32},
-                                         {"int8", WeightFormat::int8},
-                                         {"gptq", WeightFormat::int4},
-                                         {"gptq_rows", WeightFormat::int4},
-                                         {"gptq_order", WeightFormat::f32},
-                                         {"gptq_v2", WeightFormat::f32},
-                                         {"awq", WeightFormat::q5_0},
-                                         {"fp8", WeightFormat::f32},
-                                         {"fp8_rows", WeightFormat::f32}}};
     std::size_t weights = 0;
     for (auto const& wanted : held) {
         CAPTURE(std::string(wanted.name));
@@ -346,7 +342,7 @@ TEST_CASE("StoredParameters: packed checkpoints decode to the references' bits, 
             auto const exact = load(*parameters, name, part, {.dtype = Dtype::f32});
             CHECK(hash_of(exact) == std::stoull(std::string(*entry.string()), nullptr, 16));
             auto const own = load(*parameters, name, part);
-            if (wanted.format != WeightFormat::int8) {
+            if (!wanted.is_rounded) {
                 CHECK(own == exact);
             } else {
                 // A scale of its own rounds once more: half a unit in the last place for each of two roundings.
@@ -356,7 +352,7 @@ TEST_CASE("StoredParameters: packed checkpoints decode to the references' bits, 
             }
             UnitRange const rows[] = {{5, 6}, {16, 30}};
             part.rows = rows;
-            if (part.inputs == 128 && wanted.name != "gptq_rows") part.columns = UnitRange{64, 128};
+            if (part.inputs == 128 && !wanted.is_whole) part.columns = UnitRange{64, 128};
             auto const some = load(*parameters, name, part);
             auto const width = static_cast<std::size_t>(part.columns ? part.columns->size() : part.inputs);
             auto const first = static_cast<std::size_t>(part.columns ? part.columns->begin : 0);
@@ -367,7 +363,36 @@ TEST_CASE("StoredParameters: packed checkpoints decode to the references' bits, 
             ++weights;
         }
     }
-    CHECK(weights == 77);
+    return weights;
+}
+
+TEST_CASE("StoredParameters: packed checkpoints decode to the references' bits, held as they are or lossless") {
+    constexpr std::array<Held, 11> held{{{"nf4", WeightFormat::nf4},
+                                         {"nf4_double", WeightFormat::nf4},
+                                         {"fp4", WeightFormat::f32},
+                                         {"int8", WeightFormat::int8, false, true},
+                                         {"gptq", WeightFormat::int4},
+                                         {"gptq_rows", WeightFormat::int4, true},
+                                         {"gptq_order", WeightFormat::f32},
+                                         {"gptq_v2", WeightFormat::f32},
+                                         {"awq", WeightFormat::q5_0},
+                                         {"fp8", WeightFormat::f32},
+                                         {"fp8_rows", WeightFormat::f32}}};
+    CHECK(check_decoded("packed", held) == 77);
+}
+
+TEST_CASE(
+    "StoredParameters: integers that compressed-tensors saved decode to its values, held as they are or lossless") {
+    constexpr std::array<Held, 9> held{{{"w4_group", WeightFormat::int4},
+                                        {"w4_asymmetric", WeightFormat::q5_0},
+                                        {"w4_order", WeightFormat::f32},
+                                        {"w4_channel", WeightFormat::int4, true},
+                                        {"w3_group", WeightFormat::int4},
+                                        {"w8_group", WeightFormat::q8_0},
+                                        {"w8_channel", WeightFormat::int8},
+                                        {"int8_channel", WeightFormat::int8},
+                                        {"int8_tensor", WeightFormat::f32}}};
+    CHECK(check_decoded("compressed", held) == 63);
 }
 
 }  // namespace

@@ -47,6 +47,7 @@ public:
                           : parts_.find(FilePart::absmax) != nullptr    ? take_bnb_4bit()
                           : parts_.find(FilePart::scb) != nullptr       ? take_bnb_int8()
                           : has_dtype(FilePart::weight, Dtype::f8_e4m3) ? take_fp8()
+                          : is_compressed()                             ? take_integers()
                                                                         : unsupported("of a kind that is not known");
         if (!done) return done.error();
         return Result<StoredParameter>(std::move(out_));
@@ -60,11 +61,14 @@ private:
         return Error{ErrorCode::unsupported}
             .in(out_.name)
             .because("is packed in a way that is not loaded: " + std::string(what))
-            .fix("known are bitsandbytes nf4, fp4 and int8, gptq, awq, fp8 and mxfp4");
+            .fix("known are bitsandbytes nf4, fp4 and int8, gptq, awq, fp8, mxfp4, and integers of compressed-tensors");
     }
     [[nodiscard]] bool has_dtype(FilePart part, Dtype dtype) const {
         auto const* const found = parts_.find(part);
         return found != nullptr && found->dtype == dtype;
+    }
+    [[nodiscard]] bool is_compressed() const {
+        return parts_.find(FilePart::weight_packed) != nullptr || has_dtype(FilePart::weight, Dtype::i8);
     }
     /// A part of so many bytes.
     [[nodiscard]] Result<std::span<std::byte const>> take(FilePart part, std::string_view name,
@@ -209,10 +213,95 @@ private:
         if (out_.group > 128 && out_.group % 128 == 0) out_.group = 128;
         return finish(*data, *found, format);
     }
+    /// compressed-tensors' integers: `weight_packed` has words, `weight` bytes.
+    [[nodiscard]] Result<> take_integers() {
+        weight_.form = PackedForm::integers;
+        auto const outputs = weight_.outputs;
+        auto const inputs = weight_.inputs;
+        if (inputs < 1 || outputs < 1) return unsupported("an empty matrix");
+        bool const has_words = parts_.find(FilePart::weight_packed) != nullptr;
+        weight_.bits = 0;
+        if (has_words) {
+            if (auto const done = find_bits(); !done) return done;
+        }
+        auto const data = has_words ? take(FilePart::weight_packed, "weight_packed", outputs * words_of(inputs) * 4)
+                                    : take(FilePart::weight, "weight", outputs * inputs);
+        if (!data) return data.error();
+        auto const* const scales = parts_.find(FilePart::weight_scale);
+        if (scales == nullptr) return fail(ErrorCode::missing_field, "weight_scale", "is in none of the files");
+        weight_.scale_dtype = scales->dtype;
+        if (!weight_format(scales->dtype)) return unsupported("scales of another dtype than fp32, bf16 and fp16");
+        auto const count = scales->shape.elements();
+        bool const has_rows = scales->shape.rank() == 2 && scales->shape[0] == outputs && scales->shape[1] > 0;
+        if (count != 1 && !has_rows) {
+            return fail(ErrorCode::shape_mismatch, "weight_scale", "is neither one scale nor some for each row")
+                .got(count)
+                .expected(outputs);
+        }
+        weight_.row_scales = has_rows ? scales->shape[1] : 0;
+        auto const groups = has_rows ? weight_.row_scales : 1;
+        weight_.group = group_of(groups);
+        if (auto const done = take_integer_zeros(groups); !done) return done;
+        if (auto const done = take_order(groups); !done) return done;
+        auto const format = integer_format(groups);
+        out_.group = format == WeightFormat::int4 ? weight_.group : 0;
+        if (out_.group > 128 && out_.group % 128 == 0) out_.group = 128;
+        return finish(*data, scales->data, format);
+    }
+    [[nodiscard]] std::int64_t words_of(std::int64_t count) const { return ceil_divide(count * weight_.bits, 32); }
+    /// The bits of the config's groups that make so many words of a row.
+    [[nodiscard]] Result<> find_bits() {
+        auto const& shape = parts_.find(FilePart::weight_packed)->shape;
+        if (!quantization_ || !quantization_->is_compressed || shape.rank() != 2)
+            return unsupported("words of which no config.json says how many bits an integer has");
+        for (auto const& group : quantization_->groups) {
+            auto const bits = group.scheme.bits;
+            if (group.scheme.format != CompressedFormat::pack_quantized || shape[0] != weight_.outputs ||
+                shape[1] != ceil_divide(weight_.inputs * bits, 32) || bits == weight_.bits)
+                continue;
+            if (weight_.bits > 0) return unsupported("in words that could have integers of two widths");
+            weight_.bits = bits;
+        }
+        if (weight_.bits > 0) return {};
+        return fail(ErrorCode::shape_mismatch, "weight_packed",
+                    "has other words than the config's bits make of the weight");
+    }
+    /// Inputs that share one of a row's scales: as the config says, where that makes so many.
+    [[nodiscard]] std::int64_t group_of(std::int64_t groups) const {
+        if (quantization_) {
+            for (auto const& group : quantization_->groups) {
+                auto const size = group.scheme.group;
+                if (size > 0 && ceil_divide(weight_.inputs, size) == groups) return size;
+            }
+        }
+        return ceil_divide(weight_.inputs, groups);
+    }
+    [[nodiscard]] Result<> take_integer_zeros(std::int64_t groups) {
+        if (parts_.find(FilePart::weight_zero_point) == nullptr) return {};
+        auto const rows = weight_.row_scales > 0 ? weight_.outputs : 1;
+        auto const bytes = weight_.bits > 0 ? words_of(rows) * groups * 4 : rows * groups;
+        auto const zeros = take(FilePart::weight_zero_point, "weight_zero_point", bytes);
+        if (!zeros) return zeros.error();
+        weight_.zeros = *zeros;
+        return {};
+    }
+    /// What expresses scale * (q - zero): as grouped_format, and int8 where each row has one scale.
+    [[nodiscard]] WeightFormat integer_format(std::int64_t groups) const {
+        if (!weight_.index.empty()) return WeightFormat::f32;
+        bool const has_bytes = weight_.bits == 0 || weight_.bits > 4;
+        bool const is_symmetric = weight_.zeros.empty();
+        if (is_symmetric && groups == 1 && has_bytes) return WeightFormat::int8;
+        if (weight_.scale_dtype == Dtype::f32) return WeightFormat::f32;
+        if (is_symmetric && !has_bytes && weight_.group % 2 == 0) return WeightFormat::int4;
+        if (weight_.inputs % 32 != 0 || (weight_.group % 32 != 0 && weight_.group < weight_.inputs))
+            return WeightFormat::f32;
+        if (!has_bytes) return WeightFormat::q5_0;
+        return is_symmetric ? WeightFormat::q8_0 : WeightFormat::f32;
+    }
     /// What expresses scale * (q - zero) without loss: int4 where all q - zero are in [-8, 8), Q5_0's blocks of 32 where they are in
     /// [-16, 16), Q8_0's where they are in [-128, 128).
     [[nodiscard]] WeightFormat grouped_format(Dtype scale_dtype) const {
-        if (!weight_.index.empty() || scale_dtype != Dtype::f16) return WeightFormat::f32;
+        if (!weight_.index.empty() || scale_dtype == Dtype::f32) return WeightFormat::f32;
         bool const is_gptq = weight_.form == PackedForm::gptq;
         bool const is_symmetric = is_gptq && quantization_ && quantization_->scheme.symmetric;
         bool const is_int4 = is_gptq && (weight_.bits < 4 || (weight_.bits == 4 && is_symmetric));

@@ -27,6 +27,8 @@ enum class FilePart : std::uint8_t {
     quant_state,
     scb,
     weight_scale,
+    weight_packed,
+    weight_zero_point,
     blocks,
     block_scales,
     other,
@@ -41,11 +43,12 @@ enum class FilePart : std::uint8_t {
         std::string_view ending;
         FilePart part;
     };
-    constexpr std::array<Row, 17> rows{{
+    constexpr std::array<Row, 20> rows{{
         {".qweight", FilePart::qweight},
         {".qzeros", FilePart::qzeros},
         {".scales", FilePart::scales},
         {".g_idx", FilePart::g_idx},
+        {".weight_g_idx", FilePart::g_idx},
         {".nested_absmax", FilePart::nested_absmax},
         {".absmax", FilePart::absmax},
         {".nested_quant_map", FilePart::nested_quant_map},
@@ -53,6 +56,8 @@ enum class FilePart : std::uint8_t {
         {".SCB", FilePart::scb},
         {".weight_scale_inv", FilePart::weight_scale},
         {".weight_scale", FilePart::weight_scale},
+        {".weight_packed", FilePart::weight_packed},
+        {".weight_zero_point", FilePart::weight_zero_point},
         {"_blocks", FilePart::blocks},
         {"_scales", FilePart::block_scales},
         {".weight_format", FilePart::other},

@@ -7,6 +7,7 @@
 #include <shardwise/backend/host/product/source.hpp>
 #include <shardwise/executor/held_format.hpp>
 #include <shardwise/executor/loaded_matrix.hpp>
+#include <shardwise/executor/packed_forms.hpp>
 #include <shardwise/executor/stored_parameters.hpp>
 #include <shardwise/parallel/weight_slice.hpp>
 
