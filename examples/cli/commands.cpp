@@ -187,8 +187,9 @@ std::span<Command const> commands() {
                 "tokens, S apart. The loss is the mean over all tokens of a batch that count; its bits, and those of the "
                 "weights, depend on no micro-batch, threads or ranks, nor on restarts.\n\nCheckpoints are "
                 "FOLDER/step-000100 and the like: each is a MODEL for every command. A run that is started again goes on "
-                "from the newest whole one. SIGINT or SIGTERM end it after its step and a checkpoint, with 128 and the "
-                "signal's number as exit status; a second one ends it at once.\n\nWhat does not run yet is refused by "
+                "from the newest whole one; one that would remove checkpoints of another is refused. SIGINT, SIGTERM or "
+                "SIGHUP end it after its step and a checkpoint, with 128 and the signal's number as exit status; a second "
+                "one ends it at once.\n\nWhat does not run yet is refused by "
                 "name: other precisions than fp32, adapters, dropout, recomputation, ZeRO, tensor and pipeline parallelism.",
             .groups = {train_argument(), train_data_options(), train_step_options(), train_rank_options(),
                        train_adapter_options(), train_safety_options(), train_output_options(), output_options()},

@@ -4,12 +4,58 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <initializer_list>
 #include <optional>
 #include <poll.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
+#include <utility>
+#include <vector>
 
 namespace shardwise::cli {
+
+/// Whether the end of the terminal is to leave the program alone: nohup.
+[[nodiscard]] inline bool ignores_hangup() {
+    struct sigaction now {};
+    return ::sigaction(SIGHUP, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
+/// Signals by which a program is asked to end work that has a good place to end, as long as this lives: the first one is kept for
+/// whoever looks, the second one ends the program at once, with 128 and its number. A hangup that is ignored stays so.
+class StopRequest {
+public:
+    explicit StopRequest(std::initializer_list<int> signals) {
+        taken_ = 0;
+        struct sigaction action {};
+        action.sa_handler = [](int signal) {
+            if (taken_ != 0) ::_exit(128 + signal);
+            taken_ = signal;
+        };
+        action.sa_flags = SA_RESTART;
+        ::sigemptyset(&action.sa_mask);
+        // One after another: of two that come at once each has its turn.
+        for (auto const signal : signals) ::sigaddset(&action.sa_mask, signal);
+        for (auto const signal : signals) {
+            struct sigaction before {};
+            bool const is_left = signal == SIGHUP && ignores_hangup();
+            if (is_left || ::sigaction(signal, &action, &before) != 0) continue;
+            before_.emplace_back(signal, before);
+        }
+    }
+    StopRequest(StopRequest const&) = delete;
+    StopRequest& operator=(StopRequest const&) = delete;
+    ~StopRequest() {
+        for (auto const& [signal, action] : before_) ::sigaction(signal, &action, nullptr);
+    }
+
+    /// The signal that came; 0: none. It stays when this is gone.
+    [[nodiscard]] static int signal() { return taken_; }
+
+private:
+    inline static volatile std::sig_atomic_t taken_ = 0;
+
+    std::vector<std::pair<int, struct sigaction>> before_;
+};
 
 /// Signals that end the program, and those of children and of the terminal's size, come as data as long as this lives. To be
 /// made before any thread is, so that all threads leave them alone.
@@ -19,7 +65,9 @@ public:
     explicit ProgramSignals(bool has_view) {
         ::sigemptyset(&taken_);
         if (has_view) ::sigaddset(&taken_, SIGTSTP);
-        for (int const signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD, SIGWINCH}) ::sigaddset(&taken_, signal);
+        for (int const signal : {SIGINT, SIGTERM, SIGQUIT, SIGCHLD, SIGWINCH}) ::sigaddset(&taken_, signal);
+        // Blocked, one that is ignored would come as data.
+        if (!ignores_hangup()) ::sigaddset(&taken_, SIGHUP);
         ::sigprocmask(SIG_BLOCK, &taken_, &before_);
         descriptor_ = ::signalfd(-1, &taken_, SFD_CLOEXEC | SFD_NONBLOCK);
     }

@@ -13,6 +13,7 @@
 #include "load_model.hpp"
 #include "log_lines.hpp"
 #include "model_facts.hpp"
+#include "program_signals.hpp"
 #include "progress.hpp"
 #include "requests.hpp"
 #include "run_answer.hpp"
@@ -40,9 +41,6 @@ namespace {
 
 /// Of each rank: 13 MB, some 300 tokens of 30 layers.
 constexpr std::int64_t kept_trace_events = std::int64_t{1} << 17;
-
-/// The signal that came, set by the handler of interrupts; 0: none.
-volatile std::sig_atomic_t interrupt = 0;
 
 /// What a run starts from.
 struct RunInput {
@@ -101,14 +99,16 @@ struct RunInput {
 
 /// The first interrupt ends the text where it is; a second one ends the program. Ranks that do not print wait for the
 /// word of the one that does.
-void catch_interrupts(RunRanks& ranks) {
-    auto const handle = [](int signal) {
-        interrupt = signal;
-        std::signal(signal, SIG_DFL);
-    };
-    std::signal(SIGINT, ranks.is_first() ? +handle : SIG_IGN);
-    // Launchers end their ranks by it.
-    if (ranks.world() != nullptr) std::signal(SIGTERM, ranks.is_first() ? +handle : SIG_IGN);
+void catch_interrupts(RunRanks& ranks, std::optional<StopRequest>& stop) {
+    // Launchers end their ranks by SIGTERM.
+    bool const is_launched = ranks.world() != nullptr;
+    if (!ranks.is_first()) {
+        for (auto const signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_IGN);
+    } else if (is_launched) {
+        stop.emplace({SIGINT, SIGTERM});
+    } else {
+        stop.emplace({SIGINT});
+    }
 }
 
 /// Says of each rank of which the trace does not have the beginning how many events are missing.
@@ -166,12 +166,13 @@ void catch_interrupts(RunRanks& ranks) {
     options.on_token = [&progress, &energy](std::int64_t, std::int32_t) {
         progress.reset();
         if (energy) energy->take_token();
-        return interrupt == 0;
+        return StopRequest::signal() == 0;
     };
-    catch_interrupts(ranks);
+    std::optional<StopRequest> stop;
+    catch_interrupts(ranks, stop);
     auto report = ranks.world() != nullptr ? run_in_group(*ranks.world(), files, model, {input.request}, options)
                                            : run_on_threads(files, model, {input.request}, options);
-    std::signal(SIGINT, SIG_DFL);
+    stop.reset();
     progress.reset();
     if (!report) {
         // What went wrong has a line of its own.
@@ -339,7 +340,7 @@ ExitCode run_run(Arguments const& arguments) {
         std::fputs(run_rates(*answer).c_str(), stderr);
     }
     bool const was_cut = answer->report.generations.front().reason == FinishReason::cancelled;
-    return was_cut && interrupt != 0 ? stopped_by(interrupt) : ExitCode::done;
+    return was_cut && StopRequest::signal() != 0 ? stopped_by(StopRequest::signal()) : ExitCode::done;
 }
 
 }  // namespace shardwise::cli

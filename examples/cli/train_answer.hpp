@@ -3,6 +3,7 @@
 
 #include <shardwise/comm/traffic.hpp>
 #include <shardwise/core/bytes.hpp>
+#include <shardwise/train/step_times.hpp>
 
 #include "train_request.hpp"
 
@@ -25,6 +26,8 @@ struct TrainPlan {
     std::int64_t steps = 0;
     std::int64_t valid_every = 0;
     Schedule schedule{};
+    /// What all ranks together take from each other in a step.
+    CollectiveTraffic traffic{};
     /// Why it is so.
     std::string reason;
 };
@@ -40,8 +43,9 @@ struct TrainRow {
     double learning_rate = 0.0;
     double norm = 0.0;
     bool is_skipped = false;
-    double seconds = 0.0;
     double tokens_per_second = 0.0;
+    /// Of the first rank.
+    StepTimes times{};
 };
 
 struct SkippedStep {
@@ -62,6 +66,15 @@ struct TrainFix {
     Bytes bytes{};
 };
 
+/// How long a step takes at least: by its products alone, as fast as large ones were measured to be here.
+struct TrainTime {
+    /// Of a step, forwards and back.
+    double operations = 0.0;
+    double operations_per_second = 0.0;
+
+    [[nodiscard]] double seconds() const { return operations / operations_per_second; }
+};
+
 /// What `train` has to say.
 struct TrainAnswer {
     std::string model;
@@ -74,8 +87,8 @@ struct TrainAnswer {
     std::optional<double> first_loss, last_loss, valid_loss, best_valid_loss;
     /// SHA-256 of the last checkpoint's model.safetensors; empty: there is none.
     std::string weights_hash;
-    /// Of all steps that were taken here.
-    double step_seconds = 0.0;
+    /// Of all steps that were taken here, on the first rank; and what they and the end waited for checkpoints.
+    StepTimes times{};
     double checkpoint_seconds = 0.0;
     std::int64_t steps_here = 0;
     std::int64_t tokens_here = 0;
@@ -87,12 +100,14 @@ struct TrainAnswer {
     std::vector<TrainRow> rows;
     /// Their folders, the oldest first.
     std::vector<std::string> checkpoints;
-    /// "steps", "SIGINT", "SIGTERM" or "dry-run".
+    /// "steps", "SIGINT", "SIGTERM", "SIGHUP" or "dry-run".
     std::string stopped_by;
     /// What memory there is, and whether the run fits in it.
     Bytes budget{};
     bool is_fitting = true;
     std::vector<TrainFix> fixes;
+    /// Of a dry run.
+    std::optional<TrainTime> expected;
     std::vector<std::string> warnings;
 };
 

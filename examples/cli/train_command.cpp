@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/backend/host/products.hpp>
+#include <shardwise/calibrate/product_rates.hpp>
 #include <shardwise/executor/stored_parameters.hpp>
 #include <shardwise/hardware/system/system_memory.hpp>
 #include <shardwise/model/tree_totals.hpp>
@@ -9,6 +10,7 @@
 #include "console.hpp"
 #include "load_model.hpp"
 #include "options_file.hpp"
+#include "program_signals.hpp"
 #include "requests.hpp"
 #include "svg_picture.hpp"
 #include "text.hpp"
@@ -17,8 +19,10 @@
 #include "train_run.hpp"
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -107,6 +111,16 @@ private:
     return error.fix(advice.empty() ? std::string("use a smaller model, or a machine with more memory") : advice);
 }
 
+/// Measures for a tenth of a second how fast products are here; nothing where that cannot be told.
+[[nodiscard]] std::optional<TrainTime> expect_time(TrainRequest const& request, TrainPlan const& plan,
+                                                   Model const& model) {
+    HostContext context({.threads = request.threads});
+    RateProbe const probe{.name = "products", .time = std::chrono::milliseconds(100)};
+    auto const rate = measure_product(context, WeightFormat::f32, probe);
+    if (!rate) return std::nullopt;
+    return TrainTime{step_operations(request, plan, model), rate->operations};
+}
+
 /// Reads model and data, plans, and trains.
 [[nodiscard]] Result<TrainAnswer> answer_train(TrainRequest request, ColorMode color) {
     auto loaded = load_trained_model(request);
@@ -146,7 +160,9 @@ private:
     answer.request = request;
     answer.is_fitting = total_of(answer.ranks) <= answer.budget;
     if (!answer.is_fitting) answer.fixes = find_train_fixes(request, plan, *program, *divisors, answer.budget);
+    plan.traffic = predict_traffic(request, plan, *program);
     if (request.is_dry_run) {
+        answer.expected = expect_time(request, plan, model);
         answer.steps = plan.steps;
         answer.tokens = plan.steps * request.batch * plan.context;
         answer.stopped_by = "dry-run";
@@ -198,7 +214,7 @@ ExitCode run_train(Arguments const& given) {
     }
     print_text(arguments.json ? train_json(*answer) : train_text(*answer));
     if (!answer->is_fitting) return ExitCode::does_not_fit;
-    if (answer->stopped_by == "SIGINT" || answer->stopped_by == "SIGTERM") return stopped_by(train_signal());
+    if (answer->stopped_by.starts_with("SIG")) return stopped_by(StopRequest::signal());
     return ExitCode::done;
 }
 

@@ -69,24 +69,22 @@ void write_options(JsonWriter& json, TrainAnswer const& answer) {
     json.end_object();
 }
 
-/// What cannot be told apart is null.
+/// Means of the steps that were taken; null where there was none.
 void write_timing(JsonWriter& json, TrainAnswer const& answer) {
-    bool const has_run = answer.steps_here > 0;
-    auto const nothing = std::optional<double>{};
-    auto const of = [has_run](double value) { return has_run ? std::optional(value) : std::nullopt; };
-    bool const is_alone = answer.plan.dp == 1;
-    auto const step = answer.step_seconds / static_cast<double>(has_run ? answer.steps_here : 1);
+    auto const steps = static_cast<double>(answer.steps_here);
+    auto const write = [&](std::string_view key, double value) {
+        write_optional(json, key, steps > 0.0 ? std::optional(value) : std::nullopt);
+    };
+    auto const& times = answer.times;
     json.key("timing").begin_object();
-    write_optional(json, "step_s", of(step));
-    write_optional(
-        json, "tokens_per_s",
-        of(static_cast<double>(answer.tokens_here) / (answer.step_seconds > 0.0 ? answer.step_seconds : 1.0)));
-    write_optional(json, "compute_s", is_alone ? of(step) : nothing);
-    write_optional(json, "communication_s", is_alone ? of(0.0) : nothing);
-    write_optional(json, "exposed_communication_s", is_alone ? of(0.0) : nothing);
-    write_optional(json, "optimizer_s", nothing);
-    write_optional(json, "data_s", nothing);
-    write_optional(json, "checkpoint_s", of(answer.checkpoint_seconds));
+    write("step_s", times.step / steps);
+    write("tokens_per_s", static_cast<double>(answer.tokens_here) / (times.step > 0.0 ? times.step : 1.0));
+    write("compute_s", times.compute / steps);
+    write("communication_s", times.communication / steps);
+    write("exposed_communication_s", times.exposed / steps);
+    write("optimizer_s", times.optimizer / steps);
+    write("data_s", times.data / steps);
+    write("checkpoint_s", answer.checkpoint_seconds);
     json.end_object();
 }
 
@@ -109,7 +107,20 @@ void write_communication(JsonWriter& json, TrainAnswer const& answer) {
         json.key(name_of(kind)).begin_object();
         json.member("bytes", sum.bytes).member("messages", sum.messages).end_object();
     }
-    json.end_object().end_object();
+    json.end_object().member("step_bytes", answer.plan.traffic.bytes);
+    json.member("step_messages", answer.plan.traffic.messages).end_object();
+}
+
+void write_expected(JsonWriter& json, TrainAnswer const& answer) {
+    json.key("expected");
+    if (!answer.expected) {
+        json.value(nullptr);
+        return;
+    }
+    auto const& time = *answer.expected;
+    json.begin_object().member("step_flops", time.operations).member("flops_per_s", time.operations_per_second);
+    json.member("step_s", time.seconds()).member("total_s", time.seconds() * static_cast<double>(answer.plan.steps));
+    json.end_object();
 }
 
 }  // namespace
@@ -146,6 +157,7 @@ std::string train_json(TrainAnswer const& answer) {
         for (auto const& fix : answer.fixes)
             json.begin_object().member("flags", fix.flags).member("bytes", fix.bytes).end_object();
         json.end_array();
+        write_expected(json, answer);
     }
     write_options(json, answer);
     json.key("warnings").begin_array();

@@ -271,8 +271,9 @@ constexpr std::array train_safety_table{
            .word = &Arguments::keep},
     Option{.flag = "--resume",
            .value = "FROM",
-           .help = "auto, the newest whole checkpoint in --out; none; or a checkpoint's folder",
-           .standard = "auto where --out holds checkpoints of the same run, else none",
+           .help = "auto, the newest whole checkpoint in --out, or step 0 where there is none; none, step 0; or a "
+                   "checkpoint's folder; a run that would remove checkpoints in --out is refused",
+           .standard = "auto",
            .suggestions = resume_words,
            .word = &Arguments::resume},
     Option{.flag = "--timeout",

@@ -2,6 +2,8 @@
 #include "train_plan.hpp"
 
 #include <shardwise/core/split.hpp>
+#include <shardwise/cost/block_work.hpp>
+#include <shardwise/train/checkpoint/checkpoint_saver.hpp>
 
 #include "text.hpp"
 
@@ -98,20 +100,52 @@ Result<> plan_steps(TrainRequest const& request, std::int64_t batches_per_epoch,
     return {};
 }
 
+bool saves_beside(TrainRequest const& request, TrainPlan const& plan) {
+    return request.save_every && *request.save_every < plan.steps;
+}
+
 Result<std::vector<TrainRankMemory>> predict_memory(TrainRequest const& request, TrainPlan const& plan,
                                                     TrainingProgram const& program, RopeDivisors const& divisors) {
     std::vector<TrainRankMemory> out;
     Bytes const weights{program.layout().weight_elements() * static_cast<std::int64_t>(sizeof(float))};
     for (std::int64_t rank = 0; rank < plan.dp; ++rank) {
         TensorPlace const place{static_cast<std::int32_t>(plan.dp), static_cast<std::int32_t>(rank)};
-        auto const bytes = with_rule(request, [&](auto const& rule) {
-            return Trainer<std::decay_t<decltype(rule)>>::bytes(program, rule, batch_options_of(request, plan),
-                                                                train_options_of(request, plan), place, divisors);
+        auto const bytes = with_rule(request, [&](auto const& rule) -> Result<Bytes> {
+            auto const trainer = Trainer<std::decay_t<decltype(rule)>>::bytes(
+                program, rule, batch_options_of(request, plan), train_options_of(request, plan), place, divisors);
+            if (!trainer || !saves_beside(request, plan)) return trainer;
+            return *trainer + CheckpointSaver<>::staging_bytes(program.layout(), rule, place);
         });
         if (!bytes) return bytes.error();
         out.push_back({*bytes + weights, {}});
     }
     return out;
+}
+
+CollectiveTraffic predict_traffic(TrainRequest const& request, TrainPlan const& plan, TrainingProgram const& program) {
+    CollectiveTraffic sum;
+    for (std::int64_t rank = 0; rank < plan.dp; ++rank) {
+        TensorPlace const place{static_cast<std::int32_t>(plan.dp), static_cast<std::int32_t>(rank)};
+        sum += with_rule(request, [&](auto const& rule) {
+            return Trainer<std::decay_t<decltype(rule)>>::traffic(program, batch_options_of(request, plan),
+                                                                  train_options_of(request, plan), place);
+        });
+    }
+    return sum;
+}
+
+double step_operations(TrainRequest const& request, TrainPlan const& plan, Model const& model) {
+    Step const step{.batch = request.batch,
+                    .new_tokens = plan.context,
+                    .context = plan.context,
+                    .dtype = Dtype::f32,
+                    .kv_dtype = Dtype::f32,
+                    .is_training = true};
+    double sum = 0.0;
+    for (auto const& block : model.program.blocks())
+        sum += static_cast<double>(block.count) * block_work(model.program.body(block), step).flops;
+    // Of each product of the forward pass, the backward pass has two.
+    return 3.0 * sum;
 }
 
 Bytes total_of(std::vector<TrainRankMemory> const& ranks) {

@@ -42,12 +42,22 @@ auto with_rule(TrainRequest const& request, Call&& call) {
 /// Errors  invalid_argument for a warm-up that is longer than the run, and for a run without a step
 [[nodiscard]] Result<> plan_steps(TrainRequest const& request, std::int64_t batches_per_epoch, TrainPlan& plan);
 
-/// What each rank takes: weights, gradients, optimizer, values of a micro-batch.
+/// Whether checkpoints are written beside training: the one after the last step is waited for.
+[[nodiscard]] bool saves_beside(TrainRequest const& request, TrainPlan const& plan);
+
+/// What each rank takes: weights, gradients, optimizer, values of a micro-batch, copies of what checkpoints write meanwhile.
 ///
 /// Errors  as Trainer::bytes
 [[nodiscard]] Result<std::vector<TrainRankMemory>> predict_memory(TrainRequest const& request, TrainPlan const& plan,
                                                                   TrainingProgram const& program,
                                                                   RopeDivisors const& divisors);
+
+/// What all ranks together take from each other in a step.
+[[nodiscard]] CollectiveTraffic predict_traffic(TrainRequest const& request, TrainPlan const& plan,
+                                                TrainingProgram const& program);
+
+/// Operations of a step, forwards and back, on all ranks together.
+[[nodiscard]] double step_operations(TrainRequest const& request, TrainPlan const& plan, Model const& model);
 
 /// The micro-batch that was asked for, or the largest that fits; one sequence where none does.
 ///

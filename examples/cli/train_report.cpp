@@ -32,12 +32,12 @@ constexpr std::int64_t lines = 20;
     return {digits.data(), end};
 }
 
-[[nodiscard]] std::string csv_line(TrainRow const& row, bool is_alone) {
+[[nodiscard]] std::string csv_line(TrainRow const& row) {
     auto out = std::to_string(row.step) + "," + std::to_string(row.tokens) + "," + shortest(row.loss) + "," +
                shortest(row.valid_loss) + "," + shortest(row.learning_rate) + "," + shortest(row.norm) + "," +
-               (row.is_skipped ? "1" : "0") + "," + shortest(row.tokens_per_second) + ",";
-    // What several ranks wait for each other is not measured.
-    out += is_alone ? shortest(row.seconds) + ",0,0\n" : ",,\n";
+               (row.is_skipped ? "1" : "0") + "," + shortest(row.tokens_per_second) + "," +
+               shortest(row.times.compute) + "," + shortest(row.times.communication) + "," +
+               shortest(row.times.exposed) + "\n";
     return out;
 }
 
@@ -105,7 +105,6 @@ Result<TrainReport> TrainReport::begin(TrainRequest const& request, std::int64_t
     TrainReport out;
     out.steps_ = steps;
     out.line_every_ = may_animate(color) ? 0 : std::max<std::int64_t>(1, steps / lines);
-    out.is_alone_ = request.dp == 1;
     if (!request.csv) return out;
     out.path_ = *request.csv;
     auto const kept = first > 0 ? kept_lines(out.path_, first, out.rows_) : Result<std::string>(std::string(csv_head));
@@ -120,10 +119,10 @@ Result<> TrainReport::take(TrainRow const& row) {
     rows_.push_back(row);
     if (row.valid_loss) valid_ = row.valid_loss;
     // Early steps are slower: memory is touched for the first time.
-    step_seconds_ = step_seconds_ > 0.0 ? 0.9 * step_seconds_ + 0.1 * row.seconds : row.seconds;
+    step_seconds_ = step_seconds_ > 0.0 ? 0.9 * step_seconds_ + 0.1 * row.times.step : row.times.step;
     show(row);
     if (!csv_) return {};
-    auto const line = csv_line(row, is_alone_);
+    auto const line = csv_line(row);
     bool const is_written = std::fwrite(line.data(), 1, line.size(), csv_.get()) == line.size();
     // Whoever looks on, and whoever looks after a crash, finds every step.
     if (!is_written || std::fflush(csv_.get()) != 0) return detail::unwritable(path_, errno);
@@ -138,7 +137,8 @@ void TrainReport::show(TrainRow const& row) {
     if (row.is_skipped) text += " (skipped)";
     if (valid_) text += "  validation " + decimals(*valid_, 4);
     text += "  " + grouped(static_cast<std::int64_t>(row.tokens_per_second)) + " tokens/s";
-    if (is_alone_) text += "  communication 0 %";
+    auto const share = row.times.step > 0.0 ? row.times.exposed / row.times.step : 0.0;
+    text += "  communication " + decimals(100.0 * share, 0) + " %";
     auto const left = static_cast<double>(steps_ - row.step) * step_seconds_;
     if (row.step < steps_) text += "  " + duration(left) + " left";
     std::fprintf(stderr, is_drawn_over ? "\r\033[K%s" : "%s\n", text.c_str());

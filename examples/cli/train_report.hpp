@@ -52,7 +52,6 @@ private:
     /// Smoothed, for the time that is left.
     double step_seconds_ = 0.0;
     bool has_line_ = false;
-    bool is_alone_ = true;
 };
 
 }  // namespace shardwise::cli

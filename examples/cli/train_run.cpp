@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train_run.hpp"
 
+#include <shardwise/train/checkpoint/checkpoint_saver.hpp>
 #include <shardwise/train/checkpoint/resume_checkpoint.hpp>
 #include <shardwise/train/checkpoint/save_checkpoint.hpp>
 #include <shardwise/train/train_ranks.hpp>
 
+#include "program_signals.hpp"
 #include "train_plan.hpp"
 #include "train_report.hpp"
 #include "train_settings.hpp"
@@ -17,37 +19,19 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace shardwise::cli {
 
 namespace {
 
-/// The signal that came; 0: none.
-volatile std::sig_atomic_t stop_signal = 0;
-
-/// SIGINT and SIGTERM come as a number as long as this lives; a second one ends the program.
-class StopSignals {
-public:
-    StopSignals() {
-        stop_signal = 0;
-        auto const handle = [](int signal) {
-            stop_signal = signal;
-            std::signal(SIGINT, SIG_DFL);
-            std::signal(SIGTERM, SIG_DFL);
-        };
-        std::signal(SIGINT, +handle);
-        std::signal(SIGTERM, +handle);
-    }
-    StopSignals(StopSignals const&) = delete;
-    StopSignals& operator=(StopSignals const&) = delete;
-    ~StopSignals() {
-        std::signal(SIGINT, SIG_DFL);
-        std::signal(SIGTERM, SIG_DFL);
-    }
-};
-
 [[nodiscard]] double seconds_since(std::chrono::steady_clock::time_point begin) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+[[nodiscard]] std::string stop_name() {
+    auto const signal = StopRequest::signal();
+    return signal == SIGTERM ? "SIGTERM" : signal == SIGHUP ? "SIGHUP" : "SIGINT";
 }
 
 /// A rank of a run. Only the first one tells and writes what is not a checkpoint.
@@ -61,29 +45,27 @@ public:
     [[nodiscard]] Result<> run() {
         auto const begun = begin();
         if (!begun) return end_group(trainer_.comm(), begun.error());
-        auto const& plan = answer_.plan;
-        while (true) {
-            if (is_first() && stop_signal != 0) trainer_.request_stop();
-            auto const start = std::chrono::steady_clock::now();
-            auto const done = trainer_.step(stream_);
-            if (!done) return done.error();
-            if (!*done) break;
-            auto const seconds = seconds_since(start);
-            if (auto const taken = take(**done, seconds); !taken) return taken;
-            bool const is_due = answer_.request.save_every && state_.step % *answer_.request.save_every == 0;
-            if (is_due && state_.step < plan.steps) {
-                if (auto const saved = save(); !saved && !may_go_on(saved.error())) return saved;
-            }
-        }
-        // A checkpoint that the run went on from may lie elsewhere.
-        if (state_.step > from_.state.step || from_.folder != target_.out + "/" + checkpoint_name(state_.step)) {
-            if (auto const saved = save(); !saved) return saved;
-        }
-        return finish();
+        auto const done = take_steps();
+        // One rank alone can still end the checkpoint that is in flight.
+        if (!done && saver_ && trainer_.comm().size() == 1) (void)saver_->finish(trainer_.comm());
+        return done;
     }
 
 private:
     [[nodiscard]] bool is_first() { return trainer_.comm().rank() == 0; }
+
+    [[nodiscard]] Result<> take_steps() {
+        while (true) {
+            if (is_first() && StopRequest::signal() != 0) trainer_.request_stop();
+            auto const done = trainer_.step(stream_);
+            if (!done) return done.error();
+            if (!*done) break;
+            if (auto const taken = take(**done); !taken) return taken;
+            if (auto const saved = save_beside(); !saved) return saved;
+        }
+        auto const saved = save_last();
+        return saved ? finish() : saved;
+    }
 
     /// Goes on from a checkpoint, and opens what is written.
     [[nodiscard]] Result<> begin() {
@@ -105,6 +87,15 @@ private:
             if (!samples) return samples.error();
             samples_.emplace(*std::move(samples));
         }
+        if (saves_beside(request, answer_.plan)) {
+            auto parts = checkpoint_parts(*target_.layout, trainer_.weights(), trainer_.optimizer(),
+                                          {trainer_.comm().size(), trainer_.comm().rank()});
+            if (!parts) return parts.error();
+            parts_ = *std::move(parts);
+            auto saver = CheckpointSaver<>::create(trainer_.context(), target_, {parts_.data(), parts_.size()});
+            if (!saver) return saver.error();
+            saver_.emplace(*std::move(saver));
+        }
         if (!is_first()) return {};
         auto report = TrainReport::begin(request, answer_.plan.steps, state_.step, job_.color);
         if (!report) return report.error();
@@ -113,7 +104,7 @@ private:
     }
 
     /// Counts a step, validates where that is due, and tells of it.
-    [[nodiscard]] Result<> take(TrainedStep const& step, double seconds) {
+    [[nodiscard]] Result<> take(TrainedStep const& step) {
         auto const& request = answer_.request;
         auto const tokens = step.tokens;
         state_.step = step.number + 1;
@@ -135,8 +126,8 @@ private:
                      .learning_rate = step.learning_rate,
                      .norm = step.norm,
                      .is_skipped = step.is_skipped(),
-                     .seconds = seconds,
-                     .tokens_per_second = static_cast<double>(tokens) / std::max(seconds, 1e-9)};
+                     .tokens_per_second = static_cast<double>(tokens) / std::max(step.times.step, 1e-9),
+                     .times = step.times};
         bool const is_due = state_.step % answer_.plan.valid_every == 0 || state_.step == answer_.plan.steps;
         if (samples_ && is_due) {
             auto const mean = trainer_.validate(*samples_, stream_);
@@ -148,21 +139,52 @@ private:
         }
         if (!is_first()) return {};
         if (step.is_skipped()) answer_.skipped.push_back({state_.step, step.skipped});
-        answer_.step_seconds += seconds;
+        answer_.times += step.times;
         ++answer_.steps_here;
         answer_.tokens_here += tokens;
         auto const told = report_->take(row);
         return told ? told : Result<>(end_group(trainer_.comm(), told.error()));
     }
 
-    [[nodiscard]] Result<> save() {
+    /// Calls `save`, whose time a step waits for; what ranks tell each other meanwhile is no traffic of training.
+    template <class Save>
+    [[nodiscard]] Result<> saving(Save const& save) {
         auto const start = std::chrono::steady_clock::now();
-        auto const saved = save_checkpoint(trainer_.comm(), target_, state_, trainer_.weights(), trainer_.optimizer());
+        auto const traffic = trainer_.comm().traffic();
+        auto const saved = save();
+        trainer_.comm().traffic() = traffic;
         if (is_first()) answer_.checkpoint_seconds += seconds_since(start);
         return saved;
     }
+    /// Begins a checkpoint where one is due, and ends one that is written.
+    [[nodiscard]] Result<> save_beside() {
+        if (!saver_) return {};
+        bool const is_due = state_.step % *answer_.request.save_every == 0 && state_.step < answer_.plan.steps;
+        auto const saved = saving([&] {
+            auto const looked = saver_->poll(trainer_.comm());
+            if (!looked || !is_due) return looked;
+            return saver_->start(trainer_.comm(), state_, {parts_.data(), parts_.size()});
+        });
+        if (!saved || !saver_->failure()) return saved;
+        return may_go_on(*saver_->failure()) ? Result<>() : Result<>(*saver_->failure());
+    }
+    /// Waits for the one that is in flight, and writes the last one where it was not.
+    [[nodiscard]] Result<> save_last() {
+        if (saver_) {
+            auto const ended = saving([&] { return saver_->finish(trainer_.comm()); });
+            if (!ended && !may_go_on(ended.error())) return ended;
+            auto const& saved = saver_->saved();
+            if (!saved.empty() && saved.back() == state_.step) return {};
+        }
+        // A checkpoint that the run went on from may lie elsewhere.
+        if (state_.step == from_.state.step && from_.folder == target_.out + "/" + checkpoint_name(state_.step))
+            return {};
+        return saving([&] {
+            return save_checkpoint(trainer_.comm(), target_, state_, trainer_.weights(), trainer_.optimizer());
+        });
+    }
 
-    /// Where a disk is full training goes on: older checkpoints are whole, and the last one may find space again.
+    /// Where a disk is full training goes on: older checkpoints are whole, and the next one may find space again.
     [[nodiscard]] bool may_go_on(Error const& error) {
         if (error.code() != ErrorCode::file_unwritable) return false;
         if (is_first() && !has_warned_) {
@@ -200,23 +222,29 @@ private:
     TrainerState state_;
     std::optional<Batches> samples_;
     std::optional<TrainReport> report_;
+    /// What this rank writes of every checkpoint; empty, and no saver, where there is only the last one.
+    std::vector<CheckpointPart> parts_;
+    std::optional<CheckpointSaver<>> saver_;
     bool has_warned_ = false;
 };
 
-/// Where the run begins, by --resume.
+/// Where the run begins, by --resume: where it would remove checkpoints that are there, nowhere.
 [[nodiscard]] Result<ResumePoint> find_begin(TrainJob const& job, TrainAnswer const& answer,
                                              CheckpointLayout const& layout) {
     auto const& request = answer.request;
     auto const settings = settings_of(request, answer.plan, *job.data);
     if (auto const cleaned = remove_leftovers(request.out); !cleaned) return cleaned.error();
-    if (!request.resume) {
-        if (!holds_run(request.out, *job.files, settings)) return ResumePoint{};
-        return newest_checkpoint(request.out, layout, *job.files, settings);
-    }
-    if (equal_ignoring_case(*request.resume, "none")) return ResumePoint{};
-    if (equal_ignoring_case(*request.resume, "auto"))
-        return newest_checkpoint(request.out, layout, *job.files, settings);
-    return resume_from(*request.resume, layout, *job.files, settings);
+    auto const from = request.resume.value_or("auto");
+    auto point = equal_ignoring_case(from, "none")   ? Result<ResumePoint>(ResumePoint{})
+                 : equal_ignoring_case(from, "auto") ? newest_checkpoint(request.out, layout, *job.files, settings)
+                                                     : resume_from(from, layout, *job.files, settings);
+    if (!point) return point;
+    auto const kept = check_run_folder(request.out, *point, *job.files, settings);
+    if (kept) return point;
+    auto error = kept.error();
+    // A setting that differs has its own way out.
+    if (error.place().empty()) error.fix("go on from it with --resume auto, or give another --out");
+    return error;
 }
 
 template <OptimizerRule Rule>
@@ -224,6 +252,8 @@ template <OptimizerRule Rule>
     auto const& request = answer.request;
     auto const layout = CheckpointLayout::create(*job.model, rule);
     if (!layout) return layout.error();
+    auto const lock = RunFolderLock::take(request.out);
+    if (!lock) return lock.error();
     auto const from = find_begin(job, answer, *layout);
     if (!from) return from.error();
     print_warnings(from->warnings);
@@ -234,7 +264,9 @@ template <OptimizerRule Rule>
     auto weights = job.weights(context);
     if (!weights) return weights.error();
     answer.traffic.resize(answer.ranks.size());
-    StopSignals const signals;
+    StopRequest const stop({SIGINT, SIGTERM, SIGHUP});
+    // A limit of files' sizes is an error of a write, as a full disk is.
+    std::signal(SIGXFSZ, SIG_IGN);
     auto const body = [&](Trainer<Rule>& trainer, HostStream& stream) {
         return TrainRank<Rule>(job, answer, trainer, stream, target, *from).run();
     };
@@ -245,7 +277,7 @@ template <OptimizerRule Rule>
     for (auto const step : list_checkpoints(request.out))
         answer.checkpoints.insert(answer.checkpoints.begin(), request.out + "/" + checkpoint_name(step));
     bool const is_finished = answer.steps >= answer.plan.steps;
-    answer.stopped_by = is_finished ? "steps" : stop_signal == SIGTERM ? "SIGTERM" : "SIGINT";
+    answer.stopped_by = is_finished ? "steps" : stop_name();
     auto const last = request.out + "/" + checkpoint_name(answer.steps) + "/" + layout->files().front().file();
     auto const hash = sha256_of_file(last);
     if (!hash) return hash.error();
@@ -257,10 +289,6 @@ template <OptimizerRule Rule>
 
 Result<> run_training(TrainJob const& job, TrainAnswer& answer) {
     return with_rule(answer.request, [&](auto const& rule) { return run_with(rule, job, answer); });
-}
-
-int train_signal() {
-    return stop_signal;
 }
 
 }  // namespace shardwise::cli

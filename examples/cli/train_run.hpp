@@ -31,13 +31,10 @@ struct TrainJob {
     ColorMode color = ColorMode::automatic;
 };
 
-/// Trains as planned in `answer` and completes it. The first SIGINT or SIGTERM ends the run behind its step and a checkpoint, a
-/// second one the program.
+/// Trains as planned in `answer` and completes it. The first SIGINT, SIGTERM or SIGHUP ends the run after its step and a checkpoint
+/// (StopRequest::signal), a second one the program.
 ///
 /// Errors  as train_ranks, newest_checkpoint and save_checkpoint; those of the files that are written
 [[nodiscard]] Result<> run_training(TrainJob const& job, TrainAnswer& answer);
-
-/// The signal that ended the run; 0: none.
-[[nodiscard]] int train_signal();
 
 }  // namespace shardwise::cli

@@ -37,6 +37,24 @@ namespace {
     return line("memory", out);
 }
 
+[[nodiscard]] std::string traffic(TrainAnswer const& answer) {
+    auto const& step = answer.plan.traffic;
+    if (step.messages == 0) return {};
+    return line("traffic", to_text(Bytes{step.bytes}) + " a step, in " + counted(step.messages, "message"));
+}
+
+[[nodiscard]] std::string expected(TrainAnswer const& answer) {
+    if (!answer.expected) return {};
+    auto const step = answer.expected->seconds();
+    return line("time", "at least " + duration(step) + " a step, " +
+                            duration(step * static_cast<double>(answer.plan.steps)) + " in all: products at " +
+                            decimals(answer.expected->operations_per_second / 1e9, 0) + " GFLOP/s");
+}
+
+[[nodiscard]] std::string percent(double share) {
+    return decimals(100.0 * share, 0) + " %";
+}
+
 }  // namespace
 
 std::string train_text(TrainAnswer const& answer) {
@@ -46,7 +64,7 @@ std::string train_text(TrainAnswer const& answer) {
                             std::to_string(plan.context));
     if (answer.request.is_dry_run) {
         out += line("steps", grouped(plan.steps));
-        out += memory(answer);
+        out += traffic(answer) + expected(answer) + memory(answer);
         if (answer.is_fitting) return out + line("fits", "yes, in " + to_text(answer.budget));
         out += line("fits", "no: there are " + to_text(answer.budget));
         for (auto const& fix : answer.fixes) out += line("it would", fix.flags + " takes " + to_text(fix.bytes));
@@ -58,11 +76,12 @@ std::string train_text(TrainAnswer const& answer) {
                          ? ""
                          : "; " + counted(static_cast<std::int64_t>(answer.skipped.size()), "step") + " skipped"));
     out += losses(answer) + memory(answer);
-    if (answer.steps_here > 0 && answer.step_seconds > 0.0)
-        out += line("speed",
-                    grouped(static_cast<std::int64_t>(static_cast<double>(answer.tokens_here) / answer.step_seconds)) +
-                        " tokens per second, " +
-                        duration(answer.step_seconds / static_cast<double>(answer.steps_here)) + " a step");
+    if (auto const seconds = answer.times.step; answer.steps_here > 0 && seconds > 0.0) {
+        auto const rate = static_cast<std::int64_t>(static_cast<double>(answer.tokens_here) / seconds);
+        auto step = duration(seconds / static_cast<double>(answer.steps_here)) + " a step";
+        if (plan.dp > 1) step += ", " + percent(answer.times.exposed / seconds) + " of it communication";
+        out += line("speed", grouped(rate) + " tokens per second, " + step);
+    }
     if (!answer.checkpoints.empty()) out += line("checkpoint", answer.checkpoints.back());
     return out;
 }

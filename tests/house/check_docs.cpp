@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // check_docs ROOT WORK_FOLDER PROGRAM_FOLDER COMPILE...: builds and runs the tested blocks of README.md and docs/**/*.md
 // and compares what they print. COMPILE is the compiler with its flags; PROGRAM_FOLDER holds the program shardwise.
+// Commands find ROOT in their environment.
 #include "doc_snippets.hpp"
 
 #include <algorithm>
@@ -52,6 +53,7 @@ int main(int argc, char** argv) {
     fs::path const work = argv[2];
     std::string const path = std::string{argv[3]} + ":" + std::getenv("PATH");
     setenv("PATH", path.c_str(), 1);
+    setenv("ROOT", root.c_str(), 1);
     std::string compile;
     for (int i = 4; i < argc; ++i) compile += quoted(argv[i]) + " ";
     fs::remove_all(work);

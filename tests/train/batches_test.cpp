@@ -70,6 +70,11 @@ TEST_CASE("Batches: an epoch is the sampler's order, and any position is read wi
         auto const part = read_all(*resumed, 8 * step, {3, 5});
         CHECK(std::equal(part.targets.begin(), part.targets.end(), here.targets.begin() + 21));
         CHECK(here.tokens[0] == samples[0] * 7);
+        // What is expected, or is not there to be, changes nothing.
+        for (auto const position : {8 * (step + 1), 8 * step + 3, std::int64_t{-8}, std::int64_t{1} << 60U}) {
+            walked->expect(position, {0, 8});
+            walked->expect(position, {-1, 9});
+        }
     }
     // Two epochs differ.
     CHECK_FALSE(*walked->samples_at(0) == *walked->samples_at(17 * 8));

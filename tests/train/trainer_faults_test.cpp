@@ -215,3 +215,42 @@ TEST_CASE("Trainer: what fails on one rank is told on all, with its rank") {
         "training: ranks: are more than the sequences of a batch, of which each takes at least one (got 3, expected at "
         "most 2); use fewer ranks or a larger batch");
 }
+
+TEST_CASE("Trainer: ranks that go on from other steps or with other weights are named on all") {
+    CurveData const data;
+    auto const config = golden_config("llama_tied");
+    auto const errors_of = [&](auto const& change) {
+        return on_threads(3, [&](Threads& thread) {
+            TrainedModel model(config);
+            HostCommunicator comm(std::move(thread));
+            auto trainer = Trainer<AdamW>::create(model.context, comm, model.program, model.weights, AdamW{},
+                                                  data.batches(), options_of(6));
+            if (!trainer) return trainer.error().message();
+            TrainerPosition position{3, {1}};
+            change(comm.rank(), model, position);
+            auto const restored = trainer->restore(position);
+            CHECK((restored || trainer->state() == TrainerPosition{}));
+            return restored ? std::string() : restored.error().message();
+        });
+    };
+    auto const same = errors_of([](auto, auto&, auto&) {});
+    CHECK(same == std::vector<std::string>(3));
+    auto const all_say = [](std::vector<std::string> const& errors, std::string const& text) {
+        for (auto const& error : errors) CHECK_MESSAGE(error.find(text) != std::string::npos, error);
+    };
+    all_say(errors_of([](auto rank, auto&, auto& position) { position.step += rank == 1 ? 1 : 0; }),
+            "rank 1: goes on from other steps than rank 0; give all ranks the same");
+    all_say(errors_of([](auto rank, auto&, auto& position) {
+                if (rank == 2) position.skipped = {2};
+            }),
+            "rank 2: goes on from other steps than rank 0");
+    all_say(errors_of([](auto rank, auto&, auto& position) {
+                if (rank == 2) position.skipped = {3};
+            }),
+            "rank 2: training: skipped: has a step that is not between the one before and the next (got 3, expected 0 "
+            "to 2)");
+    all_say(errors_of([](auto rank, auto& model, auto&) {
+                if (rank == 1) model.weights.values(1).data()[5] += 1.0F;
+            }),
+            "rank 1: model.layers.0.self_attn.q_proj.weight: differs from what most ranks have");
+}

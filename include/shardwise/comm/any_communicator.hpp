@@ -7,6 +7,7 @@
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/result.hpp>
 
+#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -74,7 +75,8 @@ public:
     [[nodiscard]] Result<> receive_bytes(std::int32_t from, Dtype dtype, std::byte* data, std::int64_t count,
                                          std::size_t element_bytes) {
         auto const receive = [&] {
-            return std::visit([=](auto& one) { return one.receive_bytes(from, dtype, data, count, element_bytes); }, one_);
+            return std::visit([=](auto& one) { return one.receive_bytes(from, dtype, data, count, element_bytes); },
+                              one_);
         };
         if (!tracer_.is_on()) return receive();
         return detail::trace_message(tracer_, from, count * static_cast<std::int64_t>(element_bytes), false, receive);
@@ -99,9 +101,15 @@ public:
     /// Calls `use` with the communicator that it is: what the collectives do.
     template <class Use>
     [[nodiscard]] Result<> visit(Use&& use) {
+        auto const begin = is_timed_ ? Clock::now() : Clock::time_point{};
         auto const call = [&] { return std::visit(std::forward<Use>(use), one_); };
-        return tracer_.is_on() ? detail::trace_collective(tracer_, traffic(), call) : call();
+        auto done = tracer_.is_on() ? detail::trace_collective(tracer_, traffic(), call) : call();
+        if (is_timed_) time_ += Clock::now() - begin;
+        return done;
     }
+    /// Adds up from now on how long collectives take, what they wait for other ranks included.
+    void measure_calls() { is_timed_ = true; }
+    [[nodiscard]] std::chrono::nanoseconds time_of_calls() const { return time_; }
     /// Tells of every call from now on, of its waits too; what `tracer` refers to outlives the calls.
     void trace(Tracer const& tracer) {
         tracer_ = tracer;
@@ -109,8 +117,12 @@ public:
     }
 
 private:
+    using Clock = std::chrono::steady_clock;
+
     std::variant<Kinds...> one_;
     Tracer tracer_{};
+    bool is_timed_ = false;
+    std::chrono::nanoseconds time_{0};
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

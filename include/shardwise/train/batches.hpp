@@ -139,6 +139,18 @@ public:
         return {};
     }
 
+    /// Asks the system to begin to bring sequences of a later batch into memory, where it is of the epoch that was read from last: they
+    /// are read from the disk while something else is computed, into memory that the system may take back.
+    void expect(std::int64_t position, UnitRange sequences) {
+        auto const batch = options_.batch;
+        bool const is_known =
+            position >= 0 && position % batch == 0 && position / batch / batches_per_epoch() == epoch_;
+        if (!is_known || sequences.begin < 0 || sequences.end > batch) return;
+        auto const* const first = order_.data() + position / batch % batches_per_epoch() * batch;
+        for (auto i = sequences.begin; i < sequences.end; ++i)
+            dataset_->expect(tokens_.begin + first[i] * options_.context, options_.context + 1);
+    }
+
 private:
     static constexpr std::string_view subject = "batches";
 

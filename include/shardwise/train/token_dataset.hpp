@@ -71,6 +71,20 @@ public:
         return {};
     }
 
+    /// Asks the system to begin to bring tokens into memory: see TokenFile::expect.
+    void expect(std::int64_t first, std::int64_t count) const {
+        for (auto const& file : files_) {
+            if (count < 1) return;
+            if (first < file.tokens()) {
+                auto const some = std::min(count, file.tokens() - first);
+                file.expect(first, some);
+                count -= some;
+                first = file.tokens();
+            }
+            first -= file.tokens();
+        }
+    }
+
     /// Looks at every token: what `read` would refuse later is refused at once.
     ///
     /// Errors  as TokenFile::read

@@ -157,6 +157,14 @@ public:
         return map_.check();
     }
 
+    /// Asks the system to begin to bring tokens into memory: reading them later waits less, and gives the same. It may refuse.
+    void expect(std::int64_t first, std::int64_t count) const {
+        if (first < 0 || first >= tokens_ || count < 1) return;
+        count = std::min(count, tokens_ - first);
+        map_.expect(static_cast<std::size_t>(first * width_), static_cast<std::size_t>(count * width_));
+        if (has_loss_) map_.expect(static_cast<std::size_t>(tokens_ * width_ + first), static_cast<std::size_t>(count));
+    }
+
 private:
     TokenFile(std::string path, MappedFile map, std::int64_t begin)
         : path_(std::move(path)), map_(std::move(map)), begin_(begin) {}

@@ -4,6 +4,7 @@
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/train/schedule.hpp>
+#include <shardwise/train/step_times.hpp>
 
 #include <bit>
 #include <chrono>
@@ -62,7 +63,7 @@ struct TrainOptions {
     }
 };
 
-/// What one step gave: the same on all ranks.
+/// What one step gave: the same on all ranks, but for its times.
 struct TrainedStep {
     /// Counted from 0: its batch follows from it.
     std::int64_t number = 0;
@@ -75,6 +76,8 @@ struct TrainedStep {
     std::int64_t tokens = 0;
     /// Why no weight changed; empty where weights did.
     std::string skipped{};
+    /// Of this rank: no part of what steps are compared by.
+    StepTimes times{};
 
     [[nodiscard]] bool is_skipped() const { return !skipped.empty(); }
     /// By bits: a loss that is no number equals itself.

@@ -11,6 +11,7 @@
 #include <shardwise/train/clip.hpp>
 #include <shardwise/train/detail/agree_on_training.hpp>
 #include <shardwise/train/detail/sequences.hpp>
+#include <shardwise/train/detail/step_clock.hpp>
 #include <shardwise/train/sharded_optimizer.hpp>
 #include <shardwise/train/token_mean.hpp>
 #include <shardwise/train/train_options.hpp>
@@ -77,6 +78,7 @@ public:
         if (auto const agreed = detail::agree_on_training(comm, hash); !agreed) return agreed.error();
         if (auto const agreed = detail::agree_on_weights(comm, std::as_const(weights)); !agreed)
             return end_group(comm, agreed.error());
+        if constexpr (requires { comm.measure_calls(); }) comm.measure_calls();
         return made;
     }
 
@@ -90,23 +92,14 @@ public:
 
     /// Where the run is.
     [[nodiscard]] TrainerPosition state() const { return {next_, skipped_.steps()}; }
-    /// Goes on from there; weights and the optimizer's state are those of that moment. All ranks call it.
+    /// Goes on from there; weights and the optimizer's state are those of that moment. All ranks call it with the same.
     ///
-    /// Errors  invalid_argument for steps that are not in order or not before the next one
+    /// Errors  invalid_argument for steps that are not in order or not before the next one; collective_mismatch with the ranks whose
+    ///         position or weights differ. What fails on one rank fails on all.
     [[nodiscard]] Result<> restore(TrainerPosition const& state) {
-        std::int64_t last = -1;
-        for (auto const step : state.skipped) {
-            if (step <= last || step >= state.step)
-                return Error{ErrorCode::invalid_argument}
-                    .in(subject)
-                    .at("skipped")
-                    .because("has a step that is not between the one before and the next")
-                    .got(step)
-                    .between(last + 1, state.step - 1);
-            last = step;
-        }
-        if (state.step < 0)
-            return Error{ErrorCode::invalid_argument}.in(subject).at("step").because("is negative").got(state.step);
+        if (auto const agreed = detail::agree_on_position(*comm_, state); !agreed) return agreed;
+        if (auto const agreed = detail::agree_on_weights(*comm_, std::as_const(*weights_)); !agreed)
+            return end_group(*comm_, agreed.error());
         next_ = state.step;
         skipped_ = SkippedSteps(options_.max_skipped, state.skipped, state.step);
         return {};
@@ -122,14 +115,18 @@ public:
     [[nodiscard]] Result<Optional<TrainedStep>> step(HostStream& stream) {
         if (next_ >= options_.steps) return Optional<TrainedStep>{};
         auto const deadline = Deadline::after(options_.timeout);
-        auto done = take_step(stream, deadline);
+        detail::StepClock clock(*comm_);
+        auto done = take_step(clock, stream, deadline);
         if (!done) {
             // What is in the stream may still wait for others, who learn of this first.
             auto const ended = end_group(*comm_, done.error());
             (void)stream.synchronize(deadline);
             return ended;
         }
-        if (*done) ++next_;
+        if (!*done) return done;
+        ++next_;
+        clock.take(&StepTimes::compute);
+        (*done)->times = clock.times();
         return done;
     }
 
@@ -243,10 +240,12 @@ private:
                                        std::move(*gradients), std::move(*optimizer), std::move(*sequences)));
     }
 
-    [[nodiscard]] Result<Optional<TrainedStep>> take_step(HostStream& stream, Deadline deadline) {
+    [[nodiscard]] Result<Optional<TrainedStep>> take_step(detail::StepClock<Comm>& clock, HostStream& stream,
+                                                          Deadline deadline) {
         // A step that was refused may have left some leaves.
         gradients_.clear();
         if (auto const read = read_batch(); !read) return read.error();
+        clock.take(&StepTimes::data);
         std::array<std::int64_t, 2> sums{sequences_.counted(gradients_.count()), is_stopping_ ? 1 : 0};
         if (auto const summed = all_reduce(*comm_, TensorView<std::int64_t, 1, Host>{sums.data(), {2}}); !summed)
             return summed.error();
@@ -276,11 +275,13 @@ private:
         OptimizerStep const update{.number = next_ + 1 - static_cast<std::int64_t>(skipped_.steps().size()),
                                    .learning_rate = out.learning_rate,
                                    .gradient_factor = *factor};
+        clock.take(&StepTimes::compute);
         if (auto const stepped = optimizer_.step(update, held, stream); !stepped) return stepped.error();
         if (options_.zero != ZeroStage::none) {
             if (auto const gathered = optimizer_.gather(*comm_, stream); !gathered) return gathered.error();
         }
         if (auto const ended = stream.synchronize(deadline); !ended) return ended.error();
+        clock.take(&StepTimes::optimizer);
         skipped_.take();
         if (options_.check_every > 0 && (next_ + 1) % options_.check_every == 0) {
             auto const agreed = detail::agree_on_weights(*comm_, std::as_const(*weights_));

@@ -87,6 +87,28 @@ TEST_CASE(
     }
 }
 
+TEST_CASE_TEMPLATE("CheckpointSaver: its memory is known before there are weights, with the state whole or by shares",
+                   Rule, AdamW, Adam8bit, Sgd) {
+    for (auto const* const dtype : {"float32", "bfloat16"}) {
+        SmallRun<Rule> run(dtype);
+        auto& optimizer = run.trainer->optimizer();
+        for (std::int32_t const ranks : {1, 2, 3, 7}) {
+            for (std::int32_t rank = 0; rank < ranks; ++rank) {
+                TensorPlace const place{ranks, rank};
+                auto sharded = TrainedModel::take(
+                    ShardedOptimizer<Rule>::create(run.trained.context, run.rule, optimizer.parameters(), place));
+                for (auto* const held : {&optimizer, &sharded}) {
+                    auto const parts =
+                        TrainedModel::take(checkpoint_parts(*run.layout, run.trained.weights, *held, place));
+                    Span<CheckpointPart const> const all(parts.data(), parts.size());
+                    CHECK(CheckpointSaver<>::staging_bytes(all) ==
+                          CheckpointSaver<>::staging_bytes(run.trained.weights.layout(), run.rule, place));
+                }
+            }
+        }
+    }
+}
+
 TEST_CASE(
     "CheckpointSaver: one checkpoint is in flight; a step does not wait for the disk; a destroyed one leaves nothing") {
     SmallRun<AdamW> run;

@@ -131,15 +131,12 @@ TEST_CASE("newest_checkpoint: no folder and no checkpoint begin at step 0; where
     CHECK(absent->is_beginning());
     TemporaryFolder const empty;
     CHECK(two.run.newest(empty.path())->is_beginning());
-    CHECK_FALSE(holds_run(empty.path(), two.run.files, two.run.settings));
-    CHECK(holds_run(two.out.path(), two.run.files, two.run.settings));
     for (auto const* const step : {"step-000001", "step-000002"})
         std::filesystem::remove(two.out / step + "/trainer_state.json");
     auto const none = two.run.newest(two.out.path());
     REQUIRE_FALSE(none);
     CHECK(none.error().subject() == two.newer("trainer_state.json"));
-    CHECK(none.error().advice().find("none in the folder is whole") != std::string_view::npos);
-    CHECK_FALSE(holds_run(two.out.path(), two.run.files, two.run.settings));
+    CHECK(none.error().advice().find("none in this one is whole") != std::string_view::npos);
 }
 
 TEST_CASE("compare_runs: a setting that changes the result and differs is refused by name") {
@@ -166,7 +163,6 @@ TEST_CASE("compare_runs: a setting that changes the result and differs is refuse
     auto const point = newest_checkpoint(two.out.path(), *two.run.layout, files, two.run.settings);
     REQUIRE_FALSE(point);
     CHECK(point.error().place() == "config.json");
-    CHECK_FALSE(holds_run(two.out.path(), files, two.run.settings));
 }
 
 TEST_CASE("resume_from: takes the checkpoint that is named, and refuses a damaged one") {
@@ -183,6 +179,51 @@ TEST_CASE("resume_from: takes the checkpoint that is named, and refuses a damage
     REQUIRE_FALSE(damaged);
     CHECK(damaged.error().place() == two.run.layout->files()[1].tensors()[0].name);
     CHECK_FALSE(resume(two.out / "step-000003"));
+}
+
+TEST_CASE(
+    "check_run_folder: a run that would remove checkpoints of another, or later ones, is refused with their names") {
+    TwoCheckpoints two;
+    auto const refused = [&](ResumePoint const& from, RunSettings const& settings) {
+        auto const checked = check_run_folder(two.out.path(), from, two.run.files, settings);
+        return checked ? std::string() : checked.error().message();
+    };
+    auto const& settings = two.run.settings;
+    auto const newer = *two.run.newest(two.out.path());
+    auto const older = *resume_from(two.out / "step-000001", *two.run.layout, two.run.files, settings);
+    CHECK(refused(newer, settings).empty());
+    CHECK(refused({}, settings).starts_with(two.out / "step-000002: would be removed by a run that begins at step 0"));
+    CHECK(refused(older, settings)
+              .starts_with(two.out / "step-000002: would be removed by a run that goes on from an earlier step"));
+    auto other = settings;
+    other.add("seed", 6);
+    CHECK(refused(newer, other).starts_with(two.out / "step-000002: seed: is 6, and was 5"));
+    TemporaryFolder const empty;
+    CHECK(check_run_folder(empty.path(), {}, two.run.files, settings));
+    CHECK(check_run_folder(empty / "absent", older, two.run.files, settings));
+    // What is damaged is none of a run, unless nobody has looked at it.
+    flip_bit(two.newer("trainer_state.json"), 200, 0);
+    auto const whole = two.run.newest(two.out.path());
+    REQUIRE(whole);
+    CHECK(whole->damaged == std::vector<std::int64_t>{2});
+    CHECK(refused(*whole, settings).empty());
+    CHECK_FALSE(refused(older, settings).empty());
+}
+
+TEST_CASE("RunFolderLock: a folder is for one run at a time") {
+    TemporaryFolder const folder;
+    auto const out = folder / "not/yet/there";
+    {
+        auto const lock = RunFolderLock::take(out);
+        REQUIRE(lock);
+        auto const other = RunFolderLock::take(out);
+        REQUIRE_FALSE(other);
+        CHECK(other.error().message() ==
+              out + ": is written to by another run; wait until it has ended, or give this one a folder of its own");
+        CHECK(RunFolderLock::take(folder / "another"));
+    }
+    CHECK(RunFolderLock::take(out));
+    CHECK_FALSE(RunFolderLock::take(folder.write("file", "") + "/run"));
 }
 
 TEST_CASE_TEMPLATE("load_checkpoint: ranks take their shares of a state that one rank wrote", Rule, AdamW, Adam8bit) {

@@ -14,8 +14,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
@@ -110,7 +112,37 @@ int make_folders(std::string const& path) {
     return steps;
 }
 
-/// Removes what a save that was ended left behind, before a run begins; no other process writes to the folder then.
+/// Keeps a run's folder for one process as long as this lives, however that ends: two would remove what the other one writes. A file
+/// system without locks keeps nothing.
+class RunFolderLock {
+public:
+    /// Makes the folder where it is missing.
+    ///
+    /// Errors  file_unwritable, also where another process has the folder
+    [[nodiscard]] static Result<RunFolderLock> take(std::string const& out) {
+        if (auto const code = detail::make_folders<FileCalls>(out); code != 0) return detail::unwritable(out, code);
+        RunFolderLock lock(FileCalls::open(out.c_str(), O_RDONLY | O_DIRECTORY));
+        if (lock.descriptor_ < 0) return detail::unwritable(out, errno);
+        if (::flock(lock.descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+            return Error{ErrorCode::file_unwritable}
+                .in(out)
+                .because("is written to by another run")
+                .fix("wait until it has ended, or give this one a folder of its own");
+        return Result<RunFolderLock>(std::move(lock));
+    }
+    RunFolderLock(RunFolderLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+    RunFolderLock& operator=(RunFolderLock&&) = delete;
+    ~RunFolderLock() {
+        if (descriptor_ >= 0) (void)FileCalls::close(descriptor_);
+    }
+
+private:
+    explicit RunFolderLock(int descriptor) : descriptor_(descriptor) {}
+
+    int descriptor_;
+};
+
+/// Removes what a save that was ended left behind, before a run begins; no other process writes to the folder then (RunFolderLock).
 ///
 /// Errors  file_unwritable
 template <class Calls = FileCalls>

@@ -37,6 +37,20 @@ public:
         }
         return Bytes{sum};
     }
+    /// The same of `checkpoint_parts`, before there are any weights.
+    template <OptimizerRule Rule>
+    [[nodiscard]] static Bytes staging_bytes(TrainingLayout const& layout, Rule const& rule,
+                                             TensorPlace const& place = {}) {
+        std::int64_t sum = 0;
+        auto const add = [&sum](std::int64_t bytes) { sum += padded(static_cast<std::size_t>(bytes)); };
+        for (auto const& parameter : layout.parameters()) {
+            auto const own = optimizer_share(parameter.elements, place.ranks, place.rank);
+            if (own.size() == 0) continue;
+            add(own.size() * static_cast<std::int64_t>(sizeof(float)));
+            for (auto const& array : rule.state(parameter.elements, own)) add(array.elements * (bits(array.dtype) / 8));
+        }
+        return Bytes{sum};
+    }
 
     /// `context` and what `target` names outlive this. `parts` are as large as those that `start` will be given.
     ///

@@ -9,6 +9,7 @@
 #include <shardwise/train/checkpoint/checkpoint_reader.hpp>
 #include <shardwise/train/checkpoint/trainer_state.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <optional>
@@ -25,7 +26,8 @@ struct ResumePoint {
     /// The checkpoint's folder; empty: at step 0, with the model's weights.
     std::string folder;
     TrainerState state;
-    /// Checkpoints that were passed over because they are damaged, one sentence each.
+    /// Checkpoints that were passed over because they are damaged, by their steps, and one sentence on each.
+    std::vector<std::int64_t> damaged;
     std::vector<std::string> warnings;
 
     [[nodiscard]] bool is_beginning() const { return folder.empty(); }
@@ -96,11 +98,12 @@ struct ResumePoint {
             return point;
         }
         if (record.error().code() == ErrorCode::unsupported) return record.error();
+        point.damaged.push_back(step);
         point.warnings.push_back(record.error().message() + "; the checkpoint before it is taken");
         if (!newest) newest = record.error();
     }
     if (!newest) return point;
-    return newest->fix("begin again without resuming, or bring the checkpoint back; none in the folder is whole");
+    return newest->fix("bring the checkpoint back, or begin again in a new folder; none in this one is whole");
 }
 
 /// One checkpoint, by its folder.
@@ -114,17 +117,28 @@ struct ResumePoint {
     if (auto const same = compare_runs(*record, folder, settings, files); !same) return same.error();
     record = verify_checkpoint(folder, layout);
     if (!record) return record.error();
-    return ResumePoint{std::move(folder), std::move(record->state), {}};
+    return ResumePoint{std::move(folder), std::move(record->state), {}, {}};
 }
 
-/// Whether a folder has checkpoints of a run with these settings, which then goes on by itself.
-[[nodiscard]] inline bool holds_run(std::string const& out, CheckpointFiles const& files, RunSettings const& settings) {
+/// Success where a run that begins there removes no checkpoint that it does not make again itself. A run keeps its newest checkpoints
+/// alone: those of another run, and those of later steps, would go. What `newest_checkpoint` has found damaged may.
+///
+/// Errors  invalid_argument with the checkpoint that would go; as compare_runs
+[[nodiscard]] inline Result<> check_run_folder(std::string const& out, ResumePoint const& from,
+                                               CheckpointFiles const& files, RunSettings const& settings) {
     for (auto const step : list_checkpoints(out)) {
+        if (std::find(from.damaged.begin(), from.damaged.end(), step) != from.damaged.end()) continue;
         auto const folder = out + "/" + checkpoint_name(step);
+        Error lost{ErrorCode::invalid_argument};
+        lost.in(folder).fix("go on from it, or give the run a folder of its own");
+        if (from.is_beginning()) return lost.because("would be removed by a run that begins at step 0");
+        if (step > from.state.step)
+            return lost.because("would be removed by a run that goes on from an earlier step").got(from.state.step);
         auto const record = read_checkpoint_record(folder);
-        if (record) return compare_runs(*record, folder, settings, files).has_value();
+        if (!record) continue;
+        if (auto const same = compare_runs(*record, folder, settings, files); !same) return same;
     }
-    return false;
+    return {};
 }
 
 /// Success where the disk of a run's folder has room for `count` more checkpoints; looked at before the first step, so that a run does

@@ -33,20 +33,49 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
     return std::bit_cast<std::int64_t>(hash);
 }
 
-/// Compares a number with rank 0's.
+/// Compares a number with rank 0's; `what` says what differs where it does.
 ///
 /// Errors  collective_mismatch on all ranks with the first rank that differs; as a collective
 template <Communicator C>
-[[nodiscard]] Result<> agree_on_training(C& comm, std::int64_t own) {
+[[nodiscard]] Result<> agree_on_number(C& comm, std::int64_t own, std::string_view what) {
     auto first = own;
     if (auto const sent = broadcast(comm, TensorView<std::int64_t, 1, Host>{&first, {1}}, 0); !sent) return sent;
     Result<> same;
     if (first != own)
         same = Error{ErrorCode::collective_mismatch}
                    .in("rank " + std::to_string(comm.rank()))
-                   .because("trains with other options, batches or sizes than rank 0")
+                   .because(what)
                    .fix("give all ranks the same");
     return agree_on(comm, same);
+}
+template <Communicator C>
+[[nodiscard]] Result<> agree_on_training(C& comm, std::int64_t own) {
+    return agree_on_number(comm, own, "trains with other options, batches or sizes than rank 0");
+}
+
+/// Checks where a run is, on all ranks, and compares.
+///
+/// Errors  invalid_argument for steps that are not in order or not before the next one; as agree_on_number
+template <Communicator C>
+[[nodiscard]] Result<> agree_on_position(C& comm, TrainerPosition const& position) {
+    Result<> known;
+    Error bad{ErrorCode::invalid_argument};
+    bad.in("training");
+    if (position.step < 0) known = Error{bad}.at("step").because("is negative").got(position.step);
+    std::int64_t last = -1;
+    auto hash = fnv1a_step(fnv1a("position"), static_cast<std::uint64_t>(position.step));
+    for (auto const step : position.skipped) {
+        if (known && (step <= last || step >= position.step))
+            known = Error{bad}
+                        .at("skipped")
+                        .because("has a step that is not between the one before and the next")
+                        .got(step)
+                        .between(last + 1, position.step - 1);
+        last = step;
+        hash = fnv1a_step(hash, static_cast<std::uint64_t>(step));
+    }
+    if (auto const agreed = agree_on(comm, known); !agreed || comm.size() == 1) return agreed;
+    return agree_on_number(comm, std::bit_cast<std::int64_t>(hash), "goes on from other steps than rank 0");
 }
 
 /// Compares the ranks' weights.

@@ -33,13 +33,16 @@ public:
     /// Sequences are as long from here on, at most as at creation.
     void set_length(std::int64_t length) { length_ = length; }
 
-    /// Reads sequence `number` of a batch to a place.
+    /// Reads sequence `number` of a batch to a place; that of the next batch is on its way from the disk meanwhile.
     ///
     /// Errors  as Batches::read
     [[nodiscard]] Result<> read(Batches& batches, std::int64_t position, std::int64_t number, std::int64_t place) {
         using Ids = TensorView<std::int32_t, 2, Host>;
         auto* const to = ids_.data() + place * length_;
-        return batches.read(position, {number, number + 1}, Ids{to, {1, length_}}, Ids{to + capacity_, {1, length_}});
+        UnitRange const one{number, number + 1};
+        auto const done = batches.read(position, one, Ids{to, {1, length_}}, Ids{to + capacity_, {1, length_}});
+        batches.expect(position + batches.options().batch, one);
+        return done;
     }
 
     [[nodiscard]] TensorView<std::int32_t const, 2, Host> tokens(std::int64_t first, std::int64_t count) const {

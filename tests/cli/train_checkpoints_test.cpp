@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <shardwise/train/checkpoint/checkpoint_folders.hpp>
+
+#include <doctest/doctest.h>
+
+#include "program_signals.hpp"
+#include "training.hpp"
+
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <sys/resource.h>
+#include <thread>
+#include <utility>
+#include <vector>
+
+using namespace shardwise;
+using namespace shardwise::tests;
+
+TEST_CASE("train: a run that goes on from a checkpoint equals one that was never ended, its CSV file too") {
+    Training const training;
+    std::vector<std::string> const flags{"--steps",      "6",   "--save-every",  "2", "--keep", "3",
+                                         "--valid-part", "0.1", "--valid-every", "2"};
+    auto whole = flags;
+    whole.insert(whole.end(), {"--csv", training.out("whole.csv")});
+    auto const expected = training.train("whole", whole);
+    REQUIRE(expected.size("checkpoints") == 3);
+    // What a run that ended at step 3 or 5 leaves: checkpoints of before, and more lines than those.
+    for (auto const* const last : {"step-000002", "step-000004"}) {
+        CAPTURE(last);
+        auto const name = std::string("cut-") + last;
+        std::filesystem::copy(training.out("whole"), training.out(name), std::filesystem::copy_options::recursive);
+        std::filesystem::copy_file(training.out("whole.csv"), training.out(name + ".csv"));
+        for (auto const* const later : {"step-000004", "step-000006"}) {
+            if (std::string(later) > last) std::filesystem::remove_all(training.out(name) + "/" + later);
+        }
+        auto again = flags;
+        again.insert(again.end(), {"--csv", training.out(name + ".csv"), "--resume", "auto", "--dp", "2"});
+        auto const answer = training.train(name, again);
+        CHECK(answer.text("weights_hash") == expected.text("weights_hash"));
+        for (auto const* const key : {"first", "last", "valid", "best_valid"})
+            CHECK(answer.real("loss", key) == expected.real("loss", key));
+        CHECK(answer.integer("tokens") == expected.integer("tokens"));
+        CHECK(compared_lines(training.out(name + ".csv")) == compared_lines(training.out("whole.csv")));
+        for (auto const* const file : {"optimizer.safetensors", "trainer_state.json"})
+            CHECK(read_text(training.out(name) + "/step-000006/" + file) ==
+                  read_text(training.out("whole") + "/step-000006/" + file));
+    }
+    // At its last step already: without any flag it goes on, and there is nothing to do.
+    auto const again = training.train("whole", whole);
+    CHECK(again.text("weights_hash") == expected.text("weights_hash"));
+    CHECK(again.real("loss", "last") == expected.real("loss", "last"));
+    CHECK(again.text("stopped_by") == "steps");
+    CHECK(compared_lines(training.out("whole.csv")).size() == 7);
+    // What changes the result is refused by name; a folder is taken as well.
+    auto const other =
+        training.run("whole", {"--steps", "6", "--valid-part", "0.1", "--resume", "auto", "--seed", "1"});
+    CHECK(other.status == 1);
+    CHECK_MESSAGE(other.says("seed: is 1, and was 0 when the run began"), other.err);
+    auto from = flags;
+    from.insert(from.end(), {"--resume", training.out("whole") + "/step-000004"});
+    CHECK(training.train("elsewhere", from).text("weights_hash") == expected.text("weights_hash"));
+}
+
+TEST_CASE("train: a run that would remove checkpoints of another, or later ones, is refused and leaves all as it was") {
+    Training const training;
+    std::vector<std::string> const flags{"--steps", "4", "--save-every", "2"};
+    REQUIRE(training.train("run", flags).size("checkpoints") == 2);
+    auto const older = training.out("run") + "/step-000002";
+    auto const newer = training.out("run") + "/step-000004";
+    auto const weights = read_text(newer + "/model.safetensors");
+    struct Refused {
+        std::vector<std::string> more;
+        std::string says;
+    };
+    std::string const fix = "; go on from it with --resume auto, or give another --out";
+    for (auto const& [more, says] : std::vector<Refused>{
+             {{"--resume", "none"}, newer + ": would be removed by a run that begins at step 0" + fix},
+             {{"--resume", "none", "--seed", "3"}, newer + ": would be removed by a run that begins at step 0" + fix},
+             {{"--seed", "3"}, newer + ": seed: is 3, and was 0 when the run began"},
+             {{"--resume", "auto", "--seed", "3"}, newer + ": seed: is 3, and was 0 when the run began"},
+             {{"--resume", older},
+              newer + ": would be removed by a run that goes on from an earlier step (got 2)" + fix}}) {
+        CAPTURE(more);
+        auto words = flags;
+        words.insert(words.end(), more.begin(), more.end());
+        auto const ran = training.run("run", words);
+        CHECK(ran.status == 1);
+        CHECK_MESSAGE(ran.says(says), ran.err);
+        CHECK(list_checkpoints(training.out("run")) == std::vector<std::int64_t>{4, 2});
+    }
+    CHECK(read_text(newer + "/model.safetensors") == weights);
+    // Elsewhere each of them runs; without the later one it goes on from the earlier one.
+    auto words = flags;
+    words.insert(words.end(), {"--resume", "none"});
+    CHECK(training.train("other", words).size("checkpoints") == 2);
+    std::filesystem::remove_all(newer);
+    words = flags;
+    words.insert(words.end(), {"--resume", older});
+    (void)training.train("run", words);
+    CHECK(read_text(newer + "/model.safetensors") == weights);
+}
+
+TEST_CASE("train: a signal ends a run after its step and a checkpoint, with 128 and its number") {
+    Training const training;
+    for (int const signal : {SIGTERM, SIGINT, SIGHUP}) {
+        if (signal == SIGHUP && cli::ignores_hangup()) continue;
+        auto const name = "run" + std::to_string(signal);
+        auto const csv = training.out(name + ".csv");
+        auto words = training.words(name, {"--steps", "1000000", "--save-every", "7", "--csv", csv});
+        words.insert(words.begin(), SHARDWISE_PROGRAM);
+        auto const ran = run_command_line(words, {}, [&](pid_t child) {
+            for (int i = 0; i < 600 && compared_lines(csv).size() < 4; ++i)
+                std::this_thread::sleep_for(std::chrono::milliseconds(50));
+            ::kill(child, signal);
+        });
+        CHECK_MESSAGE(ran.status == 128 + signal, ran.err);
+        Answer const answer(ran.out);
+        CHECK(answer.text("stopped_by") == (signal == SIGINT ? "SIGINT" : signal == SIGHUP ? "SIGHUP" : "SIGTERM"));
+        auto const lines = compared_lines(csv);
+        CHECK(cells_of(lines.back()).front() == std::to_string(answer.integer("steps")));
+        REQUIRE(answer.size("checkpoints") > 0);
+        auto const last = answer.text("checkpoints", answer.size("checkpoints") - 1);
+        CHECK(last.ends_with("/" + checkpoint_name(answer.integer("steps"))));
+        CHECK(exists(last + "/trainer_state.json"));
+    }
+}
+
+TEST_CASE("train: under nohup the end of the terminal does not end a run") {
+    Training const training;
+    auto const csv = training.out("run.csv");
+    auto words = training.words("run", {"--steps", "1000000", "--csv", csv});
+    std::vector<std::string> const ignoring{"sh", "-c", "trap '' HUP; exec \"$@\"", "sh", SHARDWISE_PROGRAM};
+    words.insert(words.begin(), ignoring.begin(), ignoring.end());
+    auto const ran = run_command_line(words, {}, [&](pid_t child) {
+        auto const wait = [&](std::size_t lines) {
+            for (int i = 0; i < 600 && compared_lines(csv).size() < lines; ++i)
+                std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        };
+        wait(4);
+        ::kill(child, SIGHUP);
+        wait(compared_lines(csv).size() + 2);
+        ::kill(child, SIGTERM);
+    });
+    CHECK_MESSAGE(ran.status == 128 + SIGTERM, ran.err);
+    CHECK(Answer(ran.out).text("stopped_by") == "SIGTERM");
+}
+
+TEST_CASE("train: a second signal ends a run at once, without a checkpoint") {
+    Training const training;
+    auto const csv = training.out("run.csv");
+    auto words = training.words("run", {"--steps", "1000000", "--csv", csv});
+    words.insert(words.begin(), SHARDWISE_PROGRAM);
+    auto const ran = run_command_line(words, {}, [&](pid_t child) {
+        for (int i = 0; i < 600 && compared_lines(csv).size() < 4; ++i)
+            std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        // Both are there when it goes on.
+        for (int const signal : {SIGSTOP, SIGINT, SIGTERM, SIGCONT}) ::kill(child, signal);
+    });
+    CHECK_MESSAGE(ran.status == 128 + SIGTERM, ran.err);
+    CHECK(ran.out.empty());
+    CHECK(list_checkpoints(training.out("run")).empty());
+}
+
+TEST_CASE("train: checkpoints are written beside training, in the predicted memory, with the same bits") {
+    Training const training;
+    auto const expected = training.train("waited", {"--steps", "5"});
+    for (auto const* const dp : {"1", "3"}) {
+        CAPTURE(dp);
+        auto const answer = training.train(std::string("beside") + dp, {"--steps", "5", "--save-every", "1", "--keep",
+                                                                        "5", "--dp", dp, "--optimizer", "adamw"});
+        CHECK(answer.text("weights_hash") == expected.text("weights_hash"));
+        CHECK(answer.size("checkpoints") == 5);
+        for (std::size_t rank = 0; rank < answer.size("memory", "ranks"); ++rank)
+            CHECK(answer.integer("memory", "ranks", rank, "peak") ==
+                  answer.integer("memory", "ranks", rank, "predicted"));
+        CHECK(answer.size("warnings") == 0);
+        auto const folder = training.out(std::string("beside") + dp);
+        CHECK(read_text(folder + "/step-000005/optimizer.safetensors") ==
+              read_text(training.out("waited") + "/step-000005/optimizer.safetensors"));
+        // From each of them the rest is the same.
+        std::filesystem::remove_all(folder + "/step-000005");
+        std::filesystem::remove_all(folder + "/step-000004");
+        CHECK(training.train(std::string("beside") + dp, {"--steps", "5"}).text("weights_hash") ==
+              expected.text("weights_hash"));
+    }
+}
+
+TEST_CASE("train: a disk that becomes full is a warning, and an error at the end, with the older checkpoints whole") {
+    Training const training;
+    auto const out = training.out("run");
+    auto words = training.words("run", {"--steps", "1000000", "--save-every", "20", "--schedule", "constant"});
+    words.insert(words.begin(), SHARDWISE_PROGRAM);
+    std::vector<std::int64_t> before;
+    std::string weights;
+    auto const ran = run_command_line(words, {}, [&](pid_t child) {
+        for (int i = 0; i < 600 && list_checkpoints(out).empty(); ++i)
+            std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        // No file may become longer than this: what stands for a full disk.
+        rlimit const few{4096, RLIM_INFINITY};
+        CHECK(::prlimit(child, RLIMIT_FSIZE, &few, nullptr) == 0);
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        before = list_checkpoints(out);
+        REQUIRE_FALSE(before.empty());
+        weights = read_text(out + "/" + checkpoint_name(before.front()) + "/model.safetensors");
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        ::kill(child, SIGTERM);
+    });
+    CHECK_MESSAGE(ran.status == 1, ran.err);
+    auto const warning = ran.err.find("training goes on without this checkpoint");
+    CHECK_MESSAGE(warning != std::string::npos, ran.err);
+    CHECK(ran.err.find("training goes on without this checkpoint", warning + 1) == std::string::npos);
+    CHECK(Answer(ran.out).text("schema") == "shardwise.error/1");
+    CHECK(list_checkpoints(out) == before);
+    CHECK(read_text(out + "/" + checkpoint_name(before.front()) + "/model.safetensors") == weights);
+    // With space again it goes on from there.
+    auto const last = before.front() + 3;
+    (void)training.train("run", {"--steps", std::to_string(last), "--schedule", "constant"});
+    CHECK(list_checkpoints(out).front() == last);
+}
