@@ -151,7 +151,7 @@ constexpr std::array train_step_table{
            .word = &Arguments::precision},
     Option{.flag = "--recompute",
            .value = "WHAT",
-           .help = "activations computed again rather than kept; none alone runs so far",
+           .help = "activations that the backward pass computes again: less memory, the same results",
            .standard = "none",
            .choices = words_of<recompute_choices>,
            .word = &Arguments::recompute},

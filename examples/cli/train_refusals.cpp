@@ -84,9 +84,6 @@ constexpr std::array<std::string_view, 1> running_ranks{"threads"};
     for (auto const& flag :
          {WordFlag{"--precision", arguments.precision, precision_words, running_precisions,
                    "does not train yet: weights, activations and gradients are fp32", "leave it out"},
-          WordFlag{"--recompute", arguments.recompute, words_of<recompute_choices>, running_none,
-                   "does not run yet: all activations are kept",
-                   "leave it out; a smaller --micro-batch takes less memory"},
           WordFlag{"--zero", arguments.zero, zero_words, running_zero, "does not run yet: each rank holds all weights",
                    "use 1 or 2"},
           WordFlag{"--offload", arguments.offload, words_of<offload_choices>, running_none,

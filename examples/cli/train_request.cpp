@@ -78,6 +78,14 @@ template <class Count>
     return {};
 }
 
+[[nodiscard]] Result<> read_recompute(Arguments const& arguments, TrainRequest& request) {
+    if (!arguments.recompute) return {};
+    auto const chosen = choose<Recompute>("--recompute", *arguments.recompute, recompute_choices);
+    if (!chosen) return chosen.error();
+    request.recompute = *chosen;
+    return {};
+}
+
 [[nodiscard]] Result<> read_optimizer(Arguments const& arguments, TrainRequest& request) {
     if (arguments.optimizer) {
         auto const chosen = choose<OptimizerKind>("--optimizer", *arguments.optimizer, train_optimizer_choices);
@@ -163,7 +171,7 @@ Result<TrainRequest> read_train_request(Arguments const& arguments) {
                                  ? std::nullopt
                                  : arguments.micro_batch;
     for (auto const& read :
-         {read_optimizer(arguments, request), read_schedule(arguments, request),
+         {read_recompute(arguments, request), read_optimizer(arguments, request), read_schedule(arguments, request),
           read_real({"--valid-part", arguments.valid_part, std::numeric_limits<double>::min(), 1.0,
                      "between 0 and 1, like 0.05", false},
                     part),

@@ -31,6 +31,7 @@ struct TrainRequest {
     /// Nothing: the model's, at most 1024.
     std::optional<std::int64_t> context;
     std::int64_t batch = 8;
+    Recompute recompute = Recompute::none;
     /// Nothing: auto.
     std::optional<std::int64_t> micro_batch;
     /// Nothing: of the epochs.

@@ -196,10 +196,11 @@ TEST_CASE("train: the same weights on any ranks, with any micro-batch, threads a
     auto const hash = training.train("one", {"--steps", "4"}).text("weights_hash");
     REQUIRE(hash.size() == 64);
     std::int64_t number = 0;
-    for (auto const& more : std::vector<std::vector<std::string>>{{"--dp", "2"},
-                                                                  {"--dp", "3", "--micro-batch", "1", "--zero", "1"},
-                                                                  {"--dp", "4", "--zero", "2"},
-                                                                  {"--micro-batch", "3"}}) {
+    for (auto const& more : std::vector<std::vector<std::string>>{
+             {"--dp", "2"},
+             {"--dp", "3", "--micro-batch", "1", "--zero", "1", "--recompute", "full"},
+             {"--dp", "4", "--zero", "2"},
+             {"--micro-batch", "3", "--recompute", "selective"}}) {
         auto words = more;
         words.insert(words.end(), {"--steps", "4"});
         auto const answer = training.train("run" + std::to_string(++number), words);
@@ -232,7 +233,8 @@ TEST_CASE("train: a run that goes on from a checkpoint equals one that was never
             if (std::string(later) > last) std::filesystem::remove_all(training.out(name) + "/" + later);
         }
         auto again = flags;
-        again.insert(again.end(), {"--csv", training.out(name + ".csv"), "--resume", "auto", "--dp", "2"});
+        again.insert(again.end(),
+                     {"--csv", training.out(name + ".csv"), "--resume", "auto", "--dp", "2", "--recompute", "full"});
         auto const answer = training.train(name, again);
         CHECK(answer.text("weights_hash") == expected.text("weights_hash"));
         for (auto const* const key : {"first", "last", "valid", "best_valid"})
@@ -330,7 +332,7 @@ TEST_CASE("train: what does not run yet is refused by its flag, and nothing is w
                               {{"--zero", "3"}, 1, "--zero: 3"},
                               {{"--precision", "bf16"}, 1, "--precision: bf16"},
                               {{"--precision", "fp17"}, 2, "did you mean fp16?"},
-                              {{"--recompute", "full"}, 1, "--recompute: full"},
+                              {{"--recompute", "fulll"}, 2, "did you mean full?"},
                               {{"--dropout", "0.1"}, 1, "--dropout: 0.1"},
                               {{"--offload", "all"}, 1, "--offload: all"},
                               {{"--mode", "hybrid"}, 1, "--mode: hybrid"},

@@ -20,6 +20,7 @@ struct Way {
     ZeroStage zero = ZeroStage::none;
     std::int64_t micro_batch = 1;
     int threads = 1;
+    Recompute recompute = Recompute::none;
 };
 
 struct Outcome {
@@ -34,6 +35,7 @@ TrainOptions options_of(Way const& way) {
     return {.steps = few_steps,
             .clip = 0.5,
             .micro_batch = way.micro_batch,
+            .recompute = way.recompute,
             .schedule = {.learning_rate = 3e-3, .warm_up = 1, .total = few_steps, .floor = 0.1},
             .zero = way.zero};
 }
@@ -99,6 +101,24 @@ TEST_CASE("Trainer: any ranks at any ZeRO stage give the bits of one, in the pre
                 CAPTURE(ranks);
                 CAPTURE(static_cast<int>(zero));
                 CHECK(train(config, data, 5, AdamW{}, {.ranks = ranks, .zero = zero, .micro_batch = 2}) == expected);
+            }
+        }
+    }
+}
+
+TEST_CASE("Trainer: what is computed again changes no bit on any ranks, in the predicted memory") {
+    CurveData const data;
+    for (auto const* const name : {"llama", "gpt2", "gemma2"}) {
+        CAPTURE(name);
+        auto const config = golden_config(name);
+        auto const expected = train(config, data, 5, AdamW{}, {});
+        for (auto const recompute : {Recompute::selective, Recompute::full}) {
+            CAPTURE(static_cast<int>(recompute));
+            for (auto way :
+                 {Way{.ranks = 1, .micro_batch = 5}, Way{.ranks = 2, .zero = ZeroStage::optimizer, .micro_batch = 2},
+                  Way{.ranks = 3, .zero = ZeroStage::gradients, .threads = 2}}) {
+                way.recompute = recompute;
+                CHECK(train(config, data, 5, AdamW{}, way) == expected);
             }
         }
     }

@@ -3,6 +3,7 @@
 
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/memory/request.hpp>
 #include <shardwise/train/schedule.hpp>
 
 #include <bit>
@@ -28,6 +29,8 @@ struct TrainOptions {
     std::optional<double> clip = 1.0;
     /// Sequences of a rank that go forwards together. The results do not depend on it.
     std::int64_t micro_batch = 1;
+    /// What the backward pass computes again, a sequence at a time, rather than to have it kept. The results do not depend on it.
+    Recompute recompute = Recompute::none;
     Schedule schedule{};
     ZeroStage zero = ZeroStage::none;
     /// Ranks that share layers or blocks beside those of data. More than one are refused: their gradients are not computed yet.

@@ -199,7 +199,8 @@ private:
     [[nodiscard]] static TrainingLimits limits_of(BatchOptions const& batch, TrainOptions const& options,
                                                   TensorPlace const& place) {
         auto const own = split_units(batch.batch, place.ranks, place.rank).size();
-        return {.sequences = std::min(options.micro_batch, own), .context = batch.context};
+        return {
+            .sequences = std::min(options.micro_batch, own), .context = batch.context, .recompute = options.recompute};
     }
 
     [[nodiscard]] static Result<Trainer> make(HostContext& context, Comm& comm, TrainingProgram const& program,
