@@ -189,7 +189,7 @@ std::span<Command const> commands() {
                 "FOLDER/step-000100 and the like: each is a MODEL for every command. A run that is started again goes on "
                 "from the newest whole one. SIGINT or SIGTERM end it after its step and a checkpoint, with 128 and the "
                 "signal's number as exit status; a second one ends it at once.\n\nWhat does not run yet is refused by "
-                "name: other precisions than fp32, adapters, dropout, ZeRO 3, tensor and pipeline parallelism.",
+                "name: other precisions than fp32, adapters, ZeRO 3, tensor and pipeline parallelism.",
             .groups = {train_argument(), train_data_options(), train_step_options(), train_rank_options(),
                        train_adapter_options(), train_safety_options(), train_output_options(), output_options()},
             .examples = {{"shardwise train ./SmolLM2-135M --data notes.txt --valid-part 0.05 --out run --lr 1e-4",

@@ -157,7 +157,7 @@ constexpr std::array train_step_table{
            .word = &Arguments::recompute},
     Option{.flag = "--dropout",
            .value = "P",
-           .help = "share of activations that are left out; 0 alone runs so far",
+           .help = "share of what embeddings, attention and feed-forward give that is made 0 while a model learns",
            .standard = "0",
            .word = &Arguments::dropout},
     Option{.flag = "--seed",

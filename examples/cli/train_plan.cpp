@@ -54,6 +54,8 @@ TrainOptions train_options_of(TrainRequest const& request, TrainPlan const& plan
     options.clip = request.clip;
     options.micro_batch = plan.micro_batch;
     options.recompute = request.recompute;
+    options.dropout = request.dropout;
+    options.dropout_seed = request.seed;
     options.schedule = plan.schedule;
     options.zero = static_cast<ZeroStage>(request.zero);
     options.check_every = request.check_gradients;

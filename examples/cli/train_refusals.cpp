@@ -137,11 +137,7 @@ constexpr std::array<std::string_view, 1> running_ranks{"threads"};
           std::pair{"--lora-targets", &arguments.lora_targets}, std::pair{"--quant", &arguments.quant}}) {
         if (*word) return refused(flag, reason, "leave it out");
     }
-    if (!arguments.dropout) return {};
-    auto const& word = *arguments.dropout;
-    bool const is_none = word.find_first_not_of("0.") == std::string::npos && word.find('0') != std::string::npos;
-    if (is_none) return {};
-    return Error{refused("--dropout", "does not run yet: every activation is used", "leave it out")}.at(word);
+    return {};
 }
 
 /// Whether a word of --mode and the degrees say the same.

@@ -175,6 +175,7 @@ Result<TrainRequest> read_train_request(Arguments const& arguments) {
           read_real({"--valid-part", arguments.valid_part, std::numeric_limits<double>::min(), 1.0,
                      "between 0 and 1, like 0.05", false},
                     part),
+          read_real({"--dropout", arguments.dropout, 0.0, 0.999, "from 0 to 0.999, like 0.1"}, request.dropout),
           read_real({"--epochs", arguments.epochs, 1e-9, 1e9, "above 0, like 1"}, request.epochs),
           read_optional("--valid-every", arguments.valid_every, max_steps, request.valid_every),
           read_optional("--micro-batch", micro_batch, max_batch, request.micro_batch),

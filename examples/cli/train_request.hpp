@@ -32,6 +32,7 @@ struct TrainRequest {
     std::optional<std::int64_t> context;
     std::int64_t batch = 8;
     Recompute recompute = Recompute::none;
+    double dropout = 0.0;
     /// Nothing: auto.
     std::optional<std::int64_t> micro_batch;
     /// Nothing: of the epochs.

@@ -217,8 +217,8 @@ TEST_CASE("train: the same weights on any ranks, with any micro-batch, threads a
 
 TEST_CASE("train: a run that goes on from a checkpoint equals one that was never ended, its CSV file too") {
     Training const training;
-    std::vector<std::string> const flags{"--steps",      "6",   "--save-every",  "2", "--keep", "3",
-                                         "--valid-part", "0.1", "--valid-every", "2"};
+    std::vector<std::string> const flags{"--steps",      "6",   "--save-every",  "2", "--keep",    "3",
+                                         "--valid-part", "0.1", "--valid-every", "2", "--dropout", "0.1"};
     auto whole = flags;
     whole.insert(whole.end(), {"--csv", training.out("whole.csv")});
     auto const expected = training.train("whole", whole);
@@ -333,7 +333,7 @@ TEST_CASE("train: what does not run yet is refused by its flag, and nothing is w
                               {{"--precision", "bf16"}, 1, "--precision: bf16"},
                               {{"--precision", "fp17"}, 2, "did you mean fp16?"},
                               {{"--recompute", "fulll"}, 2, "did you mean full?"},
-                              {{"--dropout", "0.1"}, 1, "--dropout: 0.1"},
+                              {{"--dropout", "1"}, 2, "--dropout: 1: is out of range"},
                               {{"--offload", "all"}, 1, "--offload: all"},
                               {{"--mode", "hybrid"}, 1, "--mode: hybrid"},
                               {{"--mode", "single", "--dp", "2"}, 2, "--mode, --dp"},

@@ -308,7 +308,9 @@ private:
         auto const most = pass_.limits().sequences;
         for (std::int64_t first = 0; first < gradients_.count(); first += most) {
             auto const some = std::min(most, gradients_.count() - first);
-            if (auto const done = pass_.forward(*weights_, sequences_.tokens(first, some), stream); !done) return done;
+            auto dropout = options_.dropout_at(next_, gradients_.leaf_numbers(first, some));
+            auto const tokens = sequences_.tokens(first, some);
+            if (auto const done = pass_.forward(*weights_, tokens, stream, std::move(dropout)); !done) return done;
             for (std::int64_t i = 0; i < some; ++i) {
                 if (deadline.has_passed())
                     return Error{ErrorCode::deadline_exceeded}

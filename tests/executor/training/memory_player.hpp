@@ -91,8 +91,7 @@ private:
         }
         for (std::size_t i = 0; i < step.writes.size(); ++i) {
             if (step.writes[i] == no_value) continue;
-            if (step.is_added[i] && step.writes[i] != step.writes[0])
-                read(memory, pass, step.writes[i], rows_.backward);
+            if (step.is_added[i]) read(memory, pass, step.writes[i], rows_.backward);
             write(memory, pass, step.writes[i], rows_.backward);
         }
     }

@@ -115,7 +115,7 @@ struct LeafResults {
     friend bool operator==(LeafResults const&, LeafResults const&) = default;
 };
 [[nodiscard]] inline LeafResults train_leaves(TrainedModel& trained, std::int64_t micro_batch,
-                                              Recompute recompute = Recompute::none) {
+                                              Recompute recompute = Recompute::none, float dropout = 0.0F) {
     GoldenBatch const batch;
     auto stream = trained.context.make_stream();
     auto pass = TrainedModel::take(
@@ -126,7 +126,9 @@ struct LeafResults {
         auto const count = std::min(micro_batch, golden_sequences - first);
         TensorView<std::int32_t const, 2, Host> const tokens(batch.tokens.data() + first * golden_context,
                                                              {count, golden_context});
-        auto const ran = pass.forward(trained.weights, tokens, stream);
+        TrainingDropout draws{.rate = dropout, .seed = 5, .step = 3};
+        for (std::int64_t i = 0; i < count; ++i) draws.sequences.push_back(static_cast<std::uint32_t>(first + i));
+        auto const ran = pass.forward(trained.weights, tokens, stream, draws);
         REQUIRE_MESSAGE(ran, (ran ? "" : ran.error().message()));
         for (std::int64_t i = 0; i < count; ++i) {
             std::vector<float> losses(static_cast<std::size_t>(golden_context));

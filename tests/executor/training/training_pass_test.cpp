@@ -8,6 +8,23 @@
 using namespace shardwise;
 using namespace shardwise::testing;
 
+namespace {
+
+[[nodiscard]] std::map<OpKind, int> kinds_again(BackwardBody const& body, Recompute what) {
+    std::map<OpKind, int> out;
+    for (auto const& again : plan_recomputation(body, what).again)
+        ++out[body.forward.operations()[again.operation].kind];
+    return out;
+}
+[[nodiscard]] std::string config_of(std::string const& name) {
+    for (auto const& golden : golden_trainings()) {
+        if (golden.name == name) return golden.config;
+    }
+    return {};
+}
+
+}  // namespace
+
 TEST_CASE("TrainingPass: loss and gradients of every family are torch's") {
     for (auto const& golden : golden_trainings()) {
         CAPTURE(golden.name);
@@ -81,6 +98,76 @@ TEST_CASE("TrainingPass: what is computed again changes no bit, for every family
     }
 }
 
+TEST_CASE(
+    "TrainingPass: dropout leaves the same elements in any micro-batch, on any threads and where they are computed "
+    "again") {
+    for (auto const* const name : {"llama", "gpt2", "gemma2", "falcon_groups"}) {
+        CAPTURE(name);
+        TrainedModel trained(config_of(name));
+        auto const expected = train_leaves(trained, 1, Recompute::none, 0.25F);
+        CHECK_FALSE(expected == train_leaves(trained, 1));
+        CHECK(train_leaves(trained, 3, Recompute::none, 0.25F) == expected);
+        TrainedModel more(config_of(name), 3);
+        CHECK(train_leaves(more, 2, Recompute::selective, 0.25F) == expected);
+        CHECK(train_leaves(more, 3, Recompute::full, 0.25F) == expected);
+    }
+}
+
+TEST_CASE("TrainingPass: with dropout, gradients are those of the loss of what it leaves") {
+    for (auto const* const name : {"llama", "gpt2", "gemma2", "falcon_groups", "phi"}) {
+        CAPTURE(name);
+        TrainedModel trained(config_of(name));
+        auto const& layout = trained.program.layout();
+        auto const loss_of = [](LeafResults const& leaves) {
+            double sum = 0.0;
+            for (auto const& losses : leaves.losses) {
+                for (auto const one : losses) sum += static_cast<double>(one);
+            }
+            return sum / 52.0;
+        };
+        auto const leaves = train_leaves(trained, 3, Recompute::none, 0.25F);
+        std::vector<double> gradient(static_cast<std::size_t>(layout.gradient_elements()));
+        for (auto const& leaf : leaves.gradients) {
+            for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] += static_cast<double>(leaf[i]);
+        }
+        for (auto const& tie : layout.ties()) {
+            auto const& parameter = layout.parameters()[tie.parameter];
+            for (std::int64_t i = 0; i < parameter.elements; ++i)
+                gradient[static_cast<std::size_t>(parameter.begin + i)] +=
+                    gradient[static_cast<std::size_t>(tie.begin + i)];
+        }
+        double squares = 0.0;
+        for (std::int64_t i = 0; i < layout.weight_elements(); ++i)
+            squares += gradient[static_cast<std::size_t>(i)] * gradient[static_cast<std::size_t>(i)];
+        // Along the gradient the loss rises by its norm: here by 0.01 either way, where float32 has 1e-6, and what is curved 1e-3 of it.
+        auto const moved = [&](double by) {
+            TrainedModel other(config_of(name));
+            for (std::size_t number = 0; number < layout.parameters().size(); ++number) {
+                auto const values = other.weights.values(number);
+                auto const begin = static_cast<std::size_t>(layout.parameters()[number].begin);
+                for (std::int64_t i = 0; i < values.elements(); ++i)
+                    values.data()[i] +=
+                        static_cast<float>(by / squares * gradient[begin + static_cast<std::size_t>(i)]);
+            }
+            return loss_of(train_leaves(other, 3, Recompute::none, 0.25F));
+        };
+        CHECK((moved(0.01) - moved(-0.01)) / 0.02 == doctest::Approx(1.0).epsilon(0.01));
+    }
+}
+
+TEST_CASE("dropped_inputs: what attention and feed-forward add to the hidden state, in every family") {
+    for (auto const& golden : golden_trainings()) {
+        CAPTURE(golden.name);
+        TrainedModel const trained(golden.config);
+        for (auto const& block : trained.program.blocks()) {
+            std::size_t dropped = 0;
+            for (auto const& one : trained.program.dropped(block)) dropped += one.purpose > 0 ? 1 : 0;
+            bool const has_attention = !trained.program.body(block).log_sums.empty();
+            CHECK(dropped == (has_attention ? 2 : 0));
+        }
+    }
+}
+
 TEST_CASE("TrainingPass: what is planned is allocated") {
     for (auto const& golden : golden_trainings()) {
         CAPTURE(golden.name);
@@ -103,23 +190,6 @@ TEST_CASE("TrainingPass: what is planned is allocated") {
         }
     }
 }
-
-namespace {
-
-[[nodiscard]] std::map<OpKind, int> kinds_again(BackwardBody const& body, Recompute what) {
-    std::map<OpKind, int> out;
-    for (auto const& again : plan_recomputation(body, what).again)
-        ++out[body.forward.operations()[again.operation].kind];
-    return out;
-}
-[[nodiscard]] std::string config_of(std::string const& name) {
-    for (auto const& golden : golden_trainings()) {
-        if (golden.name == name) return golden.config;
-    }
-    return {};
-}
-
-}  // namespace
 
 TEST_CASE(
     "plan_body_memory: every value is read where it was written last, for every family, whatever is computed again") {
@@ -204,6 +274,9 @@ TEST_CASE("TrainingPass: ids, targets and sequences that are not of the model or
     CHECK(pass.losses(trained.weights, 0, {ids.data(), {4}}, to, stream));
     CHECK(stream.synchronize(soon()));
     CHECK(losses[0] > 0.0F);
+    CHECK_FALSE(pass.forward(trained.weights, {ids.data(), {1, 4}}, stream, {.rate = 1.0F}));
+    CHECK(pass.forward(trained.weights, {ids.data(), {1, 4}}, stream, {.rate = 0.5F}).error().message() ==
+          "training: dropout: needs the number of each sequence in the global batch (got 0, expected 1)");
     CHECK_FALSE(TrainingPass::create(trained.context, trained.program, {.sequences = 1, .context = 257}));
     CHECK_FALSE(TrainingPass::create(trained.context, trained.program, {.sequences = 0, .context = 4}));
 }

@@ -56,16 +56,19 @@ public:
     /// What was allocated.
     [[nodiscard]] Bytes bytes() const { return kept_.bytes() + working_.bytes() + positions_.bytes(); }
 
-    /// Computes all blocks for some sequences and keeps what their losses and gradients need.
+    /// Computes all blocks for some sequences and keeps what their losses and gradients need. These are of what `dropout` leaves.
     ///
     /// Shapes  tokens [sequences, tokens], at most what the limits say, rows one after another
     /// Order   on `stream`; this object, the weights and the tokens outlive what is in it
-    /// Errors  shape_mismatch, also for weights of another model; invalid_argument for an id that is none of the vocabulary
+    /// Errors  shape_mismatch, also for weights of another model; invalid_argument for an id that is none of the vocabulary, and for a
+    ///         dropout of other sequences
     [[nodiscard]] Result<> forward(TrainingWeights const& weights, TensorView<std::int32_t const, 2, Host> tokens,
-                                   HostStream& stream) {
+                                   HostStream& stream, TrainingDropout dropout = {}) {
         if (auto const known = check_views(subject, tokens); !known) return known;
         if (auto const checked = check_weights(weights); !checked) return checked;
         if (auto const checked = check_tokens(tokens); !checked) return checked;
+        if (auto const checked = check_dropout(dropout, tokens.extent(0)); !checked) return checked;
+        dropout_ = std::move(dropout);
         sequence_ = tokens.extent(1);
         sequences_ = tokens.extent(0);
         ids_ = {tokens.data(), {tokens.elements()}};
@@ -80,6 +83,9 @@ public:
                 for (std::size_t number = 0; number < walk.body.forward.operations().size(); ++number) {
                     if (auto const done = run(walk, number); !done) return done;
                 }
+                if (i != program_->dropped_output() || walk.dropout == nullptr) continue;
+                auto const made = walk.value(walk.body.forward.operations().back().output);
+                if (auto const done = walk.drop(made, made, 0); !done) return done;
             }
         }
         return {};
@@ -118,6 +124,10 @@ public:
             walk.is_written = is_written.data();
             walk.output_gradient = above;
             walk.input_gradient = below;
+            if (i == program_->dropped_output() && walk.dropout != nullptr) {
+                auto const gradient = walk.gradient(walk.body.out_gradient);
+                if (auto const done = walk.drop(gradient, gradient, 0); !done) return done;
+            }
             if (auto const done = walk_back(walk, memory_of(i).again); !done) return done;
             std::swap(above, below);
         }
@@ -165,6 +175,15 @@ private:
         }
         return {};
     }
+    [[nodiscard]] static Result<> check_dropout(TrainingDropout const& dropout, std::int64_t sequences) {
+        bool const is_rate = dropout.rate >= 0.0F && dropout.rate < 1.0F;
+        auto const numbers = static_cast<std::int64_t>(dropout.sequences.size());
+        if (is_rate && (dropout.rate == 0.0F || numbers == sequences)) return {};
+        Error bad{ErrorCode::invalid_argument};
+        bad.in(subject).at("dropout");
+        if (!is_rate) return bad.because("must be at least 0 and below 1");
+        return bad.because("needs the number of each sequence in the global batch").got(numbers).expected(sequences);
+    }
     [[nodiscard]] Result<> check_leaf(TrainingWeights const& weights, std::int64_t sequence, Ids targets,
                                       Vector losses) const {
         if (auto const known = check_views(subject, targets, losses); !known) return known;
@@ -203,6 +222,10 @@ private:
         walk.frequencies = {tables + table.frequencies_at, {static_cast<std::int64_t>(table.rope.frequencies.size())}};
         walk.rope_scale = table.rope.scale;
         walk.slopes = {tables + table.slopes_at, {static_cast<std::int64_t>(table.slopes.size())}};
+        if (dropout_.rate > 0.0F) {
+            walk.dropped = &program_->dropped(block);
+            walk.dropout = &dropout_;
+        }
         walk.first = at;
         walk.tokens = tokens;
         walk.sequence = sequence_;
@@ -293,6 +316,7 @@ private:
     std::int64_t sequence_ = 0;
     std::int64_t sequences_ = 0;
     Ids ids_;
+    TrainingDropout dropout_;
 };
 
 /// Adds the gradients of tied names, summed over all leaves, to those of the parameter: once, after all other sums.

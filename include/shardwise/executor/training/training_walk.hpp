@@ -36,6 +36,9 @@ struct TrainingWalk {
     float rope_scale = 1.0F;
     /// ALiBi's, or none.
     ConstVector slopes{};
+    /// By operation, and how; null without dropout.
+    List<DroppedInput> const* dropped = nullptr;
+    TrainingDropout const* dropout = nullptr;
 
     /// The first token of those that the block's memory holds, and how many there are, in sequences of so many.
     std::int64_t first = 0;
@@ -66,6 +69,23 @@ struct TrainingWalk {
         auto const& spot = memory.log_sums[operation];
         if (spot.place == BodyMemory::Place::none) return {};
         return at(spot, body.forward.operations()[operation].attention.heads);
+    }
+
+    /// What dropout is on, of an addition.
+    [[nodiscard]] DroppedInput dropped_input(std::size_t operation) const {
+        return dropout == nullptr ? DroppedInput{} : (*dropped)[operation];
+    }
+    /// out = the elements that are kept, a sequence at a time, scaled; or += them. Purpose 0 is that of the first block's output.
+    [[nodiscard]] Result<> drop(Matrix in, Matrix out, std::uint32_t purpose, bool is_added = false) const {
+        DropoutOptions options{.rate = dropout->rate, .seed = dropout->seed, .step = dropout->step, .purpose = purpose};
+        options.layer = static_cast<std::uint32_t>(block.number);
+        for (std::int64_t row = 0; row < tokens; row += sequence) {
+            options.sequence = dropout->sequences[static_cast<std::size_t>((first + row) / sequence)];
+            auto const done = shardwise::dropout(TensorView<float const, 2, Host>(in.rows(row, sequence)),
+                                                 out.rows(row, sequence), options, stream, is_added);
+            if (!done) return done;
+        }
+        return {};
     }
 
     [[nodiscard]] TrainedParameter const& parameter(std::size_t operation, std::size_t slot) const {
