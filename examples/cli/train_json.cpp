@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/json/writer.hpp>
 
+#include "choices.hpp"
 #include "train_answer.hpp"
 
 #include <cstddef>
@@ -53,7 +54,9 @@ void write_options(JsonWriter& json, TrainAnswer const& answer) {
     if (is_sgd) json.member("momentum", request.sgd.momentum);
     json.member("schedule", name_of(plan.schedule.kind)).member("warmup", plan.schedule.warm_up);
     json.member("min_lr", plan.schedule.floor * plan.schedule.learning_rate).member("clip", request.clip.value_or(0.0));
-    json.member("precision", "fp32").member("recompute", "none").member("dropout", 0);
+    json.member("precision", "fp32")
+        .member("recompute", recompute_word(request.recompute))
+        .member("dropout", request.dropout);
     json.member("seed", static_cast<std::int64_t>(request.seed)).member("mode", mode_of(plan));
     json.member("dp", plan.dp).member("tp", 1).member("pp", 1).member("zero", request.zero).member("offload", "none");
     json.member("pipeline", "1f1b").member("bucket_mb", 25).member("ranks", "threads");

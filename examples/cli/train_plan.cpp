@@ -5,6 +5,7 @@
 #include <shardwise/cost/block_work.hpp>
 #include <shardwise/train/checkpoint/checkpoint_saver.hpp>
 
+#include "choices.hpp"
 #include "text.hpp"
 
 #include <algorithm>
@@ -54,6 +55,9 @@ TrainOptions train_options_of(TrainRequest const& request, TrainPlan const& plan
     options.steps = plan.steps;
     options.clip = request.clip;
     options.micro_batch = plan.micro_batch;
+    options.recompute = request.recompute;
+    options.dropout = request.dropout;
+    options.dropout_seed = request.seed;
     options.schedule = plan.schedule;
     options.zero = static_cast<ZeroStage>(request.zero);
     options.check_every = request.check_gradients;
@@ -200,6 +204,12 @@ std::vector<TrainFix> find_train_fixes(TrainRequest const& request, TrainPlan co
     };
     auto const context = largest(plan.context, [&](std::int64_t tried) { return fits(shortened(tried)); });
     if (context && *context > 0) offer("--context " + std::to_string(*context), request, shortened(*context));
+    for (auto const what : {Recompute::selective, Recompute::full}) {
+        if (what <= request.recompute) continue;
+        auto changed = request;
+        changed.recompute = what;
+        if (offer("--recompute " + std::string(recompute_word(what)), changed, plan)) break;
+    }
     for (auto const kind : {OptimizerKind::adam8bit, OptimizerKind::sgd}) {
         if (kind == request.optimizer) continue;
         auto changed = request;

@@ -84,9 +84,6 @@ constexpr std::array<std::string_view, 1> running_ranks{"threads"};
     for (auto const& flag :
          {WordFlag{"--precision", arguments.precision, precision_words, running_precisions,
                    "does not train yet: weights, activations and gradients are fp32", "leave it out"},
-          WordFlag{"--recompute", arguments.recompute, words_of<recompute_choices>, running_none,
-                   "does not run yet: all activations are kept",
-                   "leave it out; a smaller --micro-batch takes less memory"},
           WordFlag{"--zero", arguments.zero, zero_words, running_zero, "does not run yet: each rank holds all weights",
                    "use 1 or 2"},
           WordFlag{"--offload", arguments.offload, words_of<offload_choices>, running_none,
@@ -140,11 +137,7 @@ constexpr std::array<std::string_view, 1> running_ranks{"threads"};
           std::pair{"--lora-targets", &arguments.lora_targets}, std::pair{"--quant", &arguments.quant}}) {
         if (*word) return refused(flag, reason, "leave it out");
     }
-    if (!arguments.dropout) return {};
-    auto const& word = *arguments.dropout;
-    bool const is_none = word.find_first_not_of("0.") == std::string::npos && word.find('0') != std::string::npos;
-    if (is_none) return {};
-    return Error{refused("--dropout", "does not run yet: every activation is used", "leave it out")}.at(word);
+    return {};
 }
 
 /// Whether a word of --mode and the degrees say the same.

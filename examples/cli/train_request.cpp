@@ -78,6 +78,14 @@ template <class Count>
     return {};
 }
 
+[[nodiscard]] Result<> read_recompute(Arguments const& arguments, TrainRequest& request) {
+    if (!arguments.recompute) return {};
+    auto const chosen = choose<Recompute>("--recompute", *arguments.recompute, recompute_choices);
+    if (!chosen) return chosen.error();
+    request.recompute = *chosen;
+    return {};
+}
+
 [[nodiscard]] Result<> read_optimizer(Arguments const& arguments, TrainRequest& request) {
     if (arguments.optimizer) {
         auto const chosen = choose<OptimizerKind>("--optimizer", *arguments.optimizer, train_optimizer_choices);
@@ -163,10 +171,11 @@ Result<TrainRequest> read_train_request(Arguments const& arguments) {
                                  ? std::nullopt
                                  : arguments.micro_batch;
     for (auto const& read :
-         {read_optimizer(arguments, request), read_schedule(arguments, request),
+         {read_recompute(arguments, request), read_optimizer(arguments, request), read_schedule(arguments, request),
           read_real({"--valid-part", arguments.valid_part, std::numeric_limits<double>::min(), 1.0,
                      "between 0 and 1, like 0.05", false},
                     part),
+          read_real({"--dropout", arguments.dropout, 0.0, 0.999, "from 0 to 0.999, like 0.1"}, request.dropout),
           read_real({"--epochs", arguments.epochs, 1e-9, 1e9, "above 0, like 1"}, request.epochs),
           read_optional("--valid-every", arguments.valid_every, max_steps, request.valid_every),
           read_optional("--micro-batch", micro_batch, max_batch, request.micro_batch),

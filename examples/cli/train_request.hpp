@@ -31,6 +31,8 @@ struct TrainRequest {
     /// Nothing: the model's, at most 1024.
     std::optional<std::int64_t> context;
     std::int64_t batch = 8;
+    Recompute recompute = Recompute::none;
+    double dropout = 0.0;
     /// Nothing: auto.
     std::optional<std::int64_t> micro_batch;
     /// Nothing: of the epochs.

@@ -13,6 +13,7 @@ RunSettings settings_of(TrainRequest const& request, TrainPlan const& plan, Trai
     with_rule(request, [&](auto const& rule) { add_settings(out, rule); });
     add_settings(out, plan.schedule);
     out.add("clip", request.clip);
+    if (request.dropout > 0.0) out.add("dropout", request.dropout);
     return out;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/core/text.hpp>
 
+#include "choices.hpp"
 #include "text.hpp"
 #include "train_answer.hpp"
 
@@ -62,6 +63,8 @@ std::string train_text(TrainAnswer const& answer) {
     auto out = line("model", answer.model + ", " + grouped(answer.parameters) + " parameters");
     out += line("plan", plan.reason + "; micro-batch " + std::to_string(plan.micro_batch) + ", context " +
                             std::to_string(plan.context));
+    if (answer.request.recompute != Recompute::none)
+        out.insert(out.size() - 1, ", recompute " + std::string(recompute_word(answer.request.recompute)));
     if (answer.request.is_dry_run) {
         out += line("steps", grouped(plan.steps));
         out += traffic(answer) + expected(answer) + memory(answer);

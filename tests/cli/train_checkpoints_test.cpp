@@ -21,8 +21,8 @@ using namespace shardwise::tests;
 
 TEST_CASE("train: a run that goes on from a checkpoint equals one that was never ended, its CSV file too") {
     Training const training;
-    std::vector<std::string> const flags{"--steps",      "6",   "--save-every",  "2", "--keep", "3",
-                                         "--valid-part", "0.1", "--valid-every", "2"};
+    std::vector<std::string> const flags{"--steps",      "6",   "--save-every",  "2", "--keep",    "3",
+                                         "--valid-part", "0.1", "--valid-every", "2", "--dropout", "0.1"};
     auto whole = flags;
     whole.insert(whole.end(), {"--csv", training.out("whole.csv")});
     auto const expected = training.train("whole", whole);
@@ -37,7 +37,8 @@ TEST_CASE("train: a run that goes on from a checkpoint equals one that was never
             if (std::string(later) > last) std::filesystem::remove_all(training.out(name) + "/" + later);
         }
         auto again = flags;
-        again.insert(again.end(), {"--csv", training.out(name + ".csv"), "--resume", "auto", "--dp", "2"});
+        again.insert(again.end(),
+                     {"--csv", training.out(name + ".csv"), "--resume", "auto", "--dp", "2", "--recompute", "full"});
         auto const answer = training.train(name, again);
         CHECK(answer.text("weights_hash") == expected.text("weights_hash"));
         for (auto const* const key : {"first", "last", "valid", "best_valid"})

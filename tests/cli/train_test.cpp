@@ -119,10 +119,11 @@ TEST_CASE("train: the same weights on any ranks, with any micro-batch, threads a
     auto const hash = training.train("one", {"--steps", "4"}).text("weights_hash");
     REQUIRE(hash.size() == 64);
     std::int64_t number = 0;
-    for (auto const& more : std::vector<std::vector<std::string>>{{"--dp", "2"},
-                                                                  {"--dp", "3", "--micro-batch", "1", "--zero", "1"},
-                                                                  {"--dp", "4", "--zero", "2"},
-                                                                  {"--micro-batch", "3"}}) {
+    for (auto const& more : std::vector<std::vector<std::string>>{
+             {"--dp", "2"},
+             {"--dp", "3", "--micro-batch", "1", "--zero", "1", "--recompute", "full"},
+             {"--dp", "4", "--zero", "2"},
+             {"--micro-batch", "3", "--recompute", "selective"}}) {
         auto words = more;
         words.insert(words.end(), {"--steps", "4"});
         auto const answer = training.train("run" + std::to_string(++number), words);
@@ -194,8 +195,8 @@ TEST_CASE("train: what does not run yet is refused by its flag, and nothing is w
                               {{"--zero", "3"}, 1, "--zero: 3"},
                               {{"--precision", "bf16"}, 1, "--precision: bf16"},
                               {{"--precision", "fp17"}, 2, "did you mean fp16?"},
-                              {{"--recompute", "full"}, 1, "--recompute: full"},
-                              {{"--dropout", "0.1"}, 1, "--dropout: 0.1"},
+                              {{"--recompute", "fulll"}, 2, "did you mean full?"},
+                              {{"--dropout", "1"}, 2, "--dropout: 1: is out of range"},
                               {{"--offload", "all"}, 1, "--offload: all"},
                               {{"--mode", "hybrid"}, 1, "--mode: hybrid"},
                               {{"--mode", "single", "--dp", "2"}, 2, "--mode, --dp"},

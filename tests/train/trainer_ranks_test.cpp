@@ -20,6 +20,8 @@ struct Way {
     ZeroStage zero = ZeroStage::none;
     std::int64_t micro_batch = 1;
     int threads = 1;
+    Recompute recompute = Recompute::none;
+    double dropout = 0.0;
 };
 
 struct Outcome {
@@ -34,6 +36,9 @@ TrainOptions options_of(Way const& way) {
     return {.steps = few_steps,
             .clip = 0.5,
             .micro_batch = way.micro_batch,
+            .recompute = way.recompute,
+            .dropout = way.dropout,
+            .dropout_seed = 11,
             .schedule = {.learning_rate = 3e-3, .warm_up = 1, .total = few_steps, .floor = 0.1},
             .zero = way.zero};
 }
@@ -102,6 +107,34 @@ TEST_CASE("Trainer: any ranks at any ZeRO stage give the bits of one, in the pre
             }
         }
     }
+}
+
+TEST_CASE("Trainer: what is computed again changes no bit on any ranks, in the predicted memory") {
+    CurveData const data;
+    for (auto const* const name : {"llama", "gpt2", "gemma2"}) {
+        CAPTURE(name);
+        auto const config = golden_config(name);
+        auto const expected = train(config, data, 5, AdamW{}, {});
+        for (auto const recompute : {Recompute::selective, Recompute::full}) {
+            CAPTURE(static_cast<int>(recompute));
+            for (auto way :
+                 {Way{.ranks = 1, .micro_batch = 5}, Way{.ranks = 2, .zero = ZeroStage::optimizer, .micro_batch = 2},
+                  Way{.ranks = 3, .zero = ZeroStage::gradients, .threads = 2}}) {
+                way.recompute = recompute;
+                CHECK(train(config, data, 5, AdamW{}, way) == expected);
+            }
+        }
+    }
+}
+
+TEST_CASE("Trainer: dropout leaves the same elements on any ranks, also where they are computed again") {
+    CurveData const data;
+    auto const config = golden_config("gpt2");
+    auto const expected = train(config, data, 5, AdamW{}, {.dropout = 0.1});
+    CHECK(expected.steps.front().loss != train(config, data, 5, AdamW{}, {}).steps.front().loss);
+    CHECK(train(config, data, 5, AdamW{}, {.ranks = 2, .micro_batch = 3, .dropout = 0.1}) == expected);
+    CHECK(train(config, data, 5, AdamW{},
+                {.ranks = 3, .zero = ZeroStage::gradients, .recompute = Recompute::full, .dropout = 0.1}) == expected);
 }
 
 TEST_CASE("Trainer: any micro-batch and threads on ranks give the bits of one, for every optimizer") {

@@ -3,6 +3,8 @@
 
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/executor/training/training_dropout.hpp>
+#include <shardwise/memory/request.hpp>
 #include <shardwise/train/schedule.hpp>
 #include <shardwise/train/step_times.hpp>
 
@@ -11,6 +13,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -29,6 +32,12 @@ struct TrainOptions {
     std::optional<double> clip = 1.0;
     /// Sequences of a rank that go forwards together. The results do not depend on it.
     std::int64_t micro_batch = 1;
+    /// What the backward pass computes again, a sequence at a time, rather than to have it kept. The results do not depend on it.
+    Recompute recompute = Recompute::none;
+    /// The share of elements that dropout makes 0, of the hidden state before the first layer and of what layers add to it; none in
+    /// validation. Which ones follows from seed, step, layer, the sequence's place in the batch, token and feature.
+    double dropout = 0.0;
+    std::uint64_t dropout_seed = 0;
     Schedule schedule{};
     ZeroStage zero = ZeroStage::none;
     /// Ranks that share layers or blocks beside those of data. More than one are refused: their gradients are not computed yet.
@@ -47,6 +56,8 @@ struct TrainOptions {
         bad.in("training");
         if (steps < 0) return bad.at("steps").because("are negative").got(steps).at_least(0);
         if (micro_batch < 1) return bad.at("micro_batch").because("has no sequence").got(micro_batch).at_least(1);
+        if (!(dropout >= 0.0 && static_cast<float>(dropout) < 1.0F))
+            return bad.at("dropout").because("must be at least 0 and below 1");
         if (max_skipped < 0) return bad.at("max_skipped").because("is negative").got(max_skipped).at_least(0);
         if (clip && !(*clip > 0.0 && *clip < 1e29))
             return bad.at("clip").because("is no positive number").fix("give a number above 0, or do not clip");
@@ -60,6 +71,10 @@ struct TrainOptions {
                 .expected(1)
                 .fix("use data-parallel ranks, with ZeRO where memory is short");
         return schedule.check();
+    }
+    /// Of a step's sequences with these numbers in the global batch.
+    [[nodiscard]] TrainingDropout dropout_at(std::int64_t step, List<std::uint32_t> sequences) const {
+        return {static_cast<float>(dropout), dropout_seed, static_cast<std::uint64_t>(step), std::move(sequences)};
     }
 };
 

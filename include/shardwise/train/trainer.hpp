@@ -196,7 +196,8 @@ private:
     [[nodiscard]] static TrainingLimits limits_of(BatchOptions const& batch, TrainOptions const& options,
                                                   TensorPlace const& place) {
         auto const own = split_units(batch.batch, place.ranks, place.rank).size();
-        return {.sequences = std::min(options.micro_batch, own), .context = batch.context};
+        return {
+            .sequences = std::min(options.micro_batch, own), .context = batch.context, .recompute = options.recompute};
     }
 
     [[nodiscard]] static Result<Trainer> make(HostContext& context, Comm& comm, TrainingProgram const& program,
@@ -308,7 +309,9 @@ private:
         auto const most = pass_.limits().sequences;
         for (std::int64_t first = 0; first < gradients_.count(); first += most) {
             auto const some = std::min(most, gradients_.count() - first);
-            if (auto const done = pass_.forward(*weights_, sequences_.tokens(first, some), stream); !done) return done;
+            auto dropout = options_.dropout_at(next_, gradients_.leaf_numbers(first, some));
+            auto const tokens = sequences_.tokens(first, some);
+            if (auto const done = pass_.forward(*weights_, tokens, stream, std::move(dropout)); !done) return done;
             for (std::int64_t i = 0; i < some; ++i) {
                 if (deadline.has_passed())
                     return Error{ErrorCode::deadline_exceeded}

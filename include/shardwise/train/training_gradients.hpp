@@ -66,6 +66,12 @@ public:
         return split_units(leaves_, place_.ranks, place_.rank).begin + which;
     }
 
+    [[nodiscard]] List<std::uint32_t> leaf_numbers(std::int64_t first, std::int64_t count) const {
+        List<std::uint32_t> out;
+        for (auto i = first; i < first + count; ++i) out.push_back(static_cast<std::uint32_t>(leaf_number(i)));
+        return out;
+    }
+
     /// Forgets what was added.
     void clear() {
         std::visit([](auto& tree) { tree.clear(); }, tree_);

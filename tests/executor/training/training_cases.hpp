@@ -63,7 +63,8 @@ inline constexpr std::int64_t golden_context = 20;
 /// The tokens of train_gradients.py.
 [[nodiscard]] inline std::vector<std::int32_t> golden_tokens(std::int64_t count) {
     std::vector<std::int32_t> out;
-    for (std::int64_t i = 0; i < count; ++i) out.push_back(static_cast<std::int32_t>((7 * i + i * i / 11 + i / 5 + 3) % 97));
+    for (std::int64_t i = 0; i < count; ++i)
+        out.push_back(static_cast<std::int32_t>((7 * i + i * i / 11 + i / 5 + 3) % 97));
     return out;
 }
 /// The batch of its gradients: tokens, and targets some of which have no loss.
@@ -113,23 +114,27 @@ struct LeafResults {
 
     friend bool operator==(LeafResults const&, LeafResults const&) = default;
 };
-[[nodiscard]] inline LeafResults train_leaves(TrainedModel& trained, std::int64_t micro_batch) {
+[[nodiscard]] inline LeafResults train_leaves(TrainedModel& trained, std::int64_t micro_batch,
+                                              Recompute recompute = Recompute::none, float dropout = 0.0F) {
     GoldenBatch const batch;
     auto stream = trained.context.make_stream();
-    auto pass = TrainedModel::take(TrainingPass::create(
-        trained.context, trained.program, {.sequences = micro_batch, .context = golden_context}));
+    auto pass = TrainedModel::take(
+        TrainingPass::create(trained.context, trained.program,
+                             {.sequences = micro_batch, .context = golden_context, .recompute = recompute}));
     LeafResults out;
     for (std::int64_t first = 0; first < golden_sequences; first += micro_batch) {
         auto const count = std::min(micro_batch, golden_sequences - first);
         TensorView<std::int32_t const, 2, Host> const tokens(batch.tokens.data() + first * golden_context,
                                                              {count, golden_context});
-        auto const ran = pass.forward(trained.weights, tokens, stream);
+        TrainingDropout draws{.rate = dropout, .seed = 5, .step = 3};
+        for (std::int64_t i = 0; i < count; ++i) draws.sequences.push_back(static_cast<std::uint32_t>(first + i));
+        auto const ran = pass.forward(trained.weights, tokens, stream, draws);
         REQUIRE_MESSAGE(ran, (ran ? "" : ran.error().message()));
         for (std::int64_t i = 0; i < count; ++i) {
             std::vector<float> losses(static_cast<std::size_t>(golden_context));
             std::vector<float> gradients(static_cast<std::size_t>(trained.program.layout().gradient_elements()), 7.0F);
-            TensorView<std::int32_t const, 1, Host> const targets(
-                batch.targets.data() + (first + i) * golden_context, {golden_context});
+            TensorView<std::int32_t const, 1, Host> const targets(batch.targets.data() + (first + i) * golden_context,
+                                                                  {golden_context});
             auto const done = pass.backward(trained.weights, i, targets, 1.0F / static_cast<float>(batch.counted),
                                             {losses.data(), {golden_context}},
                                             {gradients.data(), {static_cast<std::int64_t>(gradients.size())}}, stream);

@@ -1,10 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "memory_player.hpp"
 #include "training_cases.hpp"
 
 #include <cmath>
+#include <map>
 
 using namespace shardwise;
 using namespace shardwise::testing;
+
+namespace {
+
+[[nodiscard]] std::map<OpKind, int> kinds_again(BackwardBody const& body, Recompute what) {
+    std::map<OpKind, int> out;
+    for (auto const& again : plan_recomputation(body, what).again)
+        ++out[body.forward.operations()[again.operation].kind];
+    return out;
+}
+[[nodiscard]] std::string config_of(std::string const& name) {
+    for (auto const& golden : golden_trainings()) {
+        if (golden.name == name) return golden.config;
+    }
+    return {};
+}
+
+}  // namespace
 
 TEST_CASE("TrainingPass: loss and gradients of every family are torch's") {
     for (auto const& golden : golden_trainings()) {
@@ -38,8 +57,7 @@ TEST_CASE("TrainingPass: loss and gradients of every family are torch's") {
             for (std::int64_t i = 0; i < parameter.elements; ++i) squares += own[i] * own[i];
             CHECK(std::abs(std::sqrt(squares) - expected.norm) <= error);
             for (std::size_t k = 0; k < expected.products.size(); ++k) {
-                auto const direction =
-                    formula(std::to_string(k) + ":" + expected.name, Shape{1, parameter.elements});
+                auto const direction = formula(std::to_string(k) + ":" + expected.name, Shape{1, parameter.elements});
                 double product = 0.0;
                 double length = 0.0;
                 for (std::int64_t i = 0; i < parameter.elements; ++i) {
@@ -68,22 +86,157 @@ TEST_CASE("TrainingPass: a leaf has the same bits with any threads and in any mi
     }
 }
 
+TEST_CASE("TrainingPass: what is computed again changes no bit, for every family") {
+    for (auto const& golden : golden_trainings()) {
+        CAPTURE(golden.name);
+        TrainedModel trained(golden.config, 2);
+        auto const expected = train_leaves(trained, 2);
+        for (auto const recompute : {Recompute::selective, Recompute::full}) {
+            for (std::int64_t const micro_batch : {1, 2})
+                CHECK(train_leaves(trained, micro_batch, recompute) == expected);
+        }
+    }
+}
+
+TEST_CASE(
+    "TrainingPass: dropout leaves the same elements in any micro-batch, on any threads and where they are computed "
+    "again") {
+    for (auto const* const name : {"llama", "gpt2", "gemma2", "falcon_groups"}) {
+        CAPTURE(name);
+        TrainedModel trained(config_of(name));
+        auto const expected = train_leaves(trained, 1, Recompute::none, 0.25F);
+        CHECK_FALSE(expected == train_leaves(trained, 1));
+        CHECK(train_leaves(trained, 3, Recompute::none, 0.25F) == expected);
+        TrainedModel more(config_of(name), 3);
+        CHECK(train_leaves(more, 2, Recompute::selective, 0.25F) == expected);
+        CHECK(train_leaves(more, 3, Recompute::full, 0.25F) == expected);
+    }
+}
+
+TEST_CASE("TrainingPass: with dropout, gradients are those of the loss of what it leaves") {
+    for (auto const* const name : {"llama", "gpt2", "gemma2", "falcon_groups", "phi"}) {
+        CAPTURE(name);
+        TrainedModel trained(config_of(name));
+        auto const& layout = trained.program.layout();
+        auto const loss_of = [](LeafResults const& leaves) {
+            double sum = 0.0;
+            for (auto const& losses : leaves.losses) {
+                for (auto const one : losses) sum += static_cast<double>(one);
+            }
+            return sum / 52.0;
+        };
+        auto const leaves = train_leaves(trained, 3, Recompute::none, 0.25F);
+        std::vector<double> gradient(static_cast<std::size_t>(layout.gradient_elements()));
+        for (auto const& leaf : leaves.gradients) {
+            for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] += static_cast<double>(leaf[i]);
+        }
+        for (auto const& tie : layout.ties()) {
+            auto const& parameter = layout.parameters()[tie.parameter];
+            for (std::int64_t i = 0; i < parameter.elements; ++i)
+                gradient[static_cast<std::size_t>(parameter.begin + i)] +=
+                    gradient[static_cast<std::size_t>(tie.begin + i)];
+        }
+        double squares = 0.0;
+        for (std::int64_t i = 0; i < layout.weight_elements(); ++i)
+            squares += gradient[static_cast<std::size_t>(i)] * gradient[static_cast<std::size_t>(i)];
+        // Along the gradient the loss rises by its norm: here by 0.01 either way, where float32 has 1e-6, and what is curved 1e-3 of it.
+        auto const moved = [&](double by) {
+            TrainedModel other(config_of(name));
+            for (std::size_t number = 0; number < layout.parameters().size(); ++number) {
+                auto const values = other.weights.values(number);
+                auto const begin = static_cast<std::size_t>(layout.parameters()[number].begin);
+                for (std::int64_t i = 0; i < values.elements(); ++i)
+                    values.data()[i] +=
+                        static_cast<float>(by / squares * gradient[begin + static_cast<std::size_t>(i)]);
+            }
+            return loss_of(train_leaves(other, 3, Recompute::none, 0.25F));
+        };
+        CHECK((moved(0.01) - moved(-0.01)) / 0.02 == doctest::Approx(1.0).epsilon(0.01));
+    }
+}
+
+TEST_CASE("dropped_inputs: what attention and feed-forward add to the hidden state, in every family") {
+    for (auto const& golden : golden_trainings()) {
+        CAPTURE(golden.name);
+        TrainedModel const trained(golden.config);
+        for (auto const& block : trained.program.blocks()) {
+            std::size_t dropped = 0;
+            for (auto const& one : trained.program.dropped(block)) dropped += one.purpose > 0 ? 1 : 0;
+            bool const has_attention = !trained.program.body(block).log_sums.empty();
+            CHECK(dropped == (has_attention ? 2 : 0));
+        }
+    }
+}
+
 TEST_CASE("TrainingPass: what is planned is allocated") {
     for (auto const& golden : golden_trainings()) {
         CAPTURE(golden.name);
         TrainedModel trained(golden.config);
         CHECK(trained.context.memory().current().count() == 4 * trained.program.layout().weight_elements());
         for (std::int64_t const sequences : {1, 4}) {
-            TrainingLimits const limits{.sequences = sequences, .context = 33};
-            auto const before = trained.context.memory().current();
-            auto const pass = TrainingPass::create(trained.context, trained.program, limits);
-            REQUIRE(pass);
-            auto const plan = plan_training_memory(trained.program, limits);
-            REQUIRE(plan);
-            CHECK(plan->bytes() == pass->bytes());
-            CHECK(trained.context.memory().current() - before == plan->bytes());
+            Bytes larger{std::int64_t{1} << 40U};
+            for (auto const recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+                TrainingLimits const limits{.sequences = sequences, .context = 33, .recompute = recompute};
+                auto const before = trained.context.memory().current();
+                auto const pass = TrainingPass::create(trained.context, trained.program, limits);
+                REQUIRE(pass);
+                auto const plan = plan_training_memory(trained.program, limits);
+                REQUIRE(plan);
+                CHECK(plan->bytes() == pass->bytes());
+                CHECK(trained.context.memory().current() - before == plan->bytes());
+                if (sequences > 1) CHECK(plan->bytes() < larger);
+                larger = plan->bytes();
+            }
         }
     }
+}
+
+TEST_CASE(
+    "plan_body_memory: every value is read where it was written last, for every family, whatever is computed again") {
+    for (auto const& golden : golden_trainings()) {
+        CAPTURE(golden.name);
+        TrainedModel const trained(golden.config);
+        for (auto const& body : trained.program.bodies()) {
+            for (auto const what : {Recompute::none, Recompute::selective, Recompute::full}) {
+                MemoryPlayer(body, {.all = 9, .forward = what == Recompute::none ? 9 : 3, .backward = 3}, what).play();
+            }
+        }
+    }
+}
+
+TEST_CASE(
+    "plan_recomputation: full keeps nothing, selective takes no product twice and keeps some of what none keeps") {
+    for (auto const& golden : golden_trainings()) {
+        CAPTURE(golden.name);
+        TrainedModel const trained(golden.config);
+        for (auto const& body : trained.program.bodies()) {
+            auto const none = plan_recomputation(body, Recompute::none);
+            CHECK(none.again.empty());
+            auto const full = plan_recomputation(body, Recompute::full);
+            auto const selective = plan_recomputation(body, Recompute::selective);
+            for (std::size_t i = 0; i < body.values.size(); ++i) {
+                CHECK(full.is_kept[i] == 0);
+                CHECK(selective.is_kept[i] <= none.is_kept[i]);
+            }
+            for (auto const& [kind, count] : kinds_again(body, Recompute::selective))
+                CHECK((kind != OpKind::linear && kind != OpKind::attention));
+        }
+    }
+}
+
+TEST_CASE("plan_recomputation: of a llama's layer, two norms and the activation, or all but what makes its output") {
+    TrainedModel const trained(config_of("llama"));
+    auto const& body = trained.program.bodies()[1];
+    CHECK(kinds_again(body, Recompute::selective) == std::map<OpKind, int>{{OpKind::norm, 2}, {OpKind::activation, 1}});
+    CHECK(kinds_again(body, Recompute::full) == std::map<OpKind, int>{{OpKind::norm, 2},
+                                                                      {OpKind::linear, 6},
+                                                                      {OpKind::rope, 2},
+                                                                      {OpKind::attention, 1},
+                                                                      {OpKind::add, 1},
+                                                                      {OpKind::activation, 1}});
+    // gemma2 norms what its products made before it is added: that sum follows from what is kept.
+    TrainedModel const gemma(config_of("gemma2"));
+    CHECK(kinds_again(gemma.program.bodies()[1], Recompute::selective)[OpKind::add] == 1);
 }
 
 TEST_CASE("TrainingProgram: what has no gradient is refused by name, without any weights") {
@@ -107,7 +260,8 @@ TEST_CASE("TrainingProgram: what has no gradient is refused by name, without any
 TEST_CASE("TrainingPass: ids, targets and sequences that are not of the model or the pass are refused") {
     TrainedModel trained(golden_trainings()[0].config);
     auto stream = trained.context.make_stream();
-    auto pass = TrainedModel::take(TrainingPass::create(trained.context, trained.program, {.sequences = 1, .context = 4}));
+    auto pass =
+        TrainedModel::take(TrainingPass::create(trained.context, trained.program, {.sequences = 1, .context = 4}));
     std::vector<std::int32_t> ids{1, 2, 97, 3};
     auto const run = [&] { return pass.forward(trained.weights, {ids.data(), {1, 4}}, stream); };
     CHECK(run().error().message().find("none of the vocabulary") != std::string::npos);
@@ -120,6 +274,9 @@ TEST_CASE("TrainingPass: ids, targets and sequences that are not of the model or
     CHECK(pass.losses(trained.weights, 0, {ids.data(), {4}}, to, stream));
     CHECK(stream.synchronize(soon()));
     CHECK(losses[0] > 0.0F);
+    CHECK_FALSE(pass.forward(trained.weights, {ids.data(), {1, 4}}, stream, {.rate = 1.0F}));
+    CHECK(pass.forward(trained.weights, {ids.data(), {1, 4}}, stream, {.rate = 0.5F}).error().message() ==
+          "training: dropout: needs the number of each sequence in the global batch (got 0, expected 1)");
     CHECK_FALSE(TrainingPass::create(trained.context, trained.program, {.sequences = 1, .context = 257}));
     CHECK_FALSE(TrainingPass::create(trained.context, trained.program, {.sequences = 0, .context = 4}));
 }
@@ -148,7 +305,8 @@ TEST_CASE("TrainingWeights: a seed gives normal numbers of the deviation asked f
     // Four deviations of a mean and of a mean square of so many.
     CHECK(std::abs(sum / count) < 4.0 * 0.05 / std::sqrt(count));
     CHECK(std::abs(squares / count / 0.0025 - 1.0) < 4.0 * std::sqrt(2.0 / count));
-    CHECK(std::equal(table.data(), table.data() + table.elements(), again.values(number("model.embed_tokens.weight")).data()));
+    CHECK(std::equal(table.data(), table.data() + table.elements(),
+                     again.values(number("model.embed_tokens.weight")).data()));
     CHECK(table.data()[0] != other.values(number("model.embed_tokens.weight")).data()[0]);
     CHECK(table.data()[0] != head.data()[0]);
     CHECK(weights.values(number("model.norm.weight")).data()[0] == 1.0F);

@@ -3,6 +3,7 @@
 
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/list.hpp>
+#include <shardwise/executor/training/recomputation.hpp>
 #include <shardwise/memory/arena.hpp>
 #include <shardwise/model/backward_program.hpp>
 
@@ -12,110 +13,153 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// Where the values of a block lie while it is trained: what the backward pass reads, at places of the block's own; the others and
-/// all gradients at places that blocks share, for as long as they are needed.
+/// Where the values of a block lie while it is trained: what it keeps for its backward pass, at places of the block's own; the others,
+/// those that the backward pass computes again and all gradients at places that blocks share, for as long as they are needed.
 ///
 /// Units   floats
 struct BodyMemory {
     /// What a value lies in.
     enum class Place : std::uint8_t {
-        none,          // it is not held: ids, and what no step makes
+        none,          // it is not held: ids, and what no step makes or reads
         block_input,   // what the block before made
         block_output,  // what the next block reads
-        kept,          // the block's own memory
-        working,       // the memory that all blocks share
+        kept,          // the block's own memory, with the rows of all sequences
+        working,       // the memory that all blocks share, with the rows of those that are computed
+    };
+    struct Spot {
+        Place place = Place::none;
+        std::int64_t offset = 0;
+    };
+    /// Where things are in one of the passes.
+    struct Pass {
+        /// By value, gradients after those of the forward pass.
+        List<Spot> values;
+        /// By operation.
+        List<Spot> log_sums;
     };
 
-    List<Place> places;
-    List<std::int64_t> offsets;
-    /// By operation; -1 where its log-sums are not kept.
-    List<std::int64_t> log_sums;
+    Pass forward;
+    Pass backward;
+    List<Recomputation::Again> again;
     /// What each block of this kind keeps beside its input and output, and what it shares with others.
     std::int64_t kept = 0;
     std::int64_t working = 0;
 };
 
+/// Tokens that a block takes at a time.
+struct BodyRows {
+    /// Of which its values are kept.
+    std::int64_t all = 0;
+    /// Of a step of the forward pass, and of the backward pass.
+    std::int64_t forward = 0;
+    std::int64_t backward = 0;
+};
+
 namespace detail {
 
-/// `rows` are those of the forward pass, `leaf_rows` those that are taken back at a time.
 class BodyMemoryPlanner {
 public:
-    BodyMemoryPlanner(BackwardBody const& body, std::int64_t rows, std::int64_t leaf_rows)
-        : body_(body), rows_(rows), leaf_rows_(leaf_rows) {}
+    BodyMemoryPlanner(BackwardBody const& body, BodyRows const& rows, Recompute what)
+        : body_(body), rows_(rows), how_(plan_recomputation(body, what)) {}
 
     [[nodiscard]] BodyMemory plan() {
-        made_.places.assign(body_.values.size(), BodyMemory::Place::none);
-        made_.offsets.assign(body_.values.size(), 0);
-        made_.log_sums.assign(body_.forward.operations().size(), -1);
+        made_.forward.values.resize(body_.values.size());
+        made_.forward.log_sums.resize(body_.forward.operations().size());
         keep_values();
+        made_.backward = made_.forward;
         plan_forward();
-        plan_gradients();
+        plan_backward();
+        made_.again = how_.again;
         return static_cast<BodyMemory&&>(made_);
     }
 
 private:
     using Place = BodyMemory::Place;
+    using Spot = BodyMemory::Spot;
     struct Item {
-        std::size_t value = 0;
+        Spot* spot = nullptr;
         ArenaItem life;
     };
 
     [[nodiscard]] static std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
-    [[nodiscard]] std::int64_t keep(std::int64_t floats) {
+    [[nodiscard]] std::int64_t width(ValueId id) const { return body_.values[at(id)].width; }
+    [[nodiscard]] Operation const& operation(std::size_t number) const { return body_.forward.operations()[number]; }
+    [[nodiscard]] Spot keep(std::int64_t floats) {
         auto const offset = made_.kept;
         made_.kept += round_up(floats, 16);
-        return offset;
+        return {Place::kept, offset};
     }
 
     void keep_values() {
-        auto const& operations = body_.forward.operations();
-        made_.places[0] = Place::block_input;
-        made_.places[at(operations.back().output)] = Place::block_output;
+        auto& pass = made_.forward;
+        pass.values[0].place = Place::block_input;
+        pass.values[at(body_.forward.operations().back().output)].place = Place::block_output;
         for (auto const id : body_.saved) {
-            if (made_.places[at(id)] != Place::none || body_.values[at(id)].is_external) continue;
-            made_.places[at(id)] = Place::kept;
-            made_.offsets[at(id)] = keep(rows_ * body_.values[at(id)].width);
+            if (how_.is_kept[at(id)] != 0) pass.values[at(id)] = keep(rows_.all * width(id));
         }
         for (auto const number : body_.log_sums) {
-            auto const& op = operations[static_cast<std::size_t>(number)];
-            made_.log_sums[static_cast<std::size_t>(number)] = keep(rows_ * op.attention.heads);
+            auto const i = static_cast<std::size_t>(number);
+            if (how_.keeps_log_sums[i] != 0) pass.log_sums[i] = keep(rows_.all * operation(i).attention.heads);
         }
     }
     /// A value lives from the step that makes it to the last that reads it.
     void plan_forward() {
         List<Item> items;
-        std::int64_t step = 0;
-        for (auto const& op : body_.forward.operations()) {
-            if (made_.places[at(op.output)] == Place::none) note(items, at(op.output), step, rows_);
-            for (auto const in : op.inputs) extend(items, in, step);
-            ++step;
-        }
+        std::int64_t event = 0;
+        for (auto const& op : body_.forward.operations()) run(items, made_.forward, op, event++, rows_.forward);
         lay_out(items);
     }
-    void plan_gradients() {
+    void plan_backward() {
+        auto& pass = made_.backward;
         List<Item> items;
-        if (body_.in_gradient != no_value) made_.places[at(body_.in_gradient)] = Place::block_input;
-        if (body_.out_gradient != no_value) made_.places[at(body_.out_gradient)] = Place::block_output;
-        std::int64_t number = 0;
-        for (auto const& step : body_.steps) {
-            for (auto const to : step.writes) {
-                if (to == no_value) continue;
-                bool const is_new = made_.places[at(to)] == Place::none && !extend(items, to, number);
-                if (is_new) note(items, at(to), number, leaf_rows_);
+        if (body_.in_gradient != no_value) pass.values[at(body_.in_gradient)].place = Place::block_input;
+        if (body_.out_gradient != no_value) pass.values[at(body_.out_gradient)].place = Place::block_output;
+        std::int64_t event = 0;
+        std::size_t next = 0;
+        for (std::size_t i = 0; i < body_.steps.size(); ++i) {
+            for (; next < how_.again.size() && how_.again[next].step == i; ++next) {
+                auto const number = how_.again[next].operation;
+                run(items, pass, operation(number), event, rows_.backward);
+                if (is_log_sum_read(number) && how_.keeps_log_sums[number] == 0)
+                    note(items, pass.log_sums[number], event, rows_.backward * operation(number).attention.heads);
+                ++event;
             }
-            extend(items, step.reads, number);
-            ++number;
+            take_back(items, pass, body_.steps[i], event++);
         }
         lay_out(items);
     }
-    void note(List<Item>& items, std::size_t value, std::int64_t step, std::int64_t rows) {
-        auto const bytes = Bytes{rows * body_.values[value].width * static_cast<std::int64_t>(sizeof(float))};
-        items.push_back({value, {.birth = step, .death = step, .size = bytes}});
+    void run(List<Item>& items, BodyMemory::Pass& pass, Operation const& op, std::int64_t event, std::int64_t rows) {
+        auto& out = pass.values[at(op.output)];
+        if (out.place == Place::none) note(items, out, event, rows * width(op.output));
+        for (auto const in : op.inputs) {
+            if (in != no_value) extend(items, pass.values[at(in)], event);
+        }
     }
-    static bool extend(List<Item>& items, ValueId id, std::int64_t step) {
+    void take_back(List<Item>& items, BodyMemory::Pass& pass, GradientStep const& step, std::int64_t event) {
+        for (auto const to : step.writes) {
+            if (to == no_value) continue;
+            auto& spot = pass.values[at(to)];
+            if (!extend(items, spot, event) && spot.place == Place::none)
+                note(items, spot, event, rows_.backward * width(to));
+        }
+        if (step.reads != no_value) extend(items, pass.values[at(step.reads)], event);
+        for_each_read(body_, step, [&](ValueId id) { extend(items, pass.values[at(id)], event); });
+        if (step.part == GradientPart::inputs) extend(items, pass.log_sums[static_cast<std::size_t>(step.of)], event);
+    }
+    [[nodiscard]] bool is_log_sum_read(std::size_t number) const {
+        for (auto const other : body_.log_sums) {
+            if (static_cast<std::size_t>(other) == number) return true;
+        }
+        return false;
+    }
+    static void note(List<Item>& items, Spot& spot, std::int64_t event, std::int64_t floats) {
+        Bytes const bytes{floats * static_cast<std::int64_t>(sizeof(float))};
+        items.push_back({&spot, {.birth = event, .death = event, .size = bytes}});
+    }
+    static bool extend(List<Item>& items, Spot const& spot, std::int64_t event) {
         for (auto& item : items) {
-            if (id == no_value || item.value != at(id)) continue;
-            item.life.death = std::max(item.life.death, step);
+            if (item.spot != &spot) continue;
+            item.life.death = std::max(item.life.death, event);
             return true;
         }
         return false;
@@ -124,25 +168,23 @@ private:
         List<ArenaItem> lives;
         for (auto const& item : items) lives.push_back(item.life);
         auto const layout = plan_arena(Span<ArenaItem const>(lives.begin(), lives.size()));
-        for (std::size_t i = 0; i < items.size(); ++i) {
-            made_.places[items[i].value] = Place::working;
-            made_.offsets[items[i].value] = layout.offsets[i].count() / static_cast<std::int64_t>(sizeof(float));
-        }
+        for (std::size_t i = 0; i < items.size(); ++i)
+            *items[i].spot = {Place::working, layout.offsets[i].count() / static_cast<std::int64_t>(sizeof(float))};
         auto const floats = ceil_divide(layout.peak.count(), static_cast<std::int64_t>(sizeof(float)));
         made_.working = std::max(made_.working, round_up(floats, 16));
     }
 
     BackwardBody const& body_;
-    std::int64_t rows_;
-    std::int64_t leaf_rows_;
+    BodyRows rows_;
+    Recomputation how_;
     BodyMemory made_;
 };
 
 }  // namespace detail
 
-/// Lays the values and gradients of a block out, for `rows` tokens forwards and `leaf_rows` of them backwards at a time.
-[[nodiscard]] inline BodyMemory plan_body_memory(BackwardBody const& body, std::int64_t rows, std::int64_t leaf_rows) {
-    return detail::BodyMemoryPlanner(body, rows, leaf_rows).plan();
+/// Lays the values and gradients of a block out.
+[[nodiscard]] inline BodyMemory plan_body_memory(BackwardBody const& body, BodyRows const& rows, Recompute what) {
+    return detail::BodyMemoryPlanner(body, rows, what).plan();
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -25,6 +25,8 @@ struct TrainingLimits {
     std::int64_t sequences = 1;
     /// Tokens of a sequence.
     std::int64_t context = 0;
+    /// What the backward pass computes again rather than to have it kept. The bits do not depend on it.
+    Recompute recompute = Recompute::none;
 };
 
 /// Where everything that a forward and a backward pass need beside weights and gradients lies, planned once: the pass allocates
@@ -42,6 +44,8 @@ struct TrainingMemory {
     };
 
     std::vector<BodyMemory> bodies;
+    /// That go forwards together through a block: one where values are computed again, so that those that are not kept are of one.
+    std::int64_t sequences_at_once = 1;
     std::vector<Table> tables;
     /// By block: what it keeps, and its input; after them the output of the last. In the kept memory.
     std::vector<std::int64_t> kept_at;
@@ -82,10 +86,12 @@ struct TrainingMemory {
     auto const padded = [](std::int64_t floats) { return round_up(floats, 16); };
 
     TrainingMemory out;
+    out.sequences_at_once = limits.recompute == Recompute::none ? limits.sequences : 1;
+    BodyRows const body_rows{.all = rows, .forward = out.sequences_at_once * leaf, .backward = leaf};
     std::int64_t tables = 0;
     std::int64_t working = 0;
     for (auto const& body : program.bodies()) {
-        out.bodies.push_back(plan_body_memory(body, rows, leaf));
+        out.bodies.push_back(plan_body_memory(body, body_rows, limits.recompute));
         working = std::max(working, out.bodies.back().working);
         TrainingMemory::Table table;
         for (auto const& op : body.forward.operations()) {

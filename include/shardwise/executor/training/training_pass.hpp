@@ -15,7 +15,8 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// Loss and gradients of a model on one rank: a walk over its blocks that keeps what their backward passes read, and a walk back.
+/// Loss and gradients of a model on one rank: a walk over its blocks that keeps what their backward passes read, and a walk back, which
+/// computes again what was not kept.
 ///
 /// A **leaf** is one sequence: `forward` takes a micro-batch of them, `backward` gives the gradients of one, each parameter's as one
 /// product over its tokens. Nothing that a leaf gives depends on the sequences beside it, nor on the threads.
@@ -55,16 +56,19 @@ public:
     /// What was allocated.
     [[nodiscard]] Bytes bytes() const { return kept_.bytes() + working_.bytes() + positions_.bytes(); }
 
-    /// Computes all blocks for some sequences and keeps what their losses and gradients need.
+    /// Computes all blocks for some sequences and keeps what their losses and gradients need. These are of what `dropout` leaves.
     ///
     /// Shapes  tokens [sequences, tokens], at most what the limits say, rows one after another
     /// Order   on `stream`; this object, the weights and the tokens outlive what is in it
-    /// Errors  shape_mismatch, also for weights of another model; invalid_argument for an id that is none of the vocabulary
+    /// Errors  shape_mismatch, also for weights of another model; invalid_argument for an id that is none of the vocabulary, and for a
+    ///         dropout of other sequences
     [[nodiscard]] Result<> forward(TrainingWeights const& weights, TensorView<std::int32_t const, 2, Host> tokens,
-                                   HostStream& stream) {
+                                   HostStream& stream, TrainingDropout dropout = {}) {
         if (auto const known = check_views(subject, tokens); !known) return known;
         if (auto const checked = check_weights(weights); !checked) return checked;
         if (auto const checked = check_tokens(tokens); !checked) return checked;
+        if (auto const checked = check_dropout(dropout, tokens.extent(0)); !checked) return checked;
+        dropout_ = std::move(dropout);
         sequence_ = tokens.extent(1);
         sequences_ = tokens.extent(0);
         ids_ = {tokens.data(), {tokens.elements()}};
@@ -73,13 +77,15 @@ public:
             return Result<>{};
         });
         for (std::size_t i = 0; i < program_->blocks().size(); ++i) {
-            auto const walk = walk_of(i, weights, 0, sequences_, stream);
-            std::size_t number = 0;
-            for (auto const& op : walk.body.forward.operations()) {
-                auto const done =
-                    detail::visit_trained(op.kind, [&](auto of) { return of.forward(walk, op, number); });
-                if (!done) return done;
-                ++number;
+            for (std::int64_t first = 0; first < sequences_; first += plan_.sequences_at_once) {
+                auto const some = std::min(plan_.sequences_at_once, sequences_ - first);
+                auto const walk = walk_of(i, weights, first, some, memory_of(i).forward, stream);
+                for (std::size_t number = 0; number < walk.body.forward.operations().size(); ++number) {
+                    if (auto const done = run(walk, number); !done) return done;
+                }
+                if (i != program_->dropped_output() || walk.dropout == nullptr) continue;
+                auto const made = walk.value(walk.body.forward.operations().back().output);
+                if (auto const done = walk.drop(made, made, 0); !done) return done;
             }
         }
         return {};
@@ -113,12 +119,16 @@ public:
             !done)
             return done;
         for (auto i = program_->blocks().size(); i-- > 0;) {
-            auto walk = walk_of(i, weights, sequence, 1, stream);
+            auto walk = walk_of(i, weights, sequence, 1, memory_of(i).backward, stream);
             walk.parameter_gradients = gradients.data();
             walk.is_written = is_written.data();
             walk.output_gradient = above;
             walk.input_gradient = below;
-            if (auto const done = walk_back(walk); !done) return done;
+            if (i == program_->dropped_output() && walk.dropout != nullptr) {
+                auto const gradient = walk.gradient(walk.body.out_gradient);
+                if (auto const done = walk.drop(gradient, gradient, 0); !done) return done;
+            }
+            if (auto const done = walk_back(walk, memory_of(i).again); !done) return done;
             std::swap(above, below);
         }
         return {};
@@ -165,6 +175,15 @@ private:
         }
         return {};
     }
+    [[nodiscard]] static Result<> check_dropout(TrainingDropout const& dropout, std::int64_t sequences) {
+        bool const is_rate = dropout.rate >= 0.0F && dropout.rate < 1.0F;
+        auto const numbers = static_cast<std::int64_t>(dropout.sequences.size());
+        if (is_rate && (dropout.rate == 0.0F || numbers == sequences)) return {};
+        Error bad{ErrorCode::invalid_argument};
+        bad.in(subject).at("dropout");
+        if (!is_rate) return bad.because("must be at least 0 and below 1");
+        return bad.because("needs the number of each sequence in the global batch").got(numbers).expected(sequences);
+    }
     [[nodiscard]] Result<> check_leaf(TrainingWeights const& weights, std::int64_t sequence, Ids targets,
                                       Vector losses) const {
         if (auto const known = check_views(subject, targets, losses); !known) return known;
@@ -185,20 +204,28 @@ private:
             .expected(sequence_);
     }
 
+    [[nodiscard]] BodyMemory const& memory_of(std::size_t block) const {
+        return plan_.bodies[program_->blocks()[block].body];
+    }
     [[nodiscard]] detail::TrainingWalk walk_of(std::size_t number, TrainingWeights const& weights, std::int64_t first,
-                                               std::int64_t sequences, HostStream& stream) {
+                                               std::int64_t sequences, BodyMemory::Pass const& memory,
+                                               HostStream& stream) {
         auto const& block = program_->blocks()[number];
         auto const& table = plan_.tables[block.body];
         auto const tokens = sequences * sequence_;
         auto const at = first * sequence_;
         auto const* const tables = working_.data() + plan_.tables_at;
-        detail::TrainingWalk walk{program_->model(), block, program_->body(block), plan_.bodies[block.body], stream};
+        detail::TrainingWalk walk{program_->model(), block, program_->body(block), memory, stream};
         walk.weights = weights.data();
         walk.ids = ids_.part(at, tokens);
         walk.positions = Ids(positions_.data(), {at + tokens}).part(at, tokens);
         walk.frequencies = {tables + table.frequencies_at, {static_cast<std::int64_t>(table.rope.frequencies.size())}};
         walk.rope_scale = table.rope.scale;
         walk.slopes = {tables + table.slopes_at, {static_cast<std::int64_t>(table.slopes.size())}};
+        if (dropout_.rate > 0.0F) {
+            walk.dropped = &program_->dropped(block);
+            walk.dropout = &dropout_;
+        }
         walk.first = at;
         walk.tokens = tokens;
         walk.sequence = sequence_;
@@ -210,28 +237,38 @@ private:
         return walk;
     }
 
-    /// The steps of one block's backward pass. One rank has every summand: reductions have nothing to add up.
-    [[nodiscard]] static Result<> walk_back(detail::TrainingWalk const& walk) {
-        for (auto const& step : walk.body.steps) {
-            Result<> done;
-            switch (step.part) {
-                case GradientPart::inputs:
-                case GradientPart::parameters: {
-                    auto const number = static_cast<std::size_t>(step.of);
-                    auto const& op = walk.body.forward.operations()[number];
-                    done = detail::visit_trained(op.kind, [&](auto of) {
-                        return step.part == GradientPart::inputs ? of.inputs(walk, op, number, step)
-                                                                 : of.parameters(walk, op, number, step);
-                    });
-                    break;
-                }
-                case GradientPart::reduction:
-                    break;
-                case GradientPart::sum:
-                    done = add_backward(walk.gradient(step.reads), walk.gradient(step.writes[0]), true, walk.stream);
-                    break;
+    /// An operation of the forward pass.
+    [[nodiscard]] static Result<> run(detail::TrainingWalk const& walk, std::size_t number) {
+        auto const& op = walk.body.forward.operations()[number];
+        return detail::visit_trained(op.kind, [&](auto of) { return of.forward(walk, op, number); });
+    }
+    /// The steps of one block's backward pass, each behind what it reads and is not kept.
+    [[nodiscard]] static Result<> walk_back(detail::TrainingWalk const& walk, List<Recomputation::Again> const& again) {
+        std::size_t next = 0;
+        for (std::size_t i = 0; i < walk.body.steps.size(); ++i) {
+            for (; next < again.size() && again[next].step == i; ++next) {
+                if (auto const done = run(walk, again[next].operation); !done) return done;
             }
-            if (!done) return done;
+            if (auto const done = take_step(walk, walk.body.steps[i]); !done) return done;
+        }
+        return {};
+    }
+    /// One rank has every summand: reductions have nothing to add up.
+    [[nodiscard]] static Result<> take_step(detail::TrainingWalk const& walk, GradientStep const& step) {
+        switch (step.part) {
+            case GradientPart::inputs:
+            case GradientPart::parameters: {
+                auto const number = static_cast<std::size_t>(step.of);
+                auto const& op = walk.body.forward.operations()[number];
+                return detail::visit_trained(op.kind, [&](auto of) {
+                    return step.part == GradientPart::inputs ? of.inputs(walk, op, number, step)
+                                                             : of.parameters(walk, op, number, step);
+                });
+            }
+            case GradientPart::reduction:
+                break;
+            case GradientPart::sum:
+                return add_backward(walk.gradient(step.reads), walk.gradient(step.writes[0]), true, walk.stream);
         }
         return {};
     }
@@ -279,6 +316,7 @@ private:
     std::int64_t sequence_ = 0;
     std::int64_t sequences_ = 0;
     Ids ids_;
+    TrainingDropout dropout_;
 };
 
 /// Adds the gradients of tied names, summed over all leaves, to those of the parameter: once, after all other sums.

@@ -6,6 +6,7 @@
 #include <shardwise/executor/stored_parameter.hpp>
 #include <shardwise/executor/stored_rows.hpp>
 #include <shardwise/executor/training/ops/refusal.hpp>
+#include <shardwise/executor/training/training_dropout.hpp>
 #include <shardwise/executor/training/training_layout.hpp>
 #include <shardwise/memory/activations.hpp>
 #include <shardwise/model/backward_program.hpp>
@@ -82,6 +83,8 @@ public:
         for (auto const& block : blocks) {
             if (auto const done = out.add(block, &block + 1 == blocks.end()); !done) return done.error();
         }
+        while (out.dropped_output_ + 1 < out.blocks_.size() && !out.is_layer(out.dropped_output_ + 1))
+            ++out.dropped_output_;
         return Result<TrainingProgram>(std::move(out));
     }
 
@@ -91,6 +94,10 @@ public:
     /// In the order in which they run.
     [[nodiscard]] std::vector<TrainedBlock> const& blocks() const { return blocks_; }
     [[nodiscard]] BackwardBody const& body(TrainedBlock const& block) const { return bodies_[block.body]; }
+    /// The block whose output dropout is on: the last one before the layers.
+    [[nodiscard]] std::size_t dropped_output() const { return dropped_output_; }
+    /// By operation: what dropout is on.
+    [[nodiscard]] List<DroppedInput> const& dropped(TrainedBlock const& block) const { return dropped_[block.body]; }
     [[nodiscard]] TrainedHead const& head() const { return head_; }
 
 private:
@@ -111,6 +118,7 @@ private:
         return {};
     }
 
+    [[nodiscard]] bool is_layer(std::size_t block) const { return !body(blocks_[block]).log_sums.empty(); }
     /// The body of the head without its product, which the loss is fused with.
     [[nodiscard]] static BlockBody without_head(BlockBody const& body) {
         BlockBody out(body.values()[0]);
@@ -132,6 +140,7 @@ private:
         if (!backward) return backward.error();
         if (auto const checked = check_body(*backward, block.module); !checked) return checked;
         auto const number = bodies_.size();
+        dropped_.push_back(dropped_inputs(backward->forward));
         bodies_.push_back(std::move(*backward));
         for (std::int32_t i = 0; i < block.count; ++i) {
             auto prefix = std::string(block.module);
@@ -212,6 +221,8 @@ private:
     Model const* model_;
     TrainingLayout layout_;
     std::vector<BackwardBody> bodies_;
+    std::vector<List<DroppedInput>> dropped_;
+    std::size_t dropped_output_ = 0;
     std::vector<TrainedBlock> blocks_;
     TrainedHead head_;
 };

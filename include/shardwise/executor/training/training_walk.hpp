@@ -10,7 +10,8 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// One block in one pass over some sequences: what its operations read and write.
+/// One block in one pass over some sequences: what its operations read and write. Operations that run again in the backward pass find
+/// values where that pass has them.
 struct TrainingWalk {
     using Matrix = TensorView<float, 2, Host>;
     using ConstMatrix = TensorView<float const, 2, Host>;
@@ -20,7 +21,8 @@ struct TrainingWalk {
     Model const& model;
     TrainedBlock const& block;
     BackwardBody const& body;
-    BodyMemory const& memory;
+    /// Of the forward or the backward pass.
+    BodyMemory::Pass const& memory;
     HostStream& stream;
     float const* weights = nullptr;
     /// Of one leaf; null in the forward pass.
@@ -34,6 +36,9 @@ struct TrainingWalk {
     float rope_scale = 1.0F;
     /// ALiBi's, or none.
     ConstVector slopes{};
+    /// By operation, and how; null without dropout.
+    List<DroppedInput> const* dropped = nullptr;
+    TrainingDropout const* dropout = nullptr;
 
     /// The first token of those that the block's memory holds, and how many there are, in sequences of so many.
     std::int64_t first = 0;
@@ -50,25 +55,37 @@ struct TrainingWalk {
 
     [[nodiscard]] std::int64_t width(ValueId id) const { return body.values[static_cast<std::size_t>(id)].width; }
     /// A value of the forward pass.
-    [[nodiscard]] Matrix value(ValueId id) const {
-        auto const i = static_cast<std::size_t>(id);
-        auto* from = working + memory.offsets[i];
-        if (memory.places[i] == BodyMemory::Place::kept) from = kept + memory.offsets[i];
-        if (memory.places[i] == BodyMemory::Place::block_input) from = block_input;
-        if (memory.places[i] == BodyMemory::Place::block_output) from = block_output;
-        return Matrix(from, {first + tokens, width(id)}).rows(first, tokens);
-    }
+    [[nodiscard]] Matrix value(ValueId id) const { return at(memory.values[static_cast<std::size_t>(id)], width(id)); }
     /// A gradient, which is of this pass's tokens alone.
     [[nodiscard]] Matrix gradient(ValueId id) const {
-        auto const i = static_cast<std::size_t>(id);
-        auto* from = working + memory.offsets[i];
-        if (memory.places[i] == BodyMemory::Place::block_input) from = input_gradient;
-        if (memory.places[i] == BodyMemory::Place::block_output) from = output_gradient;
+        auto const& spot = memory.values[static_cast<std::size_t>(id)];
+        auto* from = working + spot.offset;
+        if (spot.place == BodyMemory::Place::block_input) from = input_gradient;
+        if (spot.place == BodyMemory::Place::block_output) from = output_gradient;
         return {from, {tokens, width(id)}};
     }
+    /// Empty where nothing reads them.
     [[nodiscard]] Matrix log_sums(std::size_t operation) const {
-        auto const heads = body.forward.operations()[operation].attention.heads;
-        return Matrix(kept + memory.log_sums[operation], {first + tokens, heads}).rows(first, tokens);
+        auto const& spot = memory.log_sums[operation];
+        if (spot.place == BodyMemory::Place::none) return {};
+        return at(spot, body.forward.operations()[operation].attention.heads);
+    }
+
+    /// What dropout is on, of an addition.
+    [[nodiscard]] DroppedInput dropped_input(std::size_t operation) const {
+        return dropout == nullptr ? DroppedInput{} : (*dropped)[operation];
+    }
+    /// out = the elements that are kept, a sequence at a time, scaled; or += them. Purpose 0 is that of the first block's output.
+    [[nodiscard]] Result<> drop(Matrix in, Matrix out, std::uint32_t purpose, bool is_added = false) const {
+        DropoutOptions options{.rate = dropout->rate, .seed = dropout->seed, .step = dropout->step, .purpose = purpose};
+        options.layer = static_cast<std::uint32_t>(block.number);
+        for (std::int64_t row = 0; row < tokens; row += sequence) {
+            options.sequence = dropout->sequences[static_cast<std::size_t>((first + row) / sequence)];
+            auto const done = shardwise::dropout(TensorView<float const, 2, Host>(in.rows(row, sequence)),
+                                                 out.rows(row, sequence), options, stream, is_added);
+            if (!done) return done;
+        }
+        return {};
     }
 
     [[nodiscard]] TrainedParameter const& parameter(std::size_t operation, std::size_t slot) const {
@@ -90,6 +107,15 @@ struct TrainingWalk {
         bool const was_written = is_written[of.number] != 0;
         is_written[of.number] = 1;
         return was_written;
+    }
+
+private:
+    [[nodiscard]] Matrix at(BodyMemory::Spot const& spot, std::int64_t columns) const {
+        if (spot.place == BodyMemory::Place::working) return {working + spot.offset, {tokens, columns}};
+        auto* from = kept + spot.offset;
+        if (spot.place == BodyMemory::Place::block_input) from = block_input;
+        if (spot.place == BodyMemory::Place::block_output) from = block_output;
+        return Matrix(from, {first + tokens, columns}).rows(first, tokens);
     }
 };
 

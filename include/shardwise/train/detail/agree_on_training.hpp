@@ -26,9 +26,10 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
     for (auto const number : {layout.gradient_elements(), batch.context, batch.batch, batches.samples(), options.steps,
                               options.max_skipped, options.check_every, schedule.warm_up, schedule.total,
                               schedule.decay, std::int64_t{batch.shuffles}, static_cast<std::int64_t>(options.zero),
-                              static_cast<std::int64_t>(schedule.kind), std::bit_cast<std::int64_t>(batch.seed)})
+                              static_cast<std::int64_t>(schedule.kind), std::bit_cast<std::int64_t>(batch.seed),
+                              std::bit_cast<std::int64_t>(options.dropout_seed)})
         hash = fnv1a_step(hash, static_cast<std::uint64_t>(number));
-    for (auto const number : {options.clip.value_or(0.0), schedule.learning_rate, schedule.floor})
+    for (auto const number : {options.clip.value_or(0.0), schedule.learning_rate, schedule.floor, options.dropout})
         hash = fnv1a_step(hash, std::bit_cast<std::uint64_t>(number));
     return std::bit_cast<std::int64_t>(hash);
 }

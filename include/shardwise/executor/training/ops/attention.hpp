@@ -26,7 +26,7 @@ struct TrainedOp<AttentionOp> : HasNoParameters {
             auto const done =
                 attention<float, float>(TrainingWalk::ConstMatrix(rows(in.q)), TrainingWalk::ConstMatrix(rows(in.k)),
                                         TrainingWalk::ConstMatrix(rows(in.v)), rows(out), options_of(walk, op),
-                                        walk.stream, {}, {}, walk.slopes, rows(log_sums));
+                                        walk.stream, {}, {}, walk.slopes, log_sums.empty() ? log_sums : rows(log_sums));
             if (!done) return done;
         }
         return {};
@@ -34,11 +34,11 @@ struct TrainedOp<AttentionOp> : HasNoParameters {
     [[nodiscard]] static Result<> inputs(TrainingWalk const& walk, Operation const& op, std::size_t number,
                                          GradientStep const& step) {
         auto const in = parts_of(walk.value(op.inputs[0]), walk.value(op.inputs[1]), walk.value(op.inputs[2]), op);
-        auto const to = parts_of(walk.gradient(step.writes[0]), walk.gradient(step.writes[1]),
-                                 walk.gradient(step.writes[2]), op);
-        return attention_backward({in.q, in.k, in.v, walk.value(op.output), walk.log_sums(number),
-                                   walk.gradient(step.reads), walk.slopes},
-                                  {to.q, to.k, to.v, step.is_added[0]}, options_of(walk, op), walk.scratch, walk.stream);
+        auto const to =
+            parts_of(walk.gradient(step.writes[0]), walk.gradient(step.writes[1]), walk.gradient(step.writes[2]), op);
+        return attention_backward(
+            {in.q, in.k, in.v, walk.value(op.output), walk.log_sums(number), walk.gradient(step.reads), walk.slopes},
+            {to.q, to.k, to.v, step.is_added[0]}, options_of(walk, op), walk.scratch, walk.stream);
     }
 
 private:
