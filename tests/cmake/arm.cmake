@@ -4,7 +4,7 @@
 #
 # ctest entries:
 #   arm.<room>       a sample of the room's files, at the levels portable, neon and neon_i8mm
-#   arm.plain        products on a processor without FEAT_I8MM
+#   arm.plain        levels, and products by activations of eight bits, on a processor without FEAT_I8MM
 #   long.arm.<room>  all files of the room that need no library, with the label long
 find_program(shardwise_arm NAMES aarch64-linux-gnu-g++)
 find_program(shardwise_qemu NAMES qemu-aarch64 qemu-aarch64-static)
@@ -63,15 +63,11 @@ function(shardwise_arm_program name)
     endif()
 endfunction()
 
-# shardwise_arm_test(NAME PROGRAM ROOM [CPU]): the cases of a room's files.
-function(shardwise_arm_test name program room)
-    set(cpu max)
-    if(ARGN)
-        set(cpu ${ARGN})
-    endif()
+# shardwise_arm_test(NAME PROGRAM CPU FILES): the cases of some files.
+function(shardwise_arm_test name program cpu files)
     add_test(NAME ${name}
              COMMAND "${shardwise_qemu}" -cpu ${cpu} "${PROJECT_BINARY_DIR}/tests/test_${program}"
-                     "--source-file=*/tests/${room}/*" --test-suite-exclude=long,models,timing
+                     "--source-file=${files}" --test-suite-exclude=long,models,timing
              WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
     set_tests_properties(${name} PROPERTIES TIMEOUT 600)
 endfunction()
@@ -85,9 +81,9 @@ list(TRANSFORM arm_sample APPEND "_test.cpp")
 shardwise_batches(arm_units arm ${arm_sample})
 shardwise_arm_program(arm ALL "${arm_main}" ${arm_units})
 foreach(room IN LISTS arm_rooms)
-    shardwise_arm_test(arm.${room} arm ${room})
+    shardwise_arm_test(arm.${room} arm max "*/tests/${room}/*")
 endforeach()
-shardwise_arm_test(arm.plain arm backend cortex-a72)
+shardwise_arm_test(arm.plain arm cortex-a72 "*/isa_test.cpp,*/rounded_test.cpp")
 
 set(arm_sources "")
 foreach(room IN LISTS arm_rooms)
@@ -105,6 +101,6 @@ shardwise_arm_program(arm_whole "${arm_main}" ${arm_units})
 shardwise_built_test(long.arm.build arm_whole)
 set_tests_properties(long.arm.build PROPERTIES LABELS long FIXTURES_SETUP arm_whole TIMEOUT 3600)
 foreach(room IN LISTS arm_rooms)
-    shardwise_arm_test(long.arm.${room} arm_whole ${room})
+    shardwise_arm_test(long.arm.${room} arm_whole max "*/tests/${room}/*")
     set_tests_properties(long.arm.${room} PROPERTIES LABELS long FIXTURES_REQUIRED arm_whole TIMEOUT 7200)
 endforeach()
