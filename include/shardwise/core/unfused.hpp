@@ -3,7 +3,8 @@
 
 // Between SHARDWISE_UNFUSED_BEGIN and SHARDWISE_UNFUSED_END no product is fused with the addition after it, whatever processor the
 // program is compiled for: results have the bits of the written operations. Without it g++ fuses wherever the target can (AArch64,
-// x86 with -march=native), and clang within an expression. No lambda and no #include stands in such a region.
+// x86 with -march=native), and clang within an expression; clang's -ffp-contract=fast fuses all the same. No lambda and no #include
+// stands in such a region.
 
 #define SHARDWISE_PRAGMA(...) _Pragma(#__VA_ARGS__)
 
