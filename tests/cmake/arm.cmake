@@ -9,6 +9,8 @@
 find_program(shardwise_arm NAMES aarch64-linux-gnu-g++)
 find_program(shardwise_qemu NAMES qemu-aarch64 qemu-aarch64-static)
 
+# Those of which the sample has files, and those that are tested whole.
+set(arm_sampled_rooms core quant backend kernels train)
 set(arm_rooms core quant backend kernels)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
     # The rooms' own entries run them.
@@ -21,7 +23,7 @@ elseif(NOT shardwise_qemu)
     set(arm_missing "qemu-aarch64 (Debian: qemu-user) is not installed")
 endif()
 if(arm_missing)
-    foreach(room IN LISTS arm_rooms)
+    foreach(room IN LISTS arm_sampled_rooms ITEMS plain)
         shardwise_skipped_test(arm.${room} "${arm_missing}")
     endforeach()
     return()
@@ -75,12 +77,12 @@ endfunction()
 set(arm_main "${CMAKE_CURRENT_SOURCE_DIR}/support/main.cpp")
 set(arm_sample core/unfused quant/decode_legacy quant/decode_k quant/decode_microscaling quant/encode_ggml backend/isa
                backend/quantised backend/rounded backend/gemm kernels/portable_bits kernels/rows kernels/attention_limits
-               kernels/quantize)
+               kernels/quantize train/adamw)
 list(TRANSFORM arm_sample PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
 list(TRANSFORM arm_sample APPEND "_test.cpp")
 shardwise_batches(arm_units arm ${arm_sample})
 shardwise_arm_program(arm ALL "${arm_main}" ${arm_units})
-foreach(room IN LISTS arm_rooms)
+foreach(room IN LISTS arm_sampled_rooms)
     shardwise_arm_test(arm.${room} arm max "*/tests/${room}/*")
 endforeach()
 shardwise_arm_test(arm.plain arm cortex-a72 "*/isa_test.cpp,*/rounded_test.cpp")
