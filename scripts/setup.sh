@@ -77,6 +77,8 @@ if [ "$purpose" = all ]; then
     need hipcc has hipcc
     need libamdhip64-dev has_header hip/hip_runtime.h
     need rocm-device-libs has_device_libraries
+    need g++-aarch64-linux-gnu has aarch64-linux-gnu-g++
+    need qemu-user has qemu-aarch64
 fi
 
 install_missing() {
@@ -88,7 +90,7 @@ install_missing() {
             echo "(g++ 12 or clang 14 and newer, CMake 3.24, Ninja, nlohmann_json 3.11, CLI11 2.1, Python 3 with pip; for the"
             echo "tests also both compilers, clang 16 and 19, libc++, doctest 2.4, Doxygen 1.9, pkg-config, zsh, fish, groff,"
             echo "mandoc, promtool, tmux, Eigen 3.4, DLPack, Open MPI 4.1, Gloo, oneDNN 2.6, iproute2, SLURM 22.05, docker with its daemon,"
-            echo "busybox, and hipcc with ROCm's device libraries)"
+            echo "busybox, hipcc with ROCm's device libraries, and g++ for AArch64 with qemu's emulator of user programs)"
         } >&2
         exit 1
     fi

@@ -12,6 +12,9 @@ TEST_CASE("Instruction sets: every name is parsed back, and includes those befor
         CHECK(*parsed == level);
     }
     static_assert(IsaLevel::portable < IsaLevel::avx2 && IsaLevel::avx2 < IsaLevel::avx512);
+    static_assert(IsaLevel::portable < IsaLevel::neon && IsaLevel::neon < IsaLevel::neon_i8mm);
+    // What asks whether a level has AVX2 asks in this way, on every processor.
+    static_assert(IsaLevel::neon_i8mm < IsaLevel::avx2);
     static_assert(IsaLevel::avx512 < IsaLevel::avx512_bf16 && IsaLevel::avx512_bf16 < IsaLevel::amx);
 }
 
@@ -29,7 +32,7 @@ TEST_CASE(
         REQUIRE_FALSE(refused);
         CHECK(refused.error().code() == ErrorCode::invalid_argument);
         CHECK(refused.error().message() ==
-              "SHARDWISE_ISA: is not an instruction set level; use portable, avx2, avx2_vnni, avx512, avx512_bf16 or amx");
+              "SHARDWISE_ISA: is not an instruction set level; use portable, neon, neon_i8mm, avx2, avx2_vnni, avx512, avx512_bf16 or amx");
     }
     for (auto const level : isa_level_list) {
         auto const chosen = choose_isa(name_of(level).data());

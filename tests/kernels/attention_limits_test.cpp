@@ -67,7 +67,7 @@ struct Bytes8 {
 
 std::vector<IsaLevel> levels_here() {
     std::vector<IsaLevel> found;
-    for (auto const level : {IsaLevel::portable, IsaLevel::avx2, IsaLevel::avx512}) {
+    for (auto const level : {IsaLevel::portable, IsaLevel::neon, IsaLevel::avx2, IsaLevel::avx512}) {
         if (has_isa(level)) found.push_back(level);
     }
     return found;

@@ -76,7 +76,7 @@ inline constexpr Shape2 shapes[] = {{1, 1}, {3, 7}, {5, 64}, {2, 200}, {70, 33}}
 /// The instruction sets that have kernels of their own and that this machine offers.
 [[nodiscard]] inline std::vector<IsaLevel> levels() {
     std::vector<IsaLevel> found;
-    for (auto const level : {IsaLevel::portable, IsaLevel::avx2, IsaLevel::avx512}) {
+    for (auto const level : {IsaLevel::portable, IsaLevel::neon, IsaLevel::avx2, IsaLevel::avx512}) {
         if (has_isa(level)) found.push_back(level);
     }
     return found;

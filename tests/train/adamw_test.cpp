@@ -72,7 +72,7 @@ TEST_CASE("AdamW: the same bits at every instruction set level, with any threads
     CHECK(run({.threads = 3, .isa = IsaLevel::portable}, {0}) == expected);
     CHECK(run({.threads = 2}, {0}) == expected);
     CHECK(run({.threads = 1}, {0, 256, 1024, 69'888}) == expected);
-    for (auto const level : {IsaLevel::avx2, IsaLevel::avx512}) {
+    for (auto const level : {IsaLevel::neon, IsaLevel::avx2, IsaLevel::avx512}) {
         if (HostContext({.threads = 1, .isa = level}).isa()) CHECK(run({.threads = 2, .isa = level}, {0}) == expected);
     }
 }

@@ -4,6 +4,7 @@
 #include <shardwise/backend/host.hpp>
 #include <shardwise/core/check_views.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/core/unfused.hpp>
 #include <shardwise/op/operation.hpp>
 
 #include <algorithm>
@@ -29,6 +30,8 @@ struct DeltaWeights {
 }
 
 namespace detail {
+
+SHARDWISE_UNFUSED_BEGIN
 
 /// One key head of one sequence: its tokens one after another.
 class DeltaHead {
@@ -142,6 +145,8 @@ private:
     float* mixed_;
     float* read_;
 };
+
+SHARDWISE_UNFUSED_END
 
 }  // namespace detail
 

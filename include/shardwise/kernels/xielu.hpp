@@ -4,6 +4,7 @@
 #include <shardwise/backend/host.hpp>
 #include <shardwise/core/check_views.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/core/unfused.hpp>
 #include <shardwise/kernels/detail/check_rows.hpp>
 #include <shardwise/kernels/detail/launch_pieces.hpp>
 
@@ -26,6 +27,8 @@ struct XieluNumbers {
     }
 };
 
+SHARDWISE_UNFUSED_BEGIN
+
 /// alpha_p x^2 + beta x above 0, alpha_n (exp(min(x, eps)) - 1 - x) + beta x else.
 ///
 /// Source  Huang and Schlag, Deriving Activation Functions Using Integration, 2024; transformers 4.57 activations.py,
@@ -36,6 +39,8 @@ struct XieluNumbers {
     auto const bounded = numbers.eps < x ? numbers.eps : x;
     return (std::expm1(bounded) - x) * numbers.alpha_n + numbers.beta * x;
 }
+
+SHARDWISE_UNFUSED_END
 
 /// out = xielu(in), element by element, by the four numbers of a layer (as XieluNumbers has them, in its order).
 ///

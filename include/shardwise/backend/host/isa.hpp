@@ -14,14 +14,19 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
 #endif
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// The instruction sets for which host products exist, faster ones later. A level includes those before it, but for avx2_vnni,
-/// which processors with AVX-512 may lack: what has no code of its own for a level runs as at the last one before it that has.
+/// The instruction sets for which host products exist: those of ARM's processors (AArch64), then those of x86's, faster ones later.
+/// A level includes those before it of its processors, but for avx2_vnni, which those with AVX-512 may lack: what has no code of its
+/// own for a level runs as at the last one before it that has.
 enum class IsaLevel : std::uint8_t {
     portable,     // what the including program is compiled for
+    neon,         // Advanced SIMD, which every AArch64 processor has
+    neon_i8mm,    // the same with FEAT_I8MM's dot products of bytes
     avx2,         // AVX2, FMA, F16C
     avx2_vnni,    // the same with AVX-VNNI
     avx512,       // AVX-512 F, BW, DQ, VL
@@ -33,6 +38,10 @@ enum class IsaLevel : std::uint8_t {
     switch (level) {
         case IsaLevel::portable:
             return "portable";
+        case IsaLevel::neon:
+            return "neon";
+        case IsaLevel::neon_i8mm:
+            return "neon_i8mm";
         case IsaLevel::avx2:
             return "avx2";
         case IsaLevel::avx2_vnni:
@@ -48,8 +57,8 @@ enum class IsaLevel : std::uint8_t {
 }
 
 /// All levels in their order.
-inline constexpr std::array isa_level_list{IsaLevel::portable, IsaLevel::avx2,        IsaLevel::avx2_vnni,
-                                           IsaLevel::avx512,   IsaLevel::avx512_bf16, IsaLevel::amx};
+inline constexpr std::array isa_level_list{IsaLevel::portable,  IsaLevel::neon,   IsaLevel::neon_i8mm,   IsaLevel::avx2,
+                                           IsaLevel::avx2_vnni, IsaLevel::avx512, IsaLevel::avx512_bf16, IsaLevel::amx};
 
 namespace detail {
 
@@ -86,6 +95,17 @@ namespace detail {
 #endif
 }
 
+/// Whether the processor has ARM's products of bytes, and the system says so.
+[[nodiscard]] inline bool ask_arm_i8mm() {
+#if defined(__aarch64__) && defined(__linux__)
+    // Documentation/arm64/elf_hwcaps.rst of Linux: HWCAP2_I8MM.
+    constexpr unsigned long i8mm = 1UL << 13U;
+    return (::getauxval(AT_HWCAP2) & i8mm) != 0;
+#else
+    return false;
+#endif
+}
+
 // Asked once: under a hypervisor CPUID takes microseconds, and sums ask for the level each time.
 [[nodiscard]] inline bool has_avx_vnni() {
     static bool const has = ask_avx_vnni();
@@ -107,6 +127,9 @@ namespace detail {
     switch (level) {
         case IsaLevel::portable:
             return true;
+        case IsaLevel::neon:
+        case IsaLevel::neon_i8mm:
+            return false;
         case IsaLevel::avx2:
             return has_avx2;
         case IsaLevel::avx2_vnni:
@@ -117,6 +140,21 @@ namespace detail {
             return has_avx512 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
         case IsaLevel::amx:
             return has_isa(IsaLevel::avx512_bf16) && detail::has_amx();
+    }
+    return false;
+#elif defined(__aarch64__)
+    switch (level) {
+        case IsaLevel::portable:
+        case IsaLevel::neon:
+            return true;
+        case IsaLevel::neon_i8mm:
+            return detail::ask_arm_i8mm();
+        case IsaLevel::avx2:
+        case IsaLevel::avx2_vnni:
+        case IsaLevel::avx512:
+        case IsaLevel::avx512_bf16:
+        case IsaLevel::amx:
+            return false;
     }
     return false;
 #else
@@ -134,6 +172,9 @@ namespace detail {
         case IsaLevel::avx512_bf16:
         case IsaLevel::amx:
             return true;
+        case IsaLevel::neon:
+        case IsaLevel::neon_i8mm:
+            return false;
     }
     return false;
 }
@@ -156,7 +197,7 @@ namespace detail {
     return Error{ErrorCode::invalid_argument}
         .in("SHARDWISE_ISA")
         .because("is not an instruction set level")
-        .fix("use portable, avx2, avx2_vnni, avx512, avx512_bf16 or amx");
+        .fix("use portable, neon, neon_i8mm, avx2, avx2_vnni, avx512, avx512_bf16 or amx");
 }
 
 /// A level that products can use here.

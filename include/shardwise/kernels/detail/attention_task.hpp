@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/host.hpp>
+#include <shardwise/core/unfused.hpp>
 #include <shardwise/kernels/cached_rows.hpp>
 #include <shardwise/kernels/detail/scalar_math.hpp>
 #include <shardwise/op/operation.hpp>
@@ -157,6 +158,8 @@ struct AttentionSums {
     float* weights;
 };
 
+SHARDWISE_UNFUSED_BEGIN
+
 /// The softmax-weighted sum of some keys' values, still relative to the greatest of their scores.
 struct AttentionRow {
     float* values;
@@ -199,5 +202,7 @@ struct AttentionRow {
         for (std::int64_t i = 0; i < width; ++i) out[i] = T(values[i] * scale);
     }
 };
+
+SHARDWISE_UNFUSED_END
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -118,8 +118,13 @@ SHARDWISE_ALWAYS_INLINE Floats multiply(Floats a, Floats b) {
 SHARDWISE_ALWAYS_INLINE Floats divide(Floats a, Floats b) {
     return _mm256_div_ps(a, b);
 }
+/// a * b + c where it is one of many addends.
 SHARDWISE_ALWAYS_INLINE Floats multiply_add(Floats a, Floats b, Floats c) {
     return _mm256_fmadd_ps(a, b, c);
+}
+/// The same of an element that is no sum.
+SHARDWISE_ALWAYS_INLINE Floats product_plus(Floats a, Floats b, Floats c) {
+    return multiply_add(a, b, c);
 }
 SHARDWISE_ALWAYS_INLINE Floats max(Floats a, Floats b) {
     return _mm256_max_ps(a, b);

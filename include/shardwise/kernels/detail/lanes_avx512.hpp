@@ -110,8 +110,13 @@ SHARDWISE_ALWAYS_INLINE Floats divide(Floats a, Floats b) {
     return _mm512_div_ps(a, b);
 }
 /// a * b + c
+/// a * b + c where it is one of many addends.
 SHARDWISE_ALWAYS_INLINE Floats multiply_add(Floats a, Floats b, Floats c) {
     return _mm512_fmadd_ps(a, b, c);
+}
+/// The same of an element that is no sum.
+SHARDWISE_ALWAYS_INLINE Floats product_plus(Floats a, Floats b, Floats c) {
+    return multiply_add(a, b, c);
 }
 /// The greater one; b where either is NaN.
 SHARDWISE_ALWAYS_INLINE Floats max(Floats a, Floats b) {

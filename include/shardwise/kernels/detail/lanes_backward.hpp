@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/unfused.hpp>
 #include <shardwise/kernels/detail/attention_backward_task.hpp>
 #include <shardwise/kernels/detail/lanes.hpp>
 
@@ -13,6 +14,8 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
+SHARDWISE_UNFUSED_BEGIN
+
 namespace detail::kernels_portable {
 
 // Each needs those before it.
@@ -24,6 +27,8 @@ SHARDWISE_TARGET_LOUD
 // clang-format on
 
 }  // namespace detail::kernels_portable
+
+SHARDWISE_UNFUSED_END
 
 #if defined(SHARDWISE_HAS_X86_LEVELS)
 
@@ -50,6 +55,21 @@ namespace detail::kernels_avx512 {
 // clang-format on
 
 }  // namespace detail::kernels_avx512
+
+SHARDWISE_TARGET_END
+
+#elif defined(SHARDWISE_HAS_ARM_LEVELS)
+
+SHARDWISE_TARGET_BEGIN_NEON
+
+namespace detail::kernels_neon {
+
+// clang-format off
+#include <shardwise/kernels/detail/backward_kernels.inc>
+#include <shardwise/kernels/detail/attention_backward_kernels.inc>
+// clang-format on
+
+}  // namespace detail::kernels_neon
 
 SHARDWISE_TARGET_END
 

@@ -4,6 +4,7 @@
 #include <shardwise/backend/host/product/ask_ahead.hpp>
 #include <shardwise/backend/host/product/intrinsics.hpp>
 #include <shardwise/backend/host/product/quant_inline.hpp>
+#include <shardwise/core/unfused.hpp>
 #include <shardwise/kernels/detail/attention_task.hpp>
 #include <shardwise/kernels/detail/row_task.hpp>
 #include <shardwise/quant/half_types.hpp>
@@ -13,13 +14,11 @@
 #include <cstdint>
 #include <limits>
 
-#if !defined(SHARDWISE_UNROLL)
-#define SHARDWISE_UNROLL
-#define SHARDWISE_TARGET_QUIET
-#define SHARDWISE_TARGET_LOUD
-#endif
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-namespace shardwise::inline SHARDWISE_NAMESPACE::detail::kernels_portable {
+SHARDWISE_UNFUSED_BEGIN
+
+namespace detail::kernels_portable {
 
 inline constexpr std::int64_t lanes = 4;
 inline constexpr int tile_rows = 2;
@@ -67,8 +66,13 @@ SHARDWISE_ALWAYS_INLINE Floats multiply(Floats a, Floats b) {
 SHARDWISE_ALWAYS_INLINE Floats divide(Floats a, Floats b) {
     return a / b;
 }
+/// a * b + c where it is one of many addends.
 SHARDWISE_ALWAYS_INLINE Floats multiply_add(Floats a, Floats b, Floats c) {
     return a * b + c;
+}
+/// The same of an element that is no sum.
+SHARDWISE_ALWAYS_INLINE Floats product_plus(Floats a, Floats b, Floats c) {
+    return multiply_add(a, b, c);
 }
 SHARDWISE_ALWAYS_INLINE Mask is_less(Floats a, Floats b) {
     return a < b;
@@ -164,4 +168,8 @@ SHARDWISE_TARGET_QUIET
 SHARDWISE_TARGET_LOUD
 // clang-format on
 
-}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail::kernels_portable
+}  // namespace detail::kernels_portable
+
+SHARDWISE_UNFUSED_END
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

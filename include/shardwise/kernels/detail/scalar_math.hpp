@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/unfused.hpp>
 #include <shardwise/core/version.hpp>
 
 #include <bit>
@@ -11,6 +12,8 @@
 // body when the program starts. These give the same bits wherever the same program runs.
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+SHARDWISE_UNFUSED_BEGIN
 
 /// 2^power, for normal results.
 [[nodiscard]] inline double power_of_two_double(std::int64_t power) {
@@ -90,5 +93,7 @@ struct SineCosine {
     return {(quarter & 2) != 0 ? -swapped.sine : swapped.sine,
             quarter == 1 || quarter == 2 ? -swapped.cosine : swapped.cosine};
 }
+
+SHARDWISE_UNFUSED_END
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

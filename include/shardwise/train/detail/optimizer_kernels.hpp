@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/unfused.hpp>
 #include <shardwise/kernels/detail/lanes.hpp>
 #include <shardwise/train/detail/optimizer_task.hpp>
 #include <shardwise/train/detail/rounded.hpp>
@@ -9,6 +10,8 @@
 #include <cstdint>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+SHARDWISE_UNFUSED_BEGIN
 
 namespace detail::kernels_portable::optimizers {
 
@@ -23,6 +26,8 @@ SHARDWISE_ALWAYS_INLINE Floats square_root(Floats a) {
 #include <shardwise/train/detail/optimizer_kernels.inc>
 
 }  // namespace detail::kernels_portable::optimizers
+
+SHARDWISE_UNFUSED_END
 
 #if defined(SHARDWISE_HAS_X86_LEVELS)
 
@@ -57,6 +62,25 @@ SHARDWISE_ALWAYS_INLINE Floats square_root(Floats a) {
 #include <shardwise/train/detail/optimizer_kernels.inc>
 
 }  // namespace detail::kernels_avx512::optimizers
+
+SHARDWISE_TARGET_END
+
+#elif defined(SHARDWISE_HAS_ARM_LEVELS)
+
+SHARDWISE_TARGET_BEGIN_NEON
+
+namespace detail::kernels_neon::optimizers {
+
+SHARDWISE_ALWAYS_INLINE Floats apart(Floats value) {
+    SHARDWISE_PASS_THROUGH(value);
+    return value;
+}
+SHARDWISE_ALWAYS_INLINE Floats square_root(Floats a) {
+    return vsqrtq_f32(a);
+}
+#include <shardwise/train/detail/optimizer_kernels.inc>
+
+}  // namespace detail::kernels_neon::optimizers
 
 SHARDWISE_TARGET_END
 

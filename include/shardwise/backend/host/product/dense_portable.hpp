@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/host/product/dense_tiles.hpp>
+#include <shardwise/core/unfused.hpp>
 #include <shardwise/quant/float_bits.hpp>
 
 #include <algorithm>
@@ -11,6 +12,8 @@
 #include <cstring>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+SHARDWISE_UNFUSED_BEGIN
 
 namespace detail::portable {
 
@@ -109,5 +112,7 @@ inline void multiply_f16(ProductTask const& task) {
 }
 
 }  // namespace detail::portable
+
+SHARDWISE_UNFUSED_END
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

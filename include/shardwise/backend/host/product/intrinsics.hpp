@@ -9,6 +9,8 @@
 // written operations at every level of optimisation and by every compiler. Rules for such a region: no lambda (it loses the
 // target), no #include, only functions that the level's own namespace owns, reached from outside by a pointer.
 
+#include <shardwise/core/unfused.hpp>
+
 #if defined(__x86_64__)
 #define SHARDWISE_HAS_X86_LEVELS 1
 
@@ -23,7 +25,12 @@
 #pragma GCC diagnostic pop
 #endif
 
-#define SHARDWISE_PRAGMA(...) _Pragma(#__VA_ARGS__)
+#elif defined(__aarch64__) && defined(__ARM_NEON) && !defined(__AARCH64EB__)
+#define SHARDWISE_HAS_ARM_LEVELS 1
+
+#include <arm_neon.h>
+#endif
+
 // Before a loop of at most 16 turns that becomes straight code, so that an array of sums becomes registers at -O2.
 #if defined(__clang__)
 #define SHARDWISE_UNROLL SHARDWISE_PRAGMA(unroll)
@@ -31,27 +38,19 @@
 #define SHARDWISE_UNROLL SHARDWISE_PRAGMA(GCC unroll 16)
 #endif
 
-// nvcc passes g++'s loop pragmas on to g++, but warns that it does not know them itself.
-#if defined(__NVCC__)
-#define SHARDWISE_TARGET_QUIET SHARDWISE_PRAGMA(nv_diagnostic push) SHARDWISE_PRAGMA(nv_diag_suppress 1675)
-#define SHARDWISE_TARGET_LOUD SHARDWISE_PRAGMA(nv_diagnostic pop)
-#else
-#define SHARDWISE_TARGET_QUIET
-#define SHARDWISE_TARGET_LOUD
-#endif
-
 #if defined(__clang__)
-#define SHARDWISE_TARGET_BEGIN(features) \
+#define SHARDWISE_TARGET_BEGIN(features)                                                           \
     SHARDWISE_PRAGMA(clang attribute push(__attribute__((target(features))), apply_to = function)) \
-    SHARDWISE_PRAGMA(float_control(push)) SHARDWISE_PRAGMA(clang fp contract(off))
-#define SHARDWISE_TARGET_END SHARDWISE_PRAGMA(float_control(pop)) SHARDWISE_PRAGMA(clang attribute pop)
+    SHARDWISE_CLANG_UNFUSED_BEGIN
+#define SHARDWISE_TARGET_END SHARDWISE_CLANG_UNFUSED_END SHARDWISE_PRAGMA(clang attribute pop)
 #else
-#define SHARDWISE_TARGET_BEGIN(features) \
+#define SHARDWISE_TARGET_BEGIN(features)                                                             \
     SHARDWISE_TARGET_QUIET SHARDWISE_PRAGMA(GCC push_options) SHARDWISE_PRAGMA(GCC target(features)) \
-    SHARDWISE_PRAGMA(GCC optimize("fp-contract=off"))
+        SHARDWISE_PRAGMA(GCC optimize("fp-contract=off"))
 #define SHARDWISE_TARGET_END SHARDWISE_PRAGMA(GCC pop_options) SHARDWISE_TARGET_LOUD
 #endif
 
+#if defined(SHARDWISE_HAS_X86_LEVELS)
 #define SHARDWISE_TARGET_BEGIN_AVX2 SHARDWISE_TARGET_BEGIN("avx2,fma,f16c")
 #define SHARDWISE_TARGET_BEGIN_AVX2_VNNI SHARDWISE_TARGET_BEGIN("avx2,fma,f16c,avxvnni")
 #define SHARDWISE_TARGET_BEGIN_AVX512 SHARDWISE_TARGET_BEGIN("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")
@@ -59,5 +58,12 @@
     SHARDWISE_TARGET_BEGIN("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vnni")
 #define SHARDWISE_TARGET_BEGIN_AMX \
     SHARDWISE_TARGET_BEGIN("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vnni,amx-tile,amx-int8")
-
+#elif defined(SHARDWISE_HAS_ARM_LEVELS)
+#if defined(__clang__)
+#define SHARDWISE_TARGET_BEGIN_NEON SHARDWISE_TARGET_BEGIN("neon")
+#define SHARDWISE_TARGET_BEGIN_NEON_I8MM SHARDWISE_TARGET_BEGIN("neon,i8mm")
+#else
+#define SHARDWISE_TARGET_BEGIN_NEON SHARDWISE_TARGET_BEGIN("+simd")
+#define SHARDWISE_TARGET_BEGIN_NEON_I8MM SHARDWISE_TARGET_BEGIN("arch=armv8.2-a+i8mm")
+#endif
 #endif

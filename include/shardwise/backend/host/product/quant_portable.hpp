@@ -4,6 +4,7 @@
 #include <shardwise/backend/host/product/quant_layout.hpp>
 #include <shardwise/backend/host/product/task.hpp>
 #include <shardwise/core/assert.hpp>
+#include <shardwise/core/unfused.hpp>
 #include <shardwise/quant/decode_bitsandbytes.hpp>
 #include <shardwise/quant/decode_microscaling.hpp>
 #include <shardwise/quant/float_bits.hpp>
@@ -14,6 +15,8 @@
 #include <cstring>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+SHARDWISE_UNFUSED_BEGIN
 
 namespace detail::portable {
 
@@ -191,5 +194,7 @@ inline void multiply_quantised(ProductTask const& task) {
 }
 
 }  // namespace detail::portable
+
+SHARDWISE_UNFUSED_END
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -4,6 +4,7 @@
 #include <shardwise/backend/host/product/quant_portable.hpp>
 #include <shardwise/backend/host/product/rounded_record.hpp>
 #include <shardwise/backend/host/product/task.hpp>
+#include <shardwise/core/unfused.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -12,6 +13,8 @@
 #include <cstdint>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+SHARDWISE_UNFUSED_BEGIN
 
 namespace detail::portable {
 
@@ -139,5 +142,7 @@ inline void multiply_rounded(ProductTask const& task) {
 }
 
 }  // namespace detail::portable
+
+SHARDWISE_UNFUSED_END
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -5,6 +5,7 @@
 #include <shardwise/backend/host/product/quant_amx.hpp>
 #include <shardwise/backend/host/product/quant_avx2.hpp>
 #include <shardwise/backend/host/product/quant_avx512.hpp>
+#include <shardwise/backend/host/product/quant_neon.hpp>
 #include <shardwise/backend/host/product/rounded_portable.hpp>
 #include <shardwise/backend/host/product/rounded_record.hpp>
 #include <shardwise/backend/host/product/task.hpp>
@@ -44,6 +45,16 @@ namespace detail {
         case IsaLevel::avx512:
         case IsaLevel::avx512_bf16:
         case IsaLevel::amx:
+#endif
+#if defined(SHARDWISE_HAS_ARM_LEVELS)
+            break;
+        case IsaLevel::neon:
+            return quant_neon::rounded_kernels<>[index];
+        case IsaLevel::neon_i8mm:
+            return quant_neon_i8mm::rounded_kernels<>[index];
+#else
+        case IsaLevel::neon:
+        case IsaLevel::neon_i8mm:
 #endif
         case IsaLevel::portable:
             break;

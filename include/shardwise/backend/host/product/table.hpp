@@ -4,6 +4,7 @@
 #include <shardwise/backend/host/isa.hpp>
 #include <shardwise/backend/host/product/dense_avx2.hpp>
 #include <shardwise/backend/host/product/dense_avx512.hpp>
+#include <shardwise/backend/host/product/dense_neon.hpp>
 #include <shardwise/backend/host/product/dense_portable.hpp>
 #include <shardwise/backend/host/product/host_format.hpp>
 #include <shardwise/backend/host/product/quant_table.hpp>
@@ -20,22 +21,27 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
-/// How elements without scales are multiplied: portably, by AVX2 and by AVX-512.
+/// How elements without scales are multiplied: portably, and by NEON, AVX2 and AVX-512 where the program's processors may have them.
 struct DenseProducts {
     WeightFormat format;
-    void (*portable)(ProductTask const& task);
-    void (*avx2)(ProductTask const& task);
-    void (*avx512)(ProductTask const& task);
+    void (*portable)(ProductTask const& task) = nullptr;
+    void (*avx2)(ProductTask const& task) = nullptr;
+    void (*avx512)(ProductTask const& task) = nullptr;
+    void (*neon)(ProductTask const& task) = nullptr;
 };
 inline constexpr std::array<DenseProducts, 3> dense_products{{
 #if defined(SHARDWISE_HAS_X86_LEVELS)
     {WeightFormat::f32, &portable::multiply_f32, &avx2::multiply_f32, &avx512::multiply_f32},
     {WeightFormat::bf16, &portable::multiply_bf16, &avx2::multiply_bf16, &avx512::multiply_bf16},
     {WeightFormat::f16, &portable::multiply_f16, &avx2::multiply_f16, &avx512::multiply_f16},
+#elif defined(SHARDWISE_HAS_ARM_LEVELS)
+    {WeightFormat::f32, &portable::multiply_f32, nullptr, nullptr, &neon::multiply_f32},
+    {WeightFormat::bf16, &portable::multiply_bf16, nullptr, nullptr, &neon::multiply_bf16},
+    {WeightFormat::f16, &portable::multiply_f16, nullptr, nullptr, &neon::multiply_f16},
 #else
-    {WeightFormat::f32, &portable::multiply_f32, &portable::multiply_f32, &portable::multiply_f32},
-    {WeightFormat::bf16, &portable::multiply_bf16, &portable::multiply_bf16, &portable::multiply_bf16},
-    {WeightFormat::f16, &portable::multiply_f16, &portable::multiply_f16, &portable::multiply_f16},
+    {WeightFormat::f32, &portable::multiply_f32},
+    {WeightFormat::bf16, &portable::multiply_bf16},
+    {WeightFormat::f16, &portable::multiply_f16},
 #endif
 }};
 
@@ -56,8 +62,10 @@ static_assert(has_each_dense_product(), "dense_products has one row for each for
         if (row.format != format) continue;
         auto* const multiply = level >= IsaLevel::avx512 ? row.avx512
                                : level >= IsaLevel::avx2 ? row.avx2
+                               : level >= IsaLevel::neon ? row.neon
                                                          : row.portable;
-        return {nullptr, nullptr, multiply};
+        // A level of other processors than the program's: nothing asks for it but who lists what there is.
+        return {nullptr, nullptr, multiply == nullptr ? row.portable : multiply};
     }
     return {};
 }
@@ -75,6 +83,8 @@ struct GemmKernels {
         return {&avx512::tile_kernels<avx512::ReadF32>, &avx2::widen_bf16, &avx2::widen_f16};
     }
     if (level >= IsaLevel::avx2) return {&avx2::tile_kernels<avx2::ReadF32>, &avx2::widen_bf16, &avx2::widen_f16};
+#elif defined(SHARDWISE_HAS_ARM_LEVELS)
+    if (level >= IsaLevel::neon) return {&neon::tile_kernels<neon::ReadF32>, &neon::widen_bf16, &neon::widen_f16};
 #endif
     return {&portable::tile_kernels<portable::ReadF32>, &portable::widen_bf16, &portable::widen_f16};
 }
