@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of few and of many rows by a dense weight that is larger than the caches, against what the machine can do at best,
-// Eigen and oneDNN.
+// Eigen and oneDNN, at the machine's best level and at lower ones.
 
 #include <shardwise/backend/host/core_pin.hpp>
 #include <shardwise/backend/host/products.hpp>
 #include <shardwise/quant/half_types.hpp>
 
+#include "levels.hpp"
 #include "machine_rates.hpp"
 #include "matmul_peers.hpp"
 #include "read_probe.hpp"
@@ -57,7 +58,7 @@ struct Report {
         }
         rows += row;
         if (is_json) return;
-        std::printf("%-14s %9.3f ms  %-22.*s", name.c_str(), ours * 1e3, static_cast<int>(peer.size()), peer.data());
+        std::printf("%-22s %9.3f ms  %-22.*s", name.c_str(), ours * 1e3, static_cast<int>(peer.size()), peer.data());
         if (is_there) {
             std::printf(" %9.3f ms  ratio %5.2f (goal %.2f) %s\n", theirs * 1e3, ratio, goal,
                         is_met ? "met" : "MISSED");
@@ -76,17 +77,26 @@ std::vector<Contender> contenders(bench::PeerWays ways, int threads) {
 
 }  // namespace
 
+/// bench_matmul [--json] [--levels all]
 int main(int argc, char** argv) {
+    bench::LevelArguments const arguments(argc, argv, false);
     Report report;
-    report.is_json = argc > 1 && std::string_view{argv[1]} == "--json";
+    report.is_json = arguments.is_json;
     HostContext context({.is_pinned = true});
     auto const threads = context.pool().size();
     bench::pin_openmp(threads);
     CorePin const pin(0);
-    auto stream = context.make_stream();
-    if (!stream.isa()) {
-        std::fprintf(stderr, "%s\n", stream.isa().error().message().c_str());
+    if (!context.isa()) {
+        std::fprintf(stderr, "%s\n", context.isa().error().message().c_str());
         return 1;
+    }
+    auto const best = *context.isa();
+    auto const levels = bench::shown_levels(best, arguments.shows_all);
+    std::vector<HostStream> streams;
+    std::vector<HostStream> rounding_streams;
+    for (auto const level : levels) {
+        streams.emplace_back(StreamMode::immediate, &context.pool(), level);
+        rounding_streams.emplace_back(StreamMode::immediate, &context.pool(), level, -1, ProductActivations::int8);
     }
 
     constexpr std::int64_t max_rows = 512;
@@ -115,16 +125,30 @@ int main(int argc, char** argv) {
         return 1;
     }
     narrow = {};
+    // Of whole numbers of a 127th, with activations of 8 bits: oneDNN's of the same sizes have no scales.
+    std::vector<std::int8_t> codes(weight.size());
+    std::transform(weight.begin(), weight.end(), codes.begin(),
+                   [](float value) { return static_cast<std::int8_t>(std::max(value * 128.0F, -127.0F)); });
+    std::vector<float> const scales(outputs, 1.0F / 127.0F);
+    source.format = WeightFormat::int8;
+    source.data = std::as_bytes(std::span(codes));
+    source.scales = std::as_bytes(std::span(scales));
+    auto const int8_weight = Host::hold_weight(context, source);
+    if (!int8_weight) {
+        std::fprintf(stderr, "the weights do not fit into this machine's memory\n");
+        return 1;
+    }
+    codes = {};
 
     if (!report.is_json) {
         std::printf("weights %lld x %lld, %d threads, level %s; %.*s; %.*s\n", static_cast<long long>(outputs),
-                    static_cast<long long>(inputs), threads, std::string(name_of(*stream.isa())).c_str(),
+                    static_cast<long long>(inputs), threads, std::string(name_of(best)).c_str(),
                     static_cast<int>(bench::eigen_configuration().size()), bench::eigen_configuration().data(),
                     static_cast<int>(bench::onednn_configuration().size()), bench::onednn_configuration().data());
     }
-    for (std::int64_t const rows : {2, 4, 8, 16, 512}) {
-        bench::PeerProduct product{weight.data(), in.data(), out.data(), rows, outputs, inputs, threads, false};
-        auto const ours = [&](HostWeight const& held) {
+    for (std::int64_t const rows : {1, 2, 4, 8, 16, 64, 512}) {
+        bench::PeerProduct product{weight.data(), in.data(), out.data(), rows, outputs, inputs, threads};
+        auto const ours = [&](HostWeight const& held, HostStream& stream) {
             return Contender{[&held, &in, &out, &stream, rows] {
                                  auto const done = Host::multiply({in.data(), {rows, inputs}}, held,
                                                                   {out.data(), {rows, outputs}}, stream);
@@ -135,49 +159,82 @@ int main(int argc, char** argv) {
         auto const memory_of = [](HostWeight const& held) {
             return std::span(held.packed().data, static_cast<std::size_t>(held.bytes().count()));
         };
-        auto wide = ours(*wide_weight);
-        auto half = ours(*narrow_weight);
+        std::vector<Contender> wide;
+        std::vector<Contender> half;
+        for (auto& stream : streams) {
+            wide.push_back(ours(*wide_weight, stream));
+            half.push_back(ours(*narrow_weight, stream));
+        }
+        std::vector<Contender> int8;
+        for (auto& stream : rounding_streams) int8.push_back(ours(*int8_weight, stream));
         auto eigen = contenders(bench::eigen_ways(product), threads);
         auto onednn = contenders(bench::onednn_ways(product), threads);
+        product.elements = bench::PeerElements::bf16;
+        auto onednn_half = contenders(bench::onednn_ways(product), threads);
+        product.elements = bench::PeerElements::int8;
+        auto onednn_int8 = contenders(bench::onednn_ways(product), threads);
         bench::ReadProbe wide_memory(context, {memory_of(*wide_weight)});
         bench::ReadProbe half_memory(context, {memory_of(*narrow_weight)});
         auto reading_wide = wide_memory.contender();
         auto reading_half = half_memory.contender();
         double peak_flops = 0.0;
         Contender computing{[&] { peak_flops = bench::run_fp32_peak(context); }, bench::waken(context)};
+        bool const is_few = rows <= 16;
         // Whoever reads a weight comes after one that reads the other: nothing of it is left in a cache.
-        std::vector<Contender*> racers{&wide, &half, &computing};
-        if (rows < 512) racers = {&wide, &half, &reading_wide, &reading_half, &computing};
-        for (auto* const ways : {&eigen, &onednn}) {
+        std::vector<Contender*> racers;
+        for (std::size_t i = 0; i < levels.size(); ++i) {
+            racers.push_back(&wide[i]);
+            racers.push_back(&half[i]);
+            racers.push_back(&int8[i]);
+        }
+        if (is_few) racers.insert(racers.end(), {&reading_wide, &reading_half});
+        racers.push_back(&computing);
+        for (auto* const ways : {&eigen, &onednn, &onednn_half, &onednn_int8}) {
             for (auto& way : *ways) racers.push_back(&way);
         }
-        bench::race(racers, rows < 512 ? Turns{24, 1.0} : Turns{5, 0.0});
+        bench::race(racers, is_few ? Turns{24, 1.0} : Turns{rows == 64 ? 9 : 5, 0.0});
 
         auto const flops = 2.0 * static_cast<double>(rows * outputs * inputs);
         auto const fp32_time = flops / peak_flops * computing.time();
-        auto const wide_bound = std::max(reading_wide.time(), fp32_time);
-        auto const half_bound = std::max(reading_half.time(), fp32_time);
-        auto const wide_name = "fp32 M=" + std::to_string(rows);
-        auto const half_name = "bf16 M=" + std::to_string(rows);
-        auto const eigen_best = bench::best_of(eigen);
-        auto const onednn_best = bench::best_of(onednn);
-        if (rows < 512) {
-            constexpr double share = 0.75;
-            report.add(wide_name, "bound of the machine", wide.time(), wide_bound, share);
-            // Twice Eigen, where that leaves room below the share of the bound.
-            auto const room = std::min(2.0, eigen_best * share / wide_bound);
-            report.add(wide_name, "Eigen", wide.time(), eigen_best, room);
-            report.add(wide_name, "oneDNN", wide.time(), onednn_best, 0.9);
-            report.add(half_name, "bound of the machine", half.time(), half_bound, share);
-            if (!report.is_json) {
-                std::printf("               read rate %.1f GB/s, fp32 peak %.1f GFLOP/s\n",
-                            wide_memory.rate(reading_wide.time()) / 1e9, 1e-9 * flops / fp32_time);
+        auto const onednn_half_best = bench::best_of(onednn_half);
+        for (std::size_t i = 0; i < levels.size(); ++i) {
+            auto const level = levels[i];
+            bool const is_best = level == best;
+            auto const wide_name = bench::at_level("fp32 M=" + std::to_string(rows), level, best);
+            auto const half_name = bench::at_level("bf16 M=" + std::to_string(rows), level, best);
+            auto const wide_time = wide[i].time();
+            auto const half_time = half[i].time();
+            auto const eigen_best = bench::best_of(eigen);
+            if (is_few) {
+                auto const share = is_best ? 0.75 : 0.6;
+                auto const wide_bound = std::max(reading_wide.time(), fp32_time);
+                // Tiles multiply faster than fp32's units.
+                auto const half_bound =
+                    level == IsaLevel::amx ? reading_half.time() : std::max(reading_half.time(), fp32_time);
+                report.add(wide_name, "bound of the machine", wide_time, wide_bound, share);
+                report.add(half_name, "bound of the machine", half_time, half_bound, share);
+                // Twice Eigen, where that leaves room below the share of the bound.
+                if (is_best)
+                    report.add(wide_name, "Eigen", wide_time, eigen_best,
+                               std::min(2.0, eigen_best * share / wide_bound));
+            } else {
+                if (is_best) report.add(wide_name, "Eigen", wide_time, eigen_best, 1.0);
+                report.add(half_name, "our fp32", half_time, wide_time, 1.0);
             }
-        } else {
-            report.add(wide_name, "Eigen", wide.time(), eigen_best, 1.0);
-            report.add(wide_name, "oneDNN", wide.time(), onednn_best, 0.85);
-            report.add(half_name, "our fp32", half.time(), wide.time(), 1.0);
+            if (is_best) {
+                report.add(wide_name, "oneDNN", wide_time, bench::best_of(onednn), is_few ? 0.9 : 0.85);
+                report.add(half_name, "oneDNN bf16", half_time, onednn_half_best, 0.85);
+                report.add("int8 M=" + std::to_string(rows), "oneDNN int8, unscaled", int8[i].time(),
+                           bench::best_of(onednn_int8), 0.85);
+            }
         }
+        if (report.is_json) continue;
+        std::printf("               fp32 peak %.1f GFLOP/s; bf16 %.1f, oneDNN %.1f", 1e-9 * flops / fp32_time,
+                    1e-9 * flops / half[0].time(), 1e-9 * flops / onednn_half_best);
+        if (is_few) std::printf("; read rate %.1f GB/s", wide_memory.rate(reading_wide.time()) / 1e9);
+        std::printf("; medians of turns: oneDNN bf16");
+        for (auto const& way : onednn_half) std::printf(" %.2f", bench::median_ratio(way, half[0]));
+        std::printf("\n");
     }
     if (report.is_json) {
         std::printf("{\"schema\":\"shardwise.bench/1\",\"name\":\"matmul\",\"rows\":[%s]}\n", report.rows.c_str());

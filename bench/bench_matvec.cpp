@@ -285,7 +285,7 @@ private:
                                              outputs,
                                              inputs,
                                              context_.pool().size(),
-                                             false};
+                                             bench::PeerElements::f32};
             auto const add = [&](std::vector<Contender>& to, bench::PeerWays ways) {
                 auto const wake = [threads = product.threads] { bench::wake_openmp(threads); };
                 for (auto& way : ways) to.push_back({std::move(way), wake, bench::rest_openmp});

@@ -9,6 +9,9 @@
 /// Somebody else's product of the same matrices, each in a translation unit of its own with its own flags.
 namespace bench {
 
+/// What weight and activations are held in; the result is in fp32. Of int8 without scales.
+enum class PeerElements : std::uint8_t { f32, bf16, int8 };
+
 /// out [rows, outputs] = in [rows, inputs] * weight [outputs, inputs]^T, all dense.
 struct PeerProduct {
     float const* weight = nullptr;
@@ -18,8 +21,7 @@ struct PeerProduct {
     std::int64_t outputs = 0;
     std::int64_t inputs = 0;
     int threads = 1;
-    /// Weight and activations in bfloat16, the result in fp32.
-    bool is_bf16 = false;
+    PeerElements elements = PeerElements::f32;
 };
 
 /// The ways in which a library may compute it, ready to be timed; empty where the library is not there.

@@ -14,7 +14,7 @@ namespace bench {
 #if defined(BENCH_HAS_EIGEN)
 
 PeerWays eigen_ways(PeerProduct const& product) {
-    if (product.is_bf16) return {};
+    if (product.elements != PeerElements::f32) return {};
     using Rows = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
     using Columns = Eigen::MatrixXf;
     Eigen::setNbThreads(product.threads);

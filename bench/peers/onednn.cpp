@@ -48,7 +48,9 @@ std::function<void()> way(PeerProduct const& product, dnnl::engine const& engine
 PeerWays onednn_ways(PeerProduct const& product) {
     omp_set_num_threads(product.threads);
     dnnl::engine const engine(dnnl::engine::kind::cpu, 0);
-    auto const type = product.is_bf16 ? Type::bf16 : Type::f32;
+    auto const type = product.elements == PeerElements::f32    ? Type::f32
+                      : product.elements == PeerElements::bf16 ? Type::bf16
+                                                               : Type::s8;
     memory::dims const in_extents{product.rows, product.inputs};
     memory::dims const out_extents{product.rows, product.outputs};
     memory::desc const plain_in(in_extents, Type::f32, Tag::ab);

@@ -83,8 +83,8 @@ inline constexpr std::array<Choice<PlanObjective>, 3> plan_objective_choices{{{"
 inline constexpr std::array<Choice<RankKind>, 3> rank_kind_choices{
     {{"threads", RankKind::threads}, {"processes", RankKind::processes}, {"mpi", RankKind::mpi}}};
 
-inline constexpr std::array<Choice<ProductActivations>, 2> product_activation_choices{
-    {{"full", ProductActivations::full}, {"int8", ProductActivations::int8}}};
+inline constexpr std::array<Choice<ProductActivations>, 3> product_activation_choices{
+    {{"full", ProductActivations::full}, {"int8", ProductActivations::int8}, {"bf16", ProductActivations::bf16}}};
 
 inline constexpr std::array<Choice<DeviceKind>, 4> prefer_choices{
     {{"cuda", DeviceKind::cuda}, {"hip", DeviceKind::hip}, {"metal", DeviceKind::metal}, {"cpu", DeviceKind::cpu}}};

@@ -150,8 +150,7 @@ constexpr std::array product_table{
     Option{
         .flag = "--product-activations",
         .value = "KIND",
-        .help =
-            "bits of activations in products by weights of whole numbers (Q4_0, int8, ...): all, or 8 as llama.cpp has",
+        .help = "what products take activations for: all bits; 8 by weights of whole numbers; bf16 by weights of bf16",
         .standard = "full",
         .choices = words_of<product_activation_choices>,
         .word = &Arguments::product_activations},

@@ -28,7 +28,7 @@ public:
     static inline int faults = 0;
     static inline int products = 0;
 
-    void configure(detail::quant_amx::TileShapes const& shapes) {
+    void configure(detail::TileShapes const& shapes) {
         shapes_ = shapes;
         is_configured_ = shapes.palette == 1;
         for (int tile = 0; tile < 8; ++tile) fault(shapes.rows[tile] > 16 || shapes.row_bytes[tile] > 64);
@@ -82,7 +82,7 @@ private:
         fault(!is_configured_ || shapes_.rows[tile] == 0 || shapes_.row_bytes[tile] == 0);
     }
 
-    detail::quant_amx::TileShapes shapes_;
+    detail::TileShapes shapes_;
     bool is_configured_ = false;
     std::uint8_t tiles_[8][16][64];
 };

@@ -20,7 +20,8 @@ TEST_CASE("host formats: each has what its product needs, at each level") {
         CHECK((row.read != nullptr) == detail::is_quantised(row.format));
         CHECK((row.scales != detail::ScaleForm::none) == detail::is_quantised(row.format));
         for (auto const level : isa_level_list) {
-            for (auto const activations : {ProductActivations::full, ProductActivations::int8}) {
+            for (auto const activations :
+                 {ProductActivations::full, ProductActivations::int8, ProductActivations::bf16}) {
                 auto const kernel = detail::product_kernel(row.format, level, activations);
                 CHECK((kernel.multiply != nullptr) == has_host_product(row.format));
                 CHECK((kernel.prepare != nullptr) == (kernel.prepared_bytes != nullptr));

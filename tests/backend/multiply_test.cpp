@@ -271,6 +271,65 @@ TEST_CASE("multiply: the error stays within the bound of a sum of its length, fo
     }
 }
 
+TEST_CASE(
+    "bf16 activations: bf16 weights multiply what is rounded, other formats take activations in full, at every level") {
+    std::mt19937 random(12);
+    std::normal_distribution<float> normal;
+    constexpr std::int64_t inputs = 321;
+    constexpr std::int64_t outputs = 37;
+    for (auto const level : levels()) {
+        auto options = options_at(level);
+        HostContext full(options);
+        options.product_activations = ProductActivations::bf16;
+        HostContext context(options);
+        for (auto const format : dense_formats) {
+            for (std::int64_t const rows : {1, 3, 40}) {
+                CAPTURE(name_of(level));
+                CAPTURE(name_of(format));
+                CAPTURE(rows);
+                Problem problem(
+                    rows, outputs, inputs, [&](auto, auto) { return from_bf16(to_bf16(normal(random))); },
+                    [&](auto, auto) { return normal(random); });
+                auto const values =
+                    multiply(context, hold(context, format, outputs, inputs, problem.weight), problem.in);
+                auto const unrounded = multiply(full, hold(full, format, outputs, inputs, problem.weight), problem.in);
+                if (!has_bf16_product(format)) {
+                    CHECK(same_bits(values, unrounded));
+                    continue;
+                }
+                CHECK_FALSE(same_bits(values, unrounded));
+                Problem const rounded(
+                    rows, outputs, inputs,
+                    [&](auto o, auto k) { return problem.weight[static_cast<std::size_t>(o * inputs + k)]; },
+                    [&](auto row, auto k) { return from_bf16(to_bf16(problem.in.at(row, k))); });
+                // The bound of the sums alone.
+                auto const unit = static_cast<double>(std::numeric_limits<float>::epsilon()) / 2;
+                bool is_within = true;
+                for (std::size_t i = 0; i < values.size(); ++i) {
+                    is_within = is_within && std::abs(static_cast<double>(values[i]) - rounded.expected[i]) <=
+                                                 (256 + 1 + 4) * unit * rounded.magnitude[i];
+                }
+                CHECK(is_within);
+                // A range that begins within a pair.
+                UnitRange const range{5, inputs};
+                auto stream = context.make_stream();
+                auto const weight = hold(context, format, outputs, inputs, problem.weight);
+                std::vector<float> part(values.size());
+                std::vector<float> rest(values.size());
+                auto const whole = TensorView<float const, 2, Host>(problem.in.read());
+                REQUIRE(Host::multiply(whole.columns(0, 5), weight, {0, 5}, {part.data(), {rows, outputs}}, stream));
+                REQUIRE(Host::multiply(whole.columns(5, inputs - 5), weight, range, {rest.data(), {rows, outputs}},
+                                       stream));
+                for (std::size_t i = 0; i < values.size(); ++i) {
+                    is_within = is_within && std::abs(static_cast<double>(part[i]) + static_cast<double>(rest[i]) -
+                                                      rounded.expected[i]) <= 300 * unit * rounded.magnitude[i];
+                }
+                CHECK(is_within);
+            }
+        }
+    }
+}
+
 TEST_CASE("multiply: fp32 weights give the bits that gemm gives, at every level") {
     std::mt19937 random(5);
     std::normal_distribution<float> normal;

@@ -279,10 +279,10 @@ TEST_CASE("int8 activations: a value that is not finite makes its own row not a 
 }
 
 TEST_CASE("int8 activations: the policy has a name") {
-    for (auto const activations : {ProductActivations::full, ProductActivations::int8})
+    for (auto const activations : {ProductActivations::full, ProductActivations::int8, ProductActivations::bf16})
         CHECK(*parse_product_activations(name_of(activations)) == activations);
     auto const refused = parse_product_activations("fp8");
     REQUIRE_FALSE(refused);
     CHECK(refused.error().message() ==
-          "product activations: fp8: is not what products round activations to; use full or int8");
+          "product activations: fp8: is not what products round activations to; use full, int8 or bf16");
 }

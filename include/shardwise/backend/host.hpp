@@ -35,7 +35,7 @@ struct HostOptions {
     StreamMode streams = StreamMode::immediate;
     /// The instruction set of the products, one that the machine has; unset: what choose_isa() says.
     std::optional<IsaLevel> isa = std::nullopt;
-    /// What products by quantised weights make of activations.
+    /// What products make of activations.
     ProductActivations product_activations = ProductActivations::full;
     /// Where pinned: the caller's core, counted among those that it may use; the context's threads take the next ones.
     int first_core = 0;
@@ -151,7 +151,8 @@ struct Host {
     /// out = in * weight^T for one row or many: each element is summed in an order that depends on the weight's format and
     /// inputs and on the instruction set only, not on the rows, the outputs or the threads. Defined in backend/host/multiply.hpp.
     /// The stream says whether weights of whole numbers take activations of eight bits (ProductActivations::int8), by blocks of 32
-    /// inputs from the first one of the product on; the bits are then those of every instruction set.
+    /// inputs from the first one of the product on; the bits are then those of every instruction set. Or weights of bf16 activations
+    /// of bf16.
     ///
     /// Contexts may share a weight: each multiplies on the threads of its stream.
     ///

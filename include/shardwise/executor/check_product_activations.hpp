@@ -14,7 +14,7 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Refuses to round the activations of a model's products where none of them would: its weights are all in other formats than those
-/// of whole numbers (has_int8_product). `format_of` says how they are held.
+/// that the policy speaks of (has_int8_product, has_bf16_product). `format_of` says how they are held.
 ///
 /// Errors  unsupported; those of `format_of`
 [[nodiscard]] inline Result<> check_product_activations(Model const& model, FormatOf const& format_of,
@@ -29,8 +29,15 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
             if (!is_product || op.parameters[0].empty()) continue;
             auto const held = format_of(detail::parameter_name(prefix, op.parameters[0], 0));
             if (!held) return held.error();
-            if (has_int8_product(held->format)) return {};
+            if (detail::rounds_activations(held->format, activations)) return {};
         }
+    }
+    if (activations == ProductActivations::bf16) {
+        return Error{ErrorCode::unsupported}
+            .in("product activations")
+            .at(name_of(activations))
+            .because("would change nothing: no weight is held in bf16")
+            .fix("load the weights in bf16, or use full");
     }
     return Error{ErrorCode::unsupported}
         .in("product activations")

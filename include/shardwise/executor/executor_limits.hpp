@@ -21,7 +21,7 @@ struct ExecutorLimits {
     std::int64_t cache_tokens = 0;
     /// What keys and values are kept in: f32, bf16 or i8 (executor/kv_cache.hpp).
     Dtype kv_dtype = Dtype::f32;
-    /// What products by quantised weights make of activations, which says what they prepare of them: that of the rank's streams.
+    /// What products make of activations, which says what they prepare of them: that of the rank's streams.
     ProductActivations product_activations = ProductActivations::full;
     /// False: the head (scores of the vocabulary, a pooler) is left out, and what the layers make is the result.
     bool has_head = true;

@@ -75,7 +75,7 @@ struct MemoryTally {
             auto const bytes = packed_weight_bytes(held.format, outputs, inputs, held.group);
             if (!bytes) return Error{ErrorCode::size_overflow}.in("weight").got(outputs);
             add_packed(layers * bytes->count());
-            prepared = std::max(prepared, prepared_buffer_bytes(row_bytes, rows));
+            prepared = std::max(prepared, prepared_buffer_bytes(kernel, row_bytes, rows));
             return {};
         };
         if (block.value(op.output).spread != Spread::partial) {

@@ -8,10 +8,11 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// What products by quantised weights make of activations while they multiply; the activations themselves keep their type.
+/// What products by weights of some formats make of activations while they multiply; the activations themselves keep their type.
 enum class ProductActivations : std::uint8_t {
     full,  // 24 bits
-    int8,  // 8 bits: whole numbers of a 127th of the largest magnitude in each block of 32
+    int8,  // 8 bits: whole numbers of a 127th of the largest magnitude in each block of 32, by weights of whole numbers
+    bf16,  // 8 bits of a float: rounded to bf16, by weights of bf16
 };
 
 [[nodiscard]] constexpr std::string_view name_of(ProductActivations activations) {
@@ -20,6 +21,8 @@ enum class ProductActivations : std::uint8_t {
             return "full";
         case ProductActivations::int8:
             return "int8";
+        case ProductActivations::bf16:
+            return "bf16";
     }
     return "unknown";
 }
@@ -28,14 +31,14 @@ enum class ProductActivations : std::uint8_t {
 ///
 /// Errors  invalid_argument, which lists the names
 [[nodiscard]] constexpr Result<ProductActivations> parse_product_activations(std::string_view name) {
-    for (auto const activations : {ProductActivations::full, ProductActivations::int8}) {
+    for (auto const activations : {ProductActivations::full, ProductActivations::int8, ProductActivations::bf16}) {
         if (name == name_of(activations)) return activations;
     }
     return Error{ErrorCode::invalid_argument}
         .in("product activations")
         .at(name)
         .because("is not what products round activations to")
-        .fix("use full or int8");
+        .fix("use full, int8 or bf16");
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

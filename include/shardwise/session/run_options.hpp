@@ -49,8 +49,8 @@ struct RunOptions {
     std::int64_t cache_tokens = 0;
     /// What keys and values are kept in: f32, bf16 or i8.
     Dtype kv_dtype = Dtype::f32;
-    /// What products by quantised weights make of activations. int8 is refused where no weight is held in a format of whole
-    /// numbers.
+    /// What products make of activations. int8 is refused where no weight is held in a format of whole numbers, bf16 where none is
+    /// held in bf16.
     ProductActivations product_activations = ProductActivations::full;
     /// How long ranks wait for each other.
     std::chrono::nanoseconds timeout = std::chrono::minutes(5);

@@ -31,7 +31,7 @@ enum class IsaLevel : std::uint8_t {
     avx2_vnni,    // the same with AVX-VNNI
     avx512,       // AVX-512 F, BW, DQ, VL
     avx512_bf16,  // AVX-512 BF16 and VNNI
-    amx,          // the same with AMX's tiles of bytes
+    amx,          // the same with AMX's tiles of bytes and of bf16
 };
 
 [[nodiscard]] constexpr std::string_view name_of(IsaLevel level) {
@@ -76,16 +76,17 @@ namespace detail {
 #endif
 }
 
-/// Whether the processor has AMX's tiles of bytes, and the system lets this process use them: it is asked, once and for all threads
-/// to come.
+/// Whether the processor has AMX's tiles of bytes and of bf16, and the system lets this process use them: it is asked, once and for
+/// all threads to come.
 [[nodiscard]] inline bool ask_amx() {
 #if defined(__x86_64__) && defined(__linux__)
     unsigned a = 0;
     unsigned b = 0;
     unsigned c = 0;
     unsigned d = 0;
-    // CPUID leaf 7, EDX bits 24 (tiles) and 25 (bytes) (Intel SDM, volume 2A).
-    if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d >> 24U & 3U) != 3U) return false;
+    // CPUID leaf 7, EDX bits 22 (bf16), 24 (tiles) and 25 (bytes) (Intel SDM, volume 2A).
+    constexpr unsigned tiles = 1U << 22U | 1U << 24U | 1U << 25U;
+    if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & tiles) != tiles) return false;
     // Documentation/arch/x86/xstate.rst of Linux: ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA.
     constexpr long request_permission = 0x1023;
     constexpr long tile_data = 18;

@@ -24,9 +24,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
-/// Prepared activations that are kept at a time: they stay in the second-level cache beside a panel. Rows too wide for that are
-/// kept all the same, `prepared_rows_at_least` of them, which share what is done once for a panel.
-inline constexpr std::int64_t prepared_bytes_at_once = 512 * 1024;
+/// Rows that are prepared at a time at least, however wide they are: they share what is done once for a panel.
 inline constexpr std::int64_t prepared_rows_at_least = 24;
 
 /// Multiplies by all panels, on all threads.
@@ -76,15 +74,17 @@ inline void run_panels(ProductKernel const& kernel, ProductTask const& task, Thr
     return odd_lines(bytes);
 }
 /// Rows that are prepared at a time, of `rows`: whole tiles of every level's kernels.
-[[nodiscard]] inline std::int64_t prepared_rows(std::int64_t row_bytes, std::int64_t rows) {
+[[nodiscard]] inline std::int64_t prepared_rows(ProductKernel const& kernel, std::int64_t row_bytes,
+                                                std::int64_t rows) {
     constexpr std::int64_t tile = 4;
-    auto const fitting = prepared_bytes_at_once / std::max<std::int64_t>(row_bytes, 1) / tile * tile;
+    auto const fitting = kernel.prepared_at_once / std::max<std::int64_t>(row_bytes, 1) / tile * tile;
     return std::clamp<std::int64_t>(std::max(fitting, prepared_rows_at_least), 1, std::max<std::int64_t>(rows, 1));
 }
 /// What a product by `rows` rows, whose prepared activations have so many bytes each, takes from the weight's context while it
 /// runs.
-[[nodiscard]] inline std::int64_t prepared_buffer_bytes(std::int64_t row_bytes, std::int64_t rows) {
-    return row_bytes == 0 ? 0 : prepared_rows(row_bytes, rows) * row_bytes;
+[[nodiscard]] inline std::int64_t prepared_buffer_bytes(ProductKernel const& kernel, std::int64_t row_bytes,
+                                                        std::int64_t rows) {
+    return row_bytes == 0 ? 0 : prepared_rows(kernel, row_bytes, rows) * row_bytes;
 }
 
 /// Prepares a row of a task.
@@ -99,12 +99,12 @@ inline void prepare_row(ProductKernel const& kernel, ProductTask const& task, fl
 
 /// Prepares some rows at a time and multiplies by them.
 ///
-/// Memory  prepared_buffer_bytes(...) of the weight's context: at most prepared_bytes_at_once or prepared_rows_at_least rows
+/// Memory  prepared_buffer_bytes(...) of the weight's context: at most the kernel's prepared_at_once or prepared_rows_at_least rows
 [[nodiscard]] inline Result<> run_prepared(ProductKernel const& kernel, ProductTask const& task, HostContext& context,
                                            ThreadPool& pool) {
     auto const row_bytes =
         task.sums == nullptr ? prepared_row_bytes(kernel, task.inputs) : prepared_row_bytes(kernel, *task.sums);
-    auto const rows_at_once = prepared_rows(row_bytes, task.rows);
+    auto const rows_at_once = prepared_rows(kernel, row_bytes, task.rows);
     auto prepared = Buffer<std::byte, Host>::allocate(context, rows_at_once * row_bytes);
     if (!prepared) return prepared.error();
     for (std::int64_t done = 0; done < task.rows; done += rows_at_once) {

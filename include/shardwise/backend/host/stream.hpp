@@ -44,7 +44,7 @@ public:
     /// `pool` is what kernels of this stream share their loops with; it outlives the stream. Without one they run in the
     /// stream's own thread. `isa` is the instruction set of its products, or why there is none. A queued stream's thread stays
     /// on the `core`-th of the cores that the caller may use; none where it is negative. Where the system gives a queued stream
-    /// no thread, the stream has failed from the start. `activations` is what its products by quantised weights make of those.
+    /// no thread, the stream has failed from the start. `activations` is what its products make of those.
     explicit HostStream(StreamMode mode = StreamMode::immediate, ThreadPool* pool = nullptr,
                         Result<IsaLevel> const& isa = choose_isa(), int core = -1,
                         ProductActivations activations = ProductActivations::full)

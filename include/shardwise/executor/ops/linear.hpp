@@ -139,7 +139,7 @@ private:
         if (heads == 0) return {};
         auto const kernel = product_kernel(held.format, block.isa, block.limits.product_activations);
         auto const row_bytes = prepared_row_bytes(kernel, UnitRange{0, shape.latent - shape.rotary});
-        to.prepared = std::max(to.prepared, prepared_buffer_bytes(row_bytes, latent_rows));
+        to.prepared = std::max(to.prepared, prepared_buffer_bytes(kernel, row_bytes, latent_rows));
         return {};
     }
 };

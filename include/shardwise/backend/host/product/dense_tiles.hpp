@@ -184,18 +184,20 @@ inline void run_blocked(TileWalk const& walk) {
     }
 }
 
+/// The results of a product without inputs.
+inline void clear_results(ProductTask const& task) {
+    auto const begin = task.first_panel * panel_outputs;
+    auto const end = std::min(task.last_panel * panel_outputs, task.weight.outputs);
+    for (std::int64_t row = 0; row < task.rows; ++row) {
+        std::fill(task.out + row * task.out_stride + begin, task.out + row * task.out_stride + end, 0.0F);
+    }
+}
+
 /// A product of dense weights. Every element is the sum, in order, of the sums of tile_inputs products in order.
 ///
 /// Memory  14 KiB of stack
 inline void run_tiles(ProductTask const& task, TileKernels const& kernels) {
-    if (task.inputs.size() == 0) {
-        auto const begin = task.first_panel * panel_outputs;
-        auto const end = std::min(task.last_panel * panel_outputs, task.weight.outputs);
-        for (std::int64_t row = 0; row < task.rows; ++row) {
-            std::fill(task.out + row * task.out_stride + begin, task.out + row * task.out_stride + end, 0.0F);
-        }
-        return;
-    }
+    if (task.inputs.size() == 0) return clear_results(task);
     TileWalk const walk{task, kernels};
     if (task.rows <= streamed_rows) {
         run_streamed(walk);

@@ -104,15 +104,18 @@ static_assert(has_each_format(host_format_table), "host_format_table says of eac
     return product == HostProduct::integers || product == HostProduct::looked_up;
 }
 
-/// Whether products by a format round activations where the policy asks for it: those of whole numbers do.
+/// Whether products by a format round activations where the policy asks for it: those of whole numbers to int8, those of bf16 to
+/// bf16.
 [[nodiscard]] constexpr bool rounds_activations(WeightFormat format, ProductActivations activations) {
     switch (activations) {
         case ProductActivations::full:
             return false;
         case ProductActivations::int8:
-            break;
+            return host_format(format).product == HostProduct::integers;
+        case ProductActivations::bf16:
+            return format == WeightFormat::bf16;
     }
-    return host_format(format).product == HostProduct::integers;
+    return false;
 }
 
 }  // namespace detail
@@ -120,6 +123,11 @@ static_assert(has_each_format(host_format_table), "host_format_table says of eac
 /// Whether products by a format take activations of eight bits under ProductActivations::int8; all others take them in full.
 [[nodiscard]] constexpr bool has_int8_product(WeightFormat format) {
     return detail::rounds_activations(format, ProductActivations::int8);
+}
+
+/// Whether products by a format take activations of bf16 under ProductActivations::bf16; all others take them in full.
+[[nodiscard]] constexpr bool has_bf16_product(WeightFormat format) {
+    return detail::rounds_activations(format, ProductActivations::bf16);
 }
 
 /// Whether the host multiplies by a format; it refuses the others where a weight is held.

@@ -57,7 +57,8 @@
 #define SHARDWISE_TARGET_BEGIN_AVX512_BF16 \
     SHARDWISE_TARGET_BEGIN("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vnni")
 #define SHARDWISE_TARGET_BEGIN_AMX \
-    SHARDWISE_TARGET_BEGIN("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vnni,amx-tile,amx-int8")
+    SHARDWISE_TARGET_BEGIN(        \
+        "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vnni,amx-tile,amx-int8,amx-bf16")
 #elif defined(SHARDWISE_HAS_ARM_LEVELS)
 #if defined(__clang__)
 #define SHARDWISE_TARGET_BEGIN_NEON SHARDWISE_TARGET_BEGIN("neon")

@@ -5,6 +5,7 @@
 #include <shardwise/backend/host/product/quant_avx512.hpp>
 #include <shardwise/backend/host/product/quant_inline.hpp>
 #include <shardwise/backend/host/product/rounded_record.hpp>
+#include <shardwise/backend/host/product/tile_shapes.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -14,16 +15,6 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail::quant_amx {
-
-/// The operand of `ldtilecfg`: rows of each tile and bytes of its rows (Intel SDM, volume 1, 18.3).
-struct TileShapes {
-    std::uint8_t palette = 1;
-    std::uint8_t start_row = 0;
-    std::uint8_t unused[14] = {};
-    std::uint16_t row_bytes[16] = {};
-    std::uint8_t rows[16] = {};
-};
-static_assert(sizeof(TileShapes) == 64);
 
 /// Rows of a tile of activations.
 inline constexpr int tile_rows = 16;

@@ -17,16 +17,17 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
-/// Bytes of a row's prepared activations for a range of inputs: the records of the blocks in which it lies.
+/// Bytes of a row's prepared activations for a range of inputs: the records of the blocks in which it lies, or of the range alone.
 [[nodiscard]] inline std::int64_t prepared_range_bytes(ProductKernel const& kernel, UnitRange inputs) {
     if (kernel.prepared_bytes == nullptr) return 0;
+    if (kernel.begins_anywhere) return kernel.prepared_bytes(inputs.size());
     return kernel.prepared_bytes(inputs.end - inputs.begin / quant_block * quant_block);
 }
 
 /// Prepares a row's activations for a range of inputs.
 inline void prepare_range(ProductKernel const& kernel, float const* row, UnitRange inputs, std::byte* prepared) {
     auto const lead = inputs.begin % quant_block;
-    if (lead == 0) return kernel.prepare(row, inputs.size(), prepared);
+    if (lead == 0 || kernel.begins_anywhere) return kernel.prepare(row, inputs.size(), prepared);
     float block[quant_block] = {};
     auto const count = std::min(quant_block - lead, inputs.size());
     std::copy_n(row, count, block + lead);

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <shardwise/backend/host/isa.hpp>
+#include <shardwise/backend/host/product/bf16_activations.hpp>
+#include <shardwise/backend/host/product/dense_amx.hpp>
 #include <shardwise/backend/host/product/dense_avx2.hpp>
 #include <shardwise/backend/host/product/dense_avx512.hpp>
 #include <shardwise/backend/host/product/dense_neon.hpp>
@@ -58,6 +60,9 @@ static_assert(has_each_dense_product(), "dense_products has one row for each for
 
 /// How a format of elements without scales is multiplied; nothing for others.
 [[nodiscard]] inline ProductKernel dense_kernel(WeightFormat format, IsaLevel level) {
+#if defined(SHARDWISE_HAS_X86_LEVELS)
+    if (level == IsaLevel::amx && format == WeightFormat::bf16) return amx::full_bf16_kernel<>;
+#endif
     for (auto const& row : dense_products) {
         if (row.format != format) continue;
         auto* const multiply = level >= IsaLevel::avx512 ? row.avx512
@@ -68,6 +73,16 @@ static_assert(has_each_dense_product(), "dense_products has one row for each for
         return {nullptr, nullptr, multiply == nullptr ? row.portable : multiply};
     }
     return {};
+}
+
+/// How bf16 weights are multiplied by activations that are rounded to bf16.
+[[nodiscard]] inline ProductKernel rounded_bf16_kernel([[maybe_unused]] IsaLevel level) {
+#if defined(SHARDWISE_HAS_X86_LEVELS)
+    if (level == IsaLevel::amx) return amx::rounded_bf16_kernel<>;
+    if (level >= IsaLevel::avx512) return rounded_floats_kernel<&avx512::multiply_bf16>;
+    if (level >= IsaLevel::avx2) return rounded_floats_kernel<&avx2::multiply_bf16>;
+#endif
+    return rounded_floats_kernel<&portable::multiply_bf16>;
 }
 
 /// The tiles of plain matrices, and how their elements become floats.
@@ -89,11 +104,12 @@ struct GemmKernels {
     return {&portable::tile_kernels<portable::ReadF32>, &portable::widen_bf16, &portable::widen_f16};
 }
 
-/// How a format is multiplied at a level that the machine has; nothing for a format that has no product. Formats whose codes are no
-/// whole numbers take all activations in full.
+/// How a format is multiplied at a level that the machine has; nothing for a format that has no product. Formats of which the policy
+/// does not speak take activations in full.
 [[nodiscard]] inline ProductKernel product_kernel(WeightFormat format, IsaLevel level,
                                                   ProductActivations activations = ProductActivations::full) {
-    if (rounds_activations(format, activations)) return rounded_kernel(format, level);
+    if (rounds_activations(format, activations))
+        return format == WeightFormat::bf16 ? rounded_bf16_kernel(level) : rounded_kernel(format, level);
     return is_quantised(format) ? quant_kernel(format, level) : dense_kernel(format, level);
 }
 

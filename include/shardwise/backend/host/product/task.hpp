@@ -52,6 +52,9 @@ struct ProductTask {
     std::int64_t sum_stride = 0;
 };
 
+/// Bytes of prepared activations that are kept at a time where all rows of a usual prompt share a weight that is read once.
+inline constexpr std::int64_t prepared_of_a_prompt = std::int64_t{16} << 20U;
+
 /// How one format is multiplied at one instruction set level. Plain functions: lambdas lose the target of their region.
 ///
 /// `multiply` sums each element in an order that depends on the format, the inputs and the level only; not on where in the
@@ -61,6 +64,10 @@ struct ProductKernel {
     std::int64_t (*prepared_bytes)(std::int64_t inputs) = nullptr;
     void (*prepare)(float const* row, std::int64_t inputs, std::byte* prepared) = nullptr;
     void (*multiply)(ProductTask const& task) = nullptr;
+    /// What `prepare` writes begins with a range's first input, not with that of its block.
+    bool begins_anywhere = false;
+    /// Bytes of prepared activations that are kept at a time: by default they stay in the second-level cache beside a panel.
+    std::int64_t prepared_at_once = 512 * 1024;
 };
 
 }  // namespace detail

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <shardwise/backend/host/products.hpp>
+#include <shardwise/quant/half_types.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <span>
+#include <vector>
+
+using namespace shardwise;
+
+#if defined(SHARDWISE_HAS_X86_LEVELS)
+
+namespace {
+
+using Floats = std::vector<float>;
+
+/// What tiles make of a number below the smallest normal one.
+float flushed(float value) {
+    return std::abs(value) < std::numeric_limits<float>::min() ? std::copysign(0.0F, value) : value;
+}
+float multiply_add(float a, float b, float sum) {
+    return flushed(std::fma(flushed(a), flushed(b), flushed(sum)));
+}
+float add(float a, float b) {
+    return flushed(flushed(a) + flushed(b));
+}
+
+/// AMX's instructions as the Intel SDM, volume 2, has them: ldtilecfg, tileloadd, tilezero, tdpbf16ps, tilestored. What the processor
+/// would refuse, or compute otherwise than meant, is counted.
+class MemoryTiles {
+public:
+    static inline int faults = 0;
+    static inline int products = 0;
+
+    void configure(detail::TileShapes const& shapes) {
+        shapes_ = shapes;
+        is_configured_ = shapes.palette == 1;
+        for (int tile = 0; tile < 8; ++tile) fault(shapes.rows[tile] > 16 || shapes.row_bytes[tile] > 64);
+        std::memset(tiles_, 0, sizeof tiles_);
+    }
+    void release() { is_configured_ = false; }
+    template <int tile>
+    void load(void const* from, std::int64_t stride) {
+        check<tile>();
+        std::memset(tiles_[tile], 0, sizeof tiles_[tile]);
+        for (int row = 0; row < shapes_.rows[tile]; ++row)
+            std::memcpy(tiles_[tile][row], static_cast<std::byte const*>(from) + row * stride, shapes_.row_bytes[tile]);
+    }
+    template <int tile>
+    void store(void* to, std::int64_t stride) {
+        check<tile>();
+        for (int row = 0; row < shapes_.rows[tile]; ++row)
+            std::memcpy(static_cast<std::byte*>(to) + row * stride, tiles_[tile][row], shapes_.row_bytes[tile]);
+    }
+    template <int tile>
+    void clear() {
+        check<tile>();
+        std::memset(tiles_[tile], 0, sizeof tiles_[tile]);
+    }
+    template <int sums>
+    void add_products() {
+        constexpr int values = 4 + sums / 2;
+        constexpr int weights = 6 + sums % 2;
+        check<sums>();
+        check<values>();
+        check<weights>();
+        fault(shapes_.rows[sums] != shapes_.rows[values] || shapes_.row_bytes[sums] != shapes_.row_bytes[weights]);
+        fault(shapes_.row_bytes[values] != 4 * shapes_.rows[weights]);
+        ++products;
+        for (int row = 0; row < shapes_.rows[sums]; ++row) {
+            for (int column = 0; column < shapes_.row_bytes[sums] / 4; ++column) {
+                float both[2] = {};
+                for (int pair = 0; pair < shapes_.rows[weights]; ++pair) {
+                    for (int i = 0; i < 2; ++i) {
+                        both[i] =
+                            multiply_add(half(values, row, 2 * pair + i), half(weights, pair, 2 * column + i), both[i]);
+                    }
+                }
+                float sum;
+                std::memcpy(&sum, tiles_[sums][row] + 4 * column, 4);
+                sum = add(sum, add(both[0], both[1]));
+                std::memcpy(tiles_[sums][row] + 4 * column, &sum, 4);
+            }
+        }
+    }
+
+private:
+    [[nodiscard]] float half(int tile, int row, int place) const {
+        std::uint16_t bits;
+        std::memcpy(&bits, tiles_[tile][row] + 2 * place, 2);
+        return from_bf16(bits);
+    }
+    static void fault(bool is_one) { faults += is_one ? 1 : 0; }
+    template <int tile>
+    void check() const {
+        static_assert(tile >= 0 && tile < 8);
+        fault(!is_configured_ || shapes_.rows[tile] == 0 || shapes_.row_bytes[tile] == 0);
+    }
+
+    detail::TileShapes shapes_;
+    bool is_configured_ = false;
+    std::uint8_t tiles_[8][16][64];
+};
+
+/// A product whose weights and activations no two places share.
+struct Problem {
+    std::int64_t rows;
+    std::int64_t outputs;
+    std::int64_t inputs;
+    UnitRange range;
+    std::vector<Bfloat16> weight;
+    Floats in;
+
+    Problem(std::int64_t rows_, std::int64_t outputs_, std::int64_t inputs_, UnitRange range_, std::mt19937& random,
+            int exponents = 3)
+        : rows(rows_), outputs(outputs_), inputs(inputs_), range(range_) {
+        std::normal_distribution<float> normal;
+        std::uniform_int_distribution<int> exponent(-exponents, exponents);
+        auto const value = [&] { return std::ldexp(normal(random), exponent(random)); };
+        for (std::int64_t i = 0; i < outputs * inputs; ++i) weight.emplace_back(value());
+        for (std::int64_t i = 0; i < rows * range.size(); ++i) in.push_back(value());
+    }
+};
+
+/// The first eight bits of a number, and what is left.
+float take_bits(float& value) {
+    std::uint32_t bits;
+    std::memcpy(&bits, &value, 4);
+    bits &= 0xffff0000U;
+    float first;
+    std::memcpy(&first, &bits, 4);
+    value -= first;
+    return first;
+}
+
+/// The sums of a kernel in their documented order: of three pieces or of rounded activations.
+Floats expected(Problem const& problem, int pieces) {
+    Floats out;
+    for (std::int64_t row = 0; row < problem.rows; ++row) {
+        for (std::int64_t output = 0; output < problem.outputs; ++output) {
+            float sum = 0.0F;
+            for (std::int64_t begin = 0; begin < problem.range.size(); begin += 32) {
+                float even[3] = {};
+                float odd[3] = {};
+                for (auto k = begin; k < std::min(begin + 32, problem.range.size()); ++k) {
+                    auto const weight = static_cast<float>(
+                        problem.weight[static_cast<std::size_t>(output * problem.inputs + problem.range.begin + k)]);
+                    auto left = problem.in[static_cast<std::size_t>(row * problem.range.size() + k)];
+                    for (int piece = 0; piece < pieces; ++piece) {
+                        auto& part = (k % 2 == 0 ? even : odd)[piece];
+                        part = multiply_add(pieces == 1 ? from_bf16(to_bf16(left)) : take_bits(left), weight, part);
+                    }
+                }
+                for (int piece = 0; piece < pieces; ++piece) sum = add(sum, add(even[piece], odd[piece]));
+            }
+            out.push_back(sum);
+        }
+    }
+    return out;
+}
+
+/// The product by a kernel, of which the calling thread makes all.
+Floats product(detail::ProductKernel const& kernel, HostContext& context, Problem const& problem) {
+    auto const weight = Host::hold_weight(context, {.format = WeightFormat::bf16,
+                                                    .outputs = problem.outputs,
+                                                    .inputs = problem.inputs,
+                                                    .data = std::as_bytes(std::span(problem.weight)),
+                                                    .scales = {}});
+    REQUIRE(weight);
+    auto const stride = detail::prepared_row_bytes(kernel, problem.range);
+    std::vector<std::byte> prepared(static_cast<std::size_t>(problem.rows * stride));
+    Floats out(static_cast<std::size_t>(problem.rows * problem.outputs), std::nanf(""));
+    for (std::int64_t row = 0; row < problem.rows; ++row) {
+        detail::prepare_range(kernel, problem.in.data() + row * problem.range.size(), problem.range,
+                              prepared.data() + row * stride);
+    }
+    detail::run_product(kernel, {.weight = weight->packed(),
+                                 .inputs = problem.range,
+                                 .in = problem.in.data(),
+                                 .in_stride = problem.range.size(),
+                                 .prepared = prepared.data(),
+                                 .prepared_stride = stride,
+                                 .rows = problem.rows,
+                                 .first_panel = 0,
+                                 .last_panel = ceil_divide(problem.outputs, detail::panel_outputs),
+                                 .out = out.data(),
+                                 .out_stride = problem.outputs});
+    return out;
+}
+
+void check_kernel(detail::ProductKernel const& kernel, int pieces) {
+    std::mt19937 random(31);
+    HostContext context({.threads = 1});
+    auto const check = [&](Problem const& problem) {
+        CAPTURE(problem.rows);
+        CAPTURE(problem.outputs);
+        CAPTURE(problem.range.begin);
+        CAPTURE(problem.range.end);
+        auto const right = expected(problem, pieces);
+        CHECK(std::memcmp(product(kernel, context, problem).data(), right.data(), right.size() * sizeof(float)) == 0);
+    };
+    // Each number of tiles, and of panels, and what is left of them.
+    for (std::int64_t const rows : {1, 2, 15, 16, 17, 32, 33, 70}) {
+        for (std::int64_t const outputs : {1, 16, 37}) check({rows, outputs, 70, {0, 70}, random});
+    }
+    // Steps that are cut, ranges that begin within a pair, more steps than are worked on together.
+    for (UnitRange const range : {UnitRange{0, 1}, {0, 31}, {0, 33}, {1, 2}, {1, 3}, {3, 98}, {2, 64}, {5, 601}}) {
+        for (std::int64_t const rows : {3, 35}) check({rows, 20, 601, range, random});
+    }
+    // More rows and panels than are worked on together.
+    check({detail::amx::block_rows + 9, 40, 33, {0, 33}, random});
+    check({33, (detail::amx::block_panels + 3) * detail::panel_outputs + 5, 33, {0, 33}, random});
+    // Products and sums that tiles take for zero.
+    check({17, 16, 64, {0, 64}, random, 70});
+}
+
+}  // namespace
+
+TEST_CASE(
+    "amx: products by emulated tiles of bf16 have the bits of the documented order, and shapes that the processor "
+    "takes") {
+    // What is around the tiles.
+    if (!has_isa(IsaLevel::avx512_bf16)) return;
+    MemoryTiles::faults = 0;
+    MemoryTiles::products = 0;
+    check_kernel(detail::amx::full_bf16_kernel<MemoryTiles>, 3);
+    check_kernel(detail::amx::rounded_bf16_kernel<MemoryTiles>, 1);
+    CHECK(MemoryTiles::faults == 0);
+    CHECK(MemoryTiles::products > 0);
+}
+
+TEST_CASE("amx: products by the processor's tiles of bf16 have the bits of the documented order") {
+    if (!has_isa(IsaLevel::amx)) return;
+    check_kernel(detail::amx::full_bf16_kernel<>, 3);
+    check_kernel(detail::amx::rounded_bf16_kernel<>, 1);
+}
+
+TEST_CASE("amx: an activation is the sum of three bf16; what is infinite or not a number stays so") {
+    if (!has_isa(IsaLevel::avx512_bf16)) return;
+    auto const infinity = std::numeric_limits<float>::infinity();
+    auto const largest = std::numeric_limits<float>::max();
+    float signalling;
+    std::uint32_t const bits = 0x7f800001U;
+    std::memcpy(&signalling, &bits, 4);
+    std::vector<float> values{0.0F,        -0.0F,    1.0F,      1.0F / 3.0F,   -largest,
+                              16777215.0F, infinity, -infinity, std::nanf(""), signalling};
+    std::mt19937 random(3);
+    std::normal_distribution<float> normal;
+    while (values.size() < 45) values.push_back(normal(random));
+    auto const inputs = static_cast<std::int64_t>(values.size());
+    std::vector<std::uint16_t> prepared(2 * 3 * 32, 7);
+    REQUIRE(detail::amx::prepared_bytes<3>(inputs) == static_cast<std::int64_t>(prepared.size() * 2));
+    detail::amx::prepare_full(values.data(), inputs, reinterpret_cast<std::byte*>(prepared.data()));
+    for (std::size_t i = 0; i < 64; ++i) {
+        auto const piece = [&](std::size_t index) { return from_bf16(prepared[(i / 32 * 3 + index) * 32 + i % 32]); };
+        auto const value = i < values.size() ? values[i] : 0.0F;
+        CAPTURE(i);
+        if (std::isnan(value)) {
+            CHECK(std::isnan(piece(0)));
+        } else {
+            CHECK(piece(0) + (piece(1) + piece(2)) == value);
+            CHECK(std::signbit(piece(0)) == std::signbit(value));
+        }
+    }
+}
+
+#endif
