@@ -167,10 +167,10 @@ private:
                 rope(turned, rotary.positions, rotary.frequencies, shape.key_dim, rotary.layout, stream, rotary.scale);
             if (!done) return done.error();
         }
-        using Rows = TensorView<float const, 2, Backend>;
-        auto const kept = copy_rows<float>(Rows(k), cache.keys.rows(cache.past, tokens), stream);
+        using ConstRows = TensorView<float const, 2, Backend>;
+        auto const kept = copy_rows<float>(ConstRows(k), cache.keys.rows(cache.past, tokens), stream);
         if (!kept) return kept.error();
-        auto const v = Rows(made.columns(q_width + k_width, v_width));
+        auto const v = ConstRows(made.columns(q_width + k_width, v_width));
         if (auto const stored = copy_rows<float>(v, cache.values.rows(cache.past, tokens), stream); !stored)
             return stored.error();
         auto options = options_;

@@ -12,8 +12,8 @@ template <ComputeBackend Backend, ReductionPolicy Policy>
 struct ExecutedOp<AddOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
     template <Communicator C>
     [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, Operation const& op, std::size_t) {
-        using Rows = TensorView<float const, 2, Backend>;
-        return add<float>(Rows(walk.view(op.inputs[0])), Rows(walk.view(op.inputs[1])), walk.view(op.output),
+        using ConstRows = TensorView<float const, 2, Backend>;
+        return add<float>(ConstRows(walk.view(op.inputs[0])), ConstRows(walk.view(op.inputs[1])), walk.view(op.output),
                           walk.stream);
     }
 };

@@ -57,9 +57,9 @@ struct AddColumnsBody {
 /// to += from, by the kernel that every back end has.
 template <ComputeBackend Backend>
 [[nodiscard]] Result<> add_to(TensorView<float, 1, Backend> to, float const* from, typename Backend::Stream& stream) {
-    using Row = TensorView<float const, 2, Backend>;
+    using ConstRow = TensorView<float const, 2, Backend>;
     TensorView<float, 2, Backend> const row(to.data(), {1, to.elements()});
-    return add<float>(Row(row), Row(from, {1, to.elements()}), row, stream);
+    return add<float>(ConstRow(row), ConstRow(from, {1, to.elements()}), row, stream);
 }
 
 template <ComputeBackend Backend>
