@@ -22,25 +22,43 @@
 #if defined(SHARDWISE_TEST_HOST)
 #include <shardwise/backend/host/products.hpp>
 #include <shardwise/kernels/activation.hpp>
+#include <shardwise/kernels/add.hpp>
+#include <shardwise/kernels/add_row.hpp>
+#include <shardwise/kernels/arg_max.hpp>
+#include <shardwise/kernels/copy_rows.hpp>
 #include <shardwise/kernels/embedding.hpp>
+#include <shardwise/kernels/fill.hpp>
 #include <shardwise/kernels/layer_norm.hpp>
 #include <shardwise/kernels/residual_norm.hpp>
 #include <shardwise/kernels/rms_norm.hpp>
 #include <shardwise/kernels/rope.hpp>
+#include <shardwise/kernels/scale.hpp>
 #include <shardwise/kernels/scale_rows.hpp>
+#include <shardwise/kernels/soft_cap.hpp>
 #include <shardwise/kernels/softmax.hpp>
+#include <shardwise/kernels/store_step.hpp>
+#include <shardwise/kernels/take_rows.hpp>
 #endif
 
 #include <shardwise/backend/host.hpp>
 #include <shardwise/kernels/device/activation.hpp>
+#include <shardwise/kernels/device/add.hpp>
+#include <shardwise/kernels/device/add_row.hpp>
 #include <shardwise/kernels/device/all_reduce.hpp>
+#include <shardwise/kernels/device/arg_max.hpp>
+#include <shardwise/kernels/device/copy_rows.hpp>
 #include <shardwise/kernels/device/embedding.hpp>
+#include <shardwise/kernels/device/fill.hpp>
 #include <shardwise/kernels/device/layer_norm.hpp>
 #include <shardwise/kernels/device/residual_norm.hpp>
 #include <shardwise/kernels/device/rms_norm.hpp>
 #include <shardwise/kernels/device/rope.hpp>
+#include <shardwise/kernels/device/scale.hpp>
 #include <shardwise/kernels/device/scale_rows.hpp>
+#include <shardwise/kernels/device/soft_cap.hpp>
 #include <shardwise/kernels/device/softmax.hpp>
+#include <shardwise/kernels/device/store_step.hpp>
+#include <shardwise/kernels/device/take_rows.hpp>
 
 #include <doctest/doctest.h>
 

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cases that every back end runs, in one translation unit: the room's program compiles them for the host and the fake
 // vendor, and each vendor's program compiles them once more.
+#include "arg_max_cases.hpp"
 #include "backend_cases.hpp"
+#include "element_cases.hpp"
 #if defined(SHARDWISE_HAS_CUDA) || defined(SHARDWISE_HAS_HIP)
 #include "host_code_cases.hpp"
 #endif
 #include "kernel_cases.hpp"
 #include "peer_cases.hpp"
 #include "row_cases.hpp"
+#include "step_cases.hpp"

@@ -12,18 +12,25 @@
 #include <shardwise/kernels/gemm_launch.cuh>
 #include <shardwise/kernels/multiply_launch.cuh>
 #include <shardwise/kernels/activation_launch.cuh>
+#include <shardwise/kernels/add_launch.cuh>
+#include <shardwise/kernels/arg_max_launch.cuh>
+#include <shardwise/kernels/copy_rows_launch.cuh>
 #include <shardwise/kernels/embedding_launch.cuh>
 #include <shardwise/kernels/layer_norm_launch.cuh>
 #include <shardwise/kernels/residual_norm_launch.cuh>
 #include <shardwise/kernels/rms_norm_launch.cuh>
 #include <shardwise/kernels/rope_launch.cuh>
 #include <shardwise/kernels/scale_rows_launch.cuh>
+#include <shardwise/kernels/soft_cap_launch.cuh>
 #include <shardwise/kernels/softmax_launch.cuh>
+#include <shardwise/kernels/store_step_launch.cuh>
 // clang-format on
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 using namespace shardwise;
@@ -57,9 +64,13 @@ template Result<> launch_activation<FakeApi>(ActivationCall<float> const&, FakeA
 template Result<> launch_activation<FakeApi>(ActivationCall<Bfloat16> const&, FakeApi::Stream);
 template Result<> launch_activation<FakeApi>(ActivationCall<Float16> const&, FakeApi::Stream);
 
-template Result<> launch_embedding<FakeApi>(EmbeddingCall<float> const&, FakeApi::Stream);
-template Result<> launch_embedding<FakeApi>(EmbeddingCall<Bfloat16> const&, FakeApi::Stream);
-template Result<> launch_embedding<FakeApi>(EmbeddingCall<Float16> const&, FakeApi::Stream);
+template Result<> launch_copy_rows<FakeApi>(std::string_view, CopyRowsCall<float> const&, FakeApi::Stream);
+template Result<> launch_copy_rows<FakeApi>(std::string_view, CopyRowsCall<Bfloat16> const&, FakeApi::Stream);
+template Result<> launch_copy_rows<FakeApi>(std::string_view, CopyRowsCall<Float16> const&, FakeApi::Stream);
+
+template Result<> launch_add<FakeApi>(std::string_view, AddCall<float> const&, FakeApi::Stream);
+template Result<> launch_add<FakeApi>(std::string_view, AddCall<Bfloat16> const&, FakeApi::Stream);
+template Result<> launch_add<FakeApi>(std::string_view, AddCall<Float16> const&, FakeApi::Stream);
 
 template Result<> launch_layer_norm<FakeApi>(LayerNormCall<float> const&, FakeApi::Stream);
 template Result<> launch_layer_norm<FakeApi>(LayerNormCall<Bfloat16> const&, FakeApi::Stream);
@@ -69,10 +80,16 @@ template Result<> launch_residual_norm<FakeApi>(ResidualNormCall<float> const&, 
 template Result<> launch_residual_norm<FakeApi>(ResidualNormCall<Bfloat16> const&, FakeApi::Stream);
 template Result<> launch_residual_norm<FakeApi>(ResidualNormCall<Float16> const&, FakeApi::Stream);
 
+template Result<> launch_store_step<FakeApi>(StoreStepCall<float> const&, FakeApi::Stream);
+template Result<> launch_store_step<FakeApi>(StoreStepCall<Bfloat16> const&, FakeApi::Stream);
+template Result<> launch_store_step<FakeApi>(StoreStepCall<std::int8_t> const&, FakeApi::Stream);
+
 template Result<> launch_softmax<FakeApi>(SoftmaxCall<float> const&, FakeApi::Stream);
 template Result<> launch_softmax<FakeApi>(SoftmaxCall<Bfloat16> const&, FakeApi::Stream);
 template Result<> launch_softmax<FakeApi>(SoftmaxCall<Float16> const&, FakeApi::Stream);
 
+template Result<> launch_arg_max<FakeApi>(std::string_view, ArgMaxCall const&, FakeApi::Stream);
+template Result<> launch_soft_cap<FakeApi>(SoftCapCall const&, FakeApi::Stream);
 template Result<> launch_scale_rows<FakeApi>(ScaleRowsCall const&, FakeApi::Stream);
 template Result<> launch_weight_rows<FakeApi>(WeightRowsCall const&, FakeApi::Stream);
 

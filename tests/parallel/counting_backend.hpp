@@ -2,6 +2,9 @@
 #pragma once
 
 #include <shardwise/kernels/activation.hpp>
+#include <shardwise/kernels/add.hpp>
+#include <shardwise/kernels/add_row.hpp>
+#include <shardwise/kernels/fill.hpp>
 #include <shardwise/parallel/tensor_parallel.hpp>
 
 #include "parallel_cases.hpp"
@@ -66,7 +69,6 @@ struct Counting {
     }
     template <class Body>
     static void launch(std::int64_t count, Body body, Stream& stream) {
-        if constexpr (std::is_same_v<Body, detail::AddBody>) flops().additions += static_cast<double>(count);
         Host::launch(count, body, stream);
     }
 };
@@ -84,6 +86,20 @@ TensorView<T, 1, Counting> counted(TensorView<T, 1, Host> view) {
 
 // What a back end gives beside the concept: kernels and ordered collectives for its views.
 
+template <class T>
+Result<> add(TensorView<T const, 2, Counting> a, TensorView<T const, 2, Counting> b, TensorView<T, 2, Counting> out,
+             HostStream& stream) {
+    Counting::flops().additions += static_cast<double>(out.elements());
+    return shardwise::add<T>(Counting::host(a), Counting::host(b), Counting::host(out), stream);
+}
+template <class T>
+Result<> add_row(TensorView<T const, 1, Counting> row, TensorView<T, 2, Counting> to, HostStream& stream) {
+    return shardwise::add_row<T>(Counting::host(row), Counting::host(to), stream);
+}
+template <class T>
+Result<> fill(TensorView<T, 2, Counting> out, float value, HostStream& stream) {
+    return shardwise::fill<T>(Counting::host(out), value, stream);
+}
 template <class T>
 Result<> activation(TensorView<T const, 2, Counting> in, TensorView<T, 2, Counting> out, ActivationKind kind,
                     HostStream& stream) {

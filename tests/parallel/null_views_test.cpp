@@ -4,6 +4,9 @@
 #include <shardwise/comm/deterministic_sum.hpp>
 #include <shardwise/comm/threads.hpp>
 #include <shardwise/kernels/activation.hpp>
+#include <shardwise/kernels/add.hpp>
+#include <shardwise/kernels/add_row.hpp>
+#include <shardwise/kernels/arg_max.hpp>
 #include <shardwise/kernels/attention.hpp>
 #include <shardwise/kernels/backward/activation.hpp>
 #include <shardwise/kernels/backward/add.hpp>
@@ -16,8 +19,10 @@
 #include <shardwise/kernels/backward/rope.hpp>
 #include <shardwise/kernels/backward/scale.hpp>
 #include <shardwise/kernels/backward/soft_cap.hpp>
+#include <shardwise/kernels/copy_rows.hpp>
 #include <shardwise/kernels/dropout.hpp>
 #include <shardwise/kernels/embedding.hpp>
+#include <shardwise/kernels/fill.hpp>
 #include <shardwise/kernels/layer_norm.hpp>
 #include <shardwise/kernels/quantize.hpp>
 #include <shardwise/kernels/residual_norm.hpp>
@@ -25,10 +30,13 @@
 #include <shardwise/kernels/rope.hpp>
 #include <shardwise/kernels/route.hpp>
 #include <shardwise/kernels/sample.hpp>
+#include <shardwise/kernels/scale.hpp>
 #include <shardwise/kernels/scale_rows.hpp>
+#include <shardwise/kernels/soft_cap.hpp>
 #include <shardwise/kernels/softmax.hpp>
 #include <shardwise/kernels/square_sums.hpp>
 #include <shardwise/kernels/store_rows.hpp>
+#include <shardwise/kernels/take_rows.hpp>
 #include <shardwise/parallel/attend_heads.hpp>
 #include <shardwise/parallel/column_linear.hpp>
 #include <shardwise/parallel/linear_backward.hpp>
@@ -93,6 +101,21 @@ TEST_CASE("Kernels, products and copies refuse views that have elements but no m
     });
     check("gated_activation", [&](Views& v) {
         return gated_activation<float>(v.view<F>({2, 4}), v.view<F>({2, 4}), v.view({2, 4}), ActivationKind::silu, s);
+    });
+    check("add", [&](Views& v) { return add<float>(v.view<F>({2, 4}), v.view<F>({2, 4}), v.view({2, 4}), s); });
+    check("add_row", [&](Views& v) { return add_row<float>(v.view<F>({4}), v.view({2, 4}), s); });
+    check("arg_max", [&](Views& v) { return arg_max(v.view<F>({2, 4}), v.view<std::int32_t>({2}), s); });
+    check("largest_logits", [&](Views& v) {
+        return largest_logits(v.view<F>({2, 4}), 0, v.view<std::int64_t>({2}), s);
+    });
+    check("ids_of_keys",
+          [&](Views& v) { return ids_of_keys(v.view<std::int64_t const>({2}), v.view<std::int32_t>({2}), s); });
+    check("copy_rows", [&](Views& v) { return copy_rows<float>(v.view<F>({2, 4}), v.view({2, 4}), s); });
+    check("fill", [&](Views& v) { return fill<float>(v.view({2, 4}), 1.0F, s); });
+    check("scale", [&](Views& v) { return scale<float>(v.view<F>({2, 4}), v.view({2, 4}), 2.0F, s); });
+    check("soft_cap", [&](Views& v) { return soft_cap(v.view<F>({2, 4}), v.view({2, 4}), 2.0F, s); });
+    check("take_rows", [&](Views& v) {
+        return take_rows<float>(v.view<I>({2}), v.view<F>({3, 4}), v.view({2, 4}), s);
     });
     check("attention", [&](Views& v) {
         AttentionOptions const options{.shape = {.heads = 1, .kv_heads = 1, .key_dim = 4, .value_dim = 4}};

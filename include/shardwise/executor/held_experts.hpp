@@ -4,11 +4,12 @@
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
+#include <shardwise/kernels/add_row.hpp>
+#include <shardwise/kernels/fill.hpp>
 #include <shardwise/op/input_pieces.hpp>
 #include <shardwise/op/operation.hpp>
 #include <shardwise/parallel/collectives.hpp>
 #include <shardwise/parallel/column_linear.hpp>
-#include <shardwise/parallel/detail/element_wise.hpp>
 #include <shardwise/parallel/detail/product_tree.hpp>
 #include <shardwise/parallel/place.hpp>
 #include <shardwise/parallel/policy.hpp>
@@ -134,7 +135,7 @@ public:
             if (auto const done = tree_.sum(products, out, workspace, comm, stream); !done) return done;
         } else {
             if (own_.size() == 0) {
-                detail::fill<Backend>(TensorView<float, 1, Backend>{out.data(), {out.elements()}}, 0.0F, stream);
+                if (auto const done = fill<float>(out, 0.0F, stream); !done) return done;
             } else {
                 auto const done = runs.for_each(all, [&](std::size_t expert, UnitRange rows) {
                     return Backend::multiply(in.rows(rows.begin, rows.size()), *experts_[expert].weight,
@@ -146,8 +147,9 @@ public:
         if (!Policy::has_fixed_tree && place_.rank > 0) return {};
         return runs.for_each(all, [&](std::size_t expert, UnitRange rows) {
             auto const& bias = experts_[expert].bias;
-            if (bias.size() > 0) detail::add_row<Backend>(out.rows(rows.begin, rows.size()), bias.view(), stream);
-            return Result<>{};
+            if (bias.size() == 0) return Result<>{};
+            return add_row<float>(TensorView<float const, 1, Backend>(bias.view()), out.rows(rows.begin, rows.size()),
+                                  stream);
         });
     }
 

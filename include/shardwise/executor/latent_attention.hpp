@@ -10,8 +10,8 @@
 #include <shardwise/core/split.hpp>
 #include <shardwise/kernels/attention.hpp>
 #include <shardwise/kernels/cached_rows.hpp>
+#include <shardwise/kernels/copy_rows.hpp>
 #include <shardwise/op/operation.hpp>
-#include <shardwise/parallel/detail/element_wise.hpp>
 #include <shardwise/parallel/weight_slice.hpp>
 
 #include <algorithm>
@@ -196,8 +196,9 @@ private:
                     Backend::multiply(from.columns(0, plain_key()), held.into, to.columns(0, width), stream);
                 !done)
                 return done;
-            detail::copy_rows<Backend>(from.columns(plain_key(), shape_.rotary), to.columns(width, shape_.rotary),
-                                       stream);
+            auto const turning = TensorView<float const, 2, Backend>(from.columns(plain_key(), shape_.rotary));
+            if (auto const done = copy_rows<float>(turning, to.columns(width, shape_.rotary), stream); !done)
+                return done;
         }
         // Without it fewer threads share the work, and the bits are the same.
         auto const scores =

@@ -18,6 +18,7 @@
 #include <shardwise/executor/pipeline_stage.hpp>
 #include <shardwise/executor/step_capacity.hpp>
 #include <shardwise/executor/walk_block.hpp>
+#include <shardwise/kernels/copy_rows.hpp>
 #include <shardwise/memory/activations.hpp>
 #include <shardwise/model/architectures.hpp>
 #include <shardwise/model/check_model.hpp>
@@ -170,15 +171,16 @@ public:
             return {};
         };
         auto const done = offloaded_.run(blocks_, walk, stream, Deadline::after(std::chrono::hours(24)));
+        Result<> copied;
         if (done && links.to >= 0) {
             auto const width = blocks_.back().cut.width(blocks_.back().program->operations().back().output);
             submit_send<Backend>(links, state.hidden, tokens * width, stream);
         } else if (done && !output_.is_logits) {
             TensorView<float const, 2, Backend> const hidden{state.hidden, {out.extent(0), out.extent(1)}};
-            detail::copy_rows<Backend>(hidden, out, stream);
+            copied = copy_rows<float>(hidden, out, stream);
         }
         last_.event.record(stream);
-        return done;
+        return done ? copied : done;
     }
 
     /// Takes part in a step of the other groups that share the experts, without tokens of its own.

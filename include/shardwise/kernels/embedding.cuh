@@ -11,21 +11,6 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-template <class T, unsigned width>
-__global__ void __launch_bounds__(row_threads, 2) copy_table_rows(EmbeddingCall<T> call, PortionGrid grid) {
-    for_portions<width>(grid, call.tokens, call.width, [&](std::int64_t token, std::int64_t at) {
-        auto const row = call.ids[token] - call.first_row;
-        Portion<T, width> portion;
-        if (row >= 0 && row < call.table_rows) {
-            portion.load(call.table + row * call.table_row + at);
-        } else {
-            float const zeros[width] = {};
-            portion.set(zeros);
-        }
-        portion.store(call.out + token * call.out_row + at);
-    });
-}
-
 /// A thread decodes a chunk of sixteen bytes at a time.
 template <WeightFormat format>
 __global__ void __launch_bounds__(row_threads, 2) decode_table_rows(WeightRowsCall call, PortionGrid grid) {

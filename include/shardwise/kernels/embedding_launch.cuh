@@ -12,15 +12,6 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-template <class Api, class T>
-Result<> launch_embedding(EmbeddingCall<T> const& call, typename Api::Stream stream) {
-    constexpr unsigned pack = pack_elements<T>;
-    bool const is_packed = has_packs(call.table, call.table_rows, call.table_row, call.width) &&
-                           has_packs(call.out, call.tokens, call.out_row, call.width);
-    return launch_portions<Api, EmbeddingCall<T>>("embedding", &copy_table_rows<T, 1>, &copy_table_rows<T, pack>, pack,
-                                                  is_packed, call.tokens, call.width, stream, call);
-}
-
 /// By the format's kernel; hold_weight makes no weight of a format that has none.
 template <class Api, WeightFormat format>
 Result<> launch_weight_rows_if_run(WeightRowsCall const& call, typename Api::Stream stream) {

@@ -6,6 +6,9 @@
 #include <shardwise/backend/device_weight.hpp>
 #include <shardwise/backend/host/products.hpp>
 #include <shardwise/kernels/activation.hpp>
+#include <shardwise/kernels/add.hpp>
+#include <shardwise/kernels/add_row.hpp>
+#include <shardwise/kernels/arg_max.hpp>
 #include <shardwise/kernels/attention.hpp>
 #include <shardwise/kernels/backward/activation.hpp>
 #include <shardwise/kernels/backward/add.hpp>
@@ -18,16 +21,27 @@
 #include <shardwise/kernels/backward/rope.hpp>
 #include <shardwise/kernels/backward/scale.hpp>
 #include <shardwise/kernels/backward/soft_cap.hpp>
+#include <shardwise/kernels/copy_rows.hpp>
 #include <shardwise/kernels/device/activation.hpp>
+#include <shardwise/kernels/device/add.hpp>
+#include <shardwise/kernels/device/add_row.hpp>
+#include <shardwise/kernels/device/arg_max.hpp>
+#include <shardwise/kernels/device/copy_rows.hpp>
 #include <shardwise/kernels/device/embedding.hpp>
+#include <shardwise/kernels/device/fill.hpp>
 #include <shardwise/kernels/device/layer_norm.hpp>
 #include <shardwise/kernels/device/residual_norm.hpp>
 #include <shardwise/kernels/device/rms_norm.hpp>
 #include <shardwise/kernels/device/rope.hpp>
+#include <shardwise/kernels/device/scale.hpp>
 #include <shardwise/kernels/device/scale_rows.hpp>
+#include <shardwise/kernels/device/soft_cap.hpp>
 #include <shardwise/kernels/device/softmax.hpp>
+#include <shardwise/kernels/device/store_step.hpp>
+#include <shardwise/kernels/device/take_rows.hpp>
 #include <shardwise/kernels/dropout.hpp>
 #include <shardwise/kernels/embedding.hpp>
+#include <shardwise/kernels/fill.hpp>
 #include <shardwise/kernels/gated_delta.hpp>
 #include <shardwise/kernels/layer_norm.hpp>
 #include <shardwise/kernels/quantize.hpp>
@@ -36,9 +50,13 @@
 #include <shardwise/kernels/rope.hpp>
 #include <shardwise/kernels/route.hpp>
 #include <shardwise/kernels/sample.hpp>
+#include <shardwise/kernels/scale.hpp>
 #include <shardwise/kernels/scale_rows.hpp>
+#include <shardwise/kernels/soft_cap.hpp>
 #include <shardwise/kernels/softmax.hpp>
 #include <shardwise/kernels/store_rows.hpp>
+#include <shardwise/kernels/store_step.hpp>
+#include <shardwise/kernels/take_rows.hpp>
 #include <shardwise/kernels/xielu.hpp>
 
 #include <array>
@@ -80,8 +98,24 @@ concept HasActivation = requires(KernelProbe<B> p) {
     activation<float>(p.in, p.out, ActivationKind::silu, p.stream);
 };
 template <class B>
+concept HasAdd = requires(KernelProbe<B> p) {
+    add<float>(p.in, p.in, p.out, p.stream);
+};
+template <class B>
+concept HasAddRow = requires(KernelProbe<B> p) {
+    add_row<float>(p.vector, p.out, p.stream);
+};
+template <class B>
+concept HasArgMax = requires(KernelProbe<B> p) {
+    arg_max(p.in, p.chosen, p.stream);
+};
+template <class B>
 concept HasAttention = requires(KernelProbe<B> p) {
     attention<float>(p.in, p.in, p.in, p.out, AttentionOptions{}, p.stream);
+};
+template <class B>
+concept HasCopyRows = requires(KernelProbe<B> p) {
+    copy_rows<float>(p.in, p.out, p.stream);
 };
 template <class B>
 concept HasDropout = requires(KernelProbe<B> p) {
@@ -90,6 +124,10 @@ concept HasDropout = requires(KernelProbe<B> p) {
 template <class B>
 concept HasEmbedding = requires(KernelProbe<B> p) {
     embedding<float>(p.ids, p.in, p.out, p.stream);
+};
+template <class B>
+concept HasFill = requires(KernelProbe<B> p) {
+    fill<float>(p.out, 0.0F, p.stream);
 };
 template <class B>
 concept HasLayerNorm = requires(KernelProbe<B> p) {
@@ -128,8 +166,16 @@ concept HasXielu = requires(KernelProbe<B> p) {
     xielu(p.in, p.vector, p.out, p.stream);
 };
 template <class B>
+concept HasScale = requires(KernelProbe<B> p) {
+    scale<float>(p.in, p.out, 1.0F, p.stream);
+};
+template <class B>
 concept HasScaleRows = requires(KernelProbe<B> p) {
     scale_rows(p.in, p.in, p.out, ActivationKind::sigmoid, p.stream);
+};
+template <class B>
+concept HasSoftCap = requires(KernelProbe<B> p) {
+    soft_cap(p.in, p.out, 1.0F, p.stream);
 };
 template <class B>
 concept HasSoftmax = requires(KernelProbe<B> p) {
@@ -138,6 +184,14 @@ concept HasSoftmax = requires(KernelProbe<B> p) {
 template <class B>
 concept HasStoreRows = requires(KernelProbe<B> p, CachedRows<float, B> const& cache) {
     store_rows<float>(p.in, p.out, cache, std::int64_t{}, p.stream);
+};
+template <class B>
+concept HasStoreStep = requires(KernelProbe<B> p, StepTable<B> const& table) {
+    store_rows<float>(p.in, p.out, table, std::int64_t{}, p.stream);
+};
+template <class B>
+concept HasTakeRows = requires(KernelProbe<B> p) {
+    take_rows<float>(p.ids, p.in, p.out, p.stream);
 };
 
 // Those of kernels/backward/.
@@ -207,12 +261,17 @@ template <class Backend>
 inline constexpr std::array kernel_support{
     KernelSupport{"activation", detail::HasActivation<Backend>},
     KernelSupport{"activation_backward", detail::HasActivationBackward<Backend>, true},
+    KernelSupport{"add", detail::HasAdd<Backend>},
     KernelSupport{"add_backward", detail::HasAddBackward<Backend>, true},
+    KernelSupport{"add_row", detail::HasAddRow<Backend>},
+    KernelSupport{"arg_max", detail::HasArgMax<Backend>},
     KernelSupport{"attention", detail::HasAttention<Backend>},
     KernelSupport{"attention_backward", detail::HasAttentionBackward<Backend>, true},
+    KernelSupport{"copy_rows", detail::HasCopyRows<Backend>},
     KernelSupport{"dropout", detail::HasDropout<Backend>, true},
     KernelSupport{"embedding", detail::HasEmbedding<Backend>},
     KernelSupport{"embedding_backward", detail::HasEmbeddingBackward<Backend>, true},
+    KernelSupport{"fill", detail::HasFill<Backend>},
     KernelSupport{"gated_delta", detail::HasGatedDelta<Backend>},
     KernelSupport{"gemm", MultipliesMatrices<Backend>},
     KernelSupport{"head_cross_entropy", detail::HasHeadCrossEntropy<Backend>, true},
@@ -228,11 +287,15 @@ inline constexpr std::array kernel_support{
     KernelSupport{"rope_backward", detail::HasRopeBackward<Backend>, true},
     KernelSupport{"route", detail::HasRoute<Backend>},
     KernelSupport{"sample", detail::HasSample<Backend>},
+    KernelSupport{"scale", detail::HasScale<Backend>},
     KernelSupport{"scale_backward", detail::HasScaleBackward<Backend>, true},
     KernelSupport{"scale_rows", detail::HasScaleRows<Backend>},
+    KernelSupport{"soft_cap", detail::HasSoftCap<Backend>},
     KernelSupport{"soft_cap_backward", detail::HasSoftCapBackward<Backend>, true},
     KernelSupport{"softmax", detail::HasSoftmax<Backend>},
     KernelSupport{"store_rows", detail::HasStoreRows<Backend>},
+    KernelSupport{"store_step", detail::HasStoreStep<Backend>},
+    KernelSupport{"take_rows", detail::HasTakeRows<Backend>},
     KernelSupport{"xielu", detail::HasXielu<Backend>},
 };
 

@@ -5,6 +5,7 @@
 #include <shardwise/core/check_views.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/kernels/cached_rows.hpp>
+#include <shardwise/kernels/detail/check_stored.hpp>
 #include <shardwise/quant/encode_int8.hpp>
 
 #include <concepts>
@@ -15,6 +16,20 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
+
+/// Stores one row: elements in the cache's type, of bytes a scale for each head.
+template <class Cache>
+void store_row(float const* from, std::int64_t row_width, Cache* to, float* scales, std::int64_t heads) {
+    if constexpr (std::same_as<Cache, std::int8_t>) {
+        auto const width = static_cast<std::size_t>(row_width / heads);
+        for (std::int64_t head = 0; head < heads; ++head) {
+            auto const at = static_cast<std::size_t>(head) * width;
+            scales[head] = encode_int8_row({from + at, width}, {to + at, width});
+        }
+    } else {
+        for (std::int64_t i = 0; i < row_width; ++i) to[i] = Cache(from[i]);
+    }
+}
 
 /// Stores rows [begin, end).
 template <class Cache>
@@ -28,18 +43,8 @@ struct StoreRowsBody {
     void operator()(std::int64_t begin, std::int64_t end) const {
         for (auto i = begin; i < end; ++i) {
             auto const place = cache.place(first + i);
-            float const* const from = in.row(i);
-            Cache* const to = memory.row(place);
-            if constexpr (std::same_as<Cache, std::int8_t>) {
-                auto const heads = scales.extent(1);
-                auto const width = static_cast<std::size_t>(in.extent(1) / heads);
-                for (std::int64_t head = 0; head < heads; ++head) {
-                    auto const at = static_cast<std::size_t>(head) * width;
-                    scales.row(place)[head] = encode_int8_row({from + at, width}, {to + at, width});
-                }
-            } else {
-                for (std::int64_t j = 0; j < in.extent(1); ++j) to[j] = Cache(from[j]);
-            }
+            auto* const of_row = scales.empty() ? nullptr : scales.row(place);
+            store_row(in.row(i), in.extent(1), memory.row(place), of_row, scales.extent(1));
         }
     }
 };
@@ -57,18 +62,9 @@ template <class Cache>
                        cache.count() - in.extent(0));
     if (in.extent(1) != cache.width())
         return differs("the rows are not as wide as the cache", in.extent(1), cache.width());
-    if (memory.extent(1) != cache.width())
-        return differs("the memory is not as wide as the cache", memory.extent(1), cache.width());
     if (memory.extent(0) != cache.memory_rows())
         return differs("the memory is not what the cache shows", memory.extent(0), cache.memory_rows());
-    if constexpr (std::same_as<Cache, std::int8_t>) {
-        if (scales.extent(0) < memory.extent(0))
-            return differs("bytes need scales for each row", scales.extent(0), memory.extent(0));
-        auto const heads = scales.extent(1);
-        if (heads < 1 || in.extent(1) % heads != 0)
-            return differs("the rows are no multiple of the heads that have scales", in.extent(1), heads);
-    }
-    return {};
+    return check_stored("store_rows", in, memory, scales);
 }
 
 }  // namespace detail

@@ -5,7 +5,7 @@
 #include <shardwise/core/check_views.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
-#include <shardwise/parallel/detail/element_wise.hpp>
+#include <shardwise/kernels/add_row.hpp>
 #include <shardwise/parallel/detail/held_bias.hpp>
 #include <shardwise/parallel/weight_slice.hpp>
 
@@ -66,8 +66,8 @@ public:
         }
         if (!weight_ || in.extent(0) == 0) return {};
         if (auto const multiplied = Backend::multiply(in, *weight_, out, stream); !multiplied) return multiplied;
-        if (bias_.size() > 0) detail::add_row<Backend>(out, bias_.view(), stream);
-        return {};
+        if (bias_.size() == 0) return {};
+        return add_row<float>(TensorView<float const, 1, Backend>(bias_.view()), out, stream);
     }
 
     [[nodiscard]] std::int64_t inputs() const { return inputs_; }

@@ -179,7 +179,9 @@ private:
             };
             for (auto const& step : plan_.before()) {
                 if (step.leaf == detail::TreeStep::no_leaf) {
-                    detail::add<Backend>({slot(step.to), {size}}, slot(step.from), stream);
+                    if (auto const added = detail::add_to<Backend>({slot(step.to), {size}}, slot(step.from), stream);
+                        !added)
+                        return added;
                     continue;
                 }
                 auto const done = compute(step.leaf, tokens, Matrix{slot(step.to), {tokens.size(), width_}});
@@ -193,8 +195,10 @@ private:
     template <class Slot>
     [[nodiscard]] Result<> merge_nodes(Slot const& slot, Matrix out, Stream& stream) const {
         Vector const flat{out.data(), {out.elements()}};
-        for (auto const& step : plan_.after())
-            detail::add<Backend>({slot(step.to), {flat.elements()}}, slot(step.from), stream);
+        for (auto const& step : plan_.after()) {
+            auto const added = detail::add_to<Backend>({slot(step.to), {flat.elements()}}, slot(step.from), stream);
+            if (!added) return added;
+        }
         return Backend::template copy<float>({slot(0), {flat.elements()}}, flat, stream);
     }
 

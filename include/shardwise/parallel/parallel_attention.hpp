@@ -6,6 +6,7 @@
 #include <shardwise/core/check_views.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/kernels/attention.hpp>
+#include <shardwise/kernels/copy_rows.hpp>
 #include <shardwise/kernels/rope.hpp>
 #include <shardwise/op/head_share.hpp>
 #include <shardwise/parallel/attend_heads.hpp>
@@ -166,9 +167,12 @@ private:
                 rope(turned, rotary.positions, rotary.frequencies, shape.key_dim, rotary.layout, stream, rotary.scale);
             if (!done) return done.error();
         }
-        detail::copy_rows<Backend>(k, cache.keys.rows(cache.past, tokens), stream);
-        detail::copy_rows<Backend>(made.columns(q_width + k_width, v_width), cache.values.rows(cache.past, tokens),
-                                   stream);
+        using ConstRows = TensorView<float const, 2, Backend>;
+        auto const kept = copy_rows<float>(ConstRows(k), cache.keys.rows(cache.past, tokens), stream);
+        if (!kept) return kept.error();
+        auto const v = ConstRows(made.columns(q_width + k_width, v_width));
+        if (auto const stored = copy_rows<float>(v, cache.values.rows(cache.past, tokens), stream); !stored)
+            return stored.error();
         auto options = options_;
         options.first_query = cache.past;
         TensorView<float, 1, Backend> const parts{heads.data() + heads.elements(), {scores(tokens, context)}};

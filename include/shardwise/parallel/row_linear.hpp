@@ -6,10 +6,11 @@
 #include <shardwise/core/check_views.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
+#include <shardwise/kernels/add_row.hpp>
+#include <shardwise/kernels/fill.hpp>
 #include <shardwise/kernels/residual_norm.hpp>
 #include <shardwise/op/input_pieces.hpp>
 #include <shardwise/parallel/collectives.hpp>
-#include <shardwise/parallel/detail/element_wise.hpp>
 #include <shardwise/parallel/detail/held_bias.hpp>
 #include <shardwise/parallel/detail/product_tree.hpp>
 #include <shardwise/parallel/place.hpp>
@@ -109,8 +110,8 @@ public:
             if (auto const done = multiply_all(in, out, stream); !done) return done;
             submit_all_reduce(comm, TensorView<float, 1, Backend>{out.data(), {out.elements()}}, ReduceOp::sum, stream);
         }
-        if (bias_.size() > 0) detail::add_row<Backend>(out, bias_.view(), stream);
-        return {};
+        if (bias_.size() == 0) return {};
+        return add_row<float>(TensorView<float const, 1, Backend>(bias_.view()), out, stream);
     }
 
     /// Floats that `forward_add_norm` needs beside its tensors.
@@ -182,8 +183,8 @@ public:
             submit_reduce_scatter(comm, TensorView<float const, 1, Backend>{whole.data(), {whole.elements()}},
                                   TensorView<float, 1, Backend>{out.data(), {out.elements()}}, count, stream);
         }
-        if (bias_.size() > 0) detail::add_row<Backend>(out, bias_.view(), stream);
-        return {};
+        if (bias_.size() == 0) return {};
+        return add_row<float>(TensorView<float const, 1, Backend>(bias_.view()), out, stream);
     }
 
     /// This rank's inputs, as columns of the whole weight.
@@ -251,8 +252,7 @@ private:
     [[nodiscard]] Result<> multiply_all(TensorView<float const, 2, Backend> in, TensorView<float, 2, Backend> out,
                                         Stream& stream) const {
         if (weight_) return Backend::multiply(in, *weight_, out, stream);
-        detail::fill<Backend>(TensorView<float, 1, Backend>{out.data(), {out.elements()}}, 0.0F, stream);
-        return {};
+        return fill<float>(out, 0.0F, stream);
     }
 
     /// What the tree is made of: all rows are multiplied by the one weight.

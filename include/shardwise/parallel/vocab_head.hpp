@@ -6,12 +6,11 @@
 #include <shardwise/core/check_views.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
+#include <shardwise/kernels/arg_max.hpp>
+#include <shardwise/kernels/copy_rows.hpp>
 #include <shardwise/parallel/collectives.hpp>
-#include <shardwise/parallel/detail/element_wise.hpp>
 
-#include <bit>
 #include <cstdint>
-#include <limits>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -55,55 +54,11 @@ template <ComputeBackend Backend, Communicator C>
     for (std::int32_t rank = 0; rank < comm.size() && !is_in_order; ++rank) {
         auto const columns = share(rank);
         TensorView<float const, 2, Backend> const part{gathered.data() + rows * columns.begin, {rows, columns.size()}};
-        detail::copy_rows<Backend>(part, out.columns(columns.begin, columns.size()), stream);
+        auto const copied = copy_rows<float>(part, out.columns(columns.begin, columns.size()), stream);
+        if (!copied) return copied;
     }
     return {};
 }
-
-namespace detail {
-
-/// Orders as (logit, lower id first): the larger key wins. -0 is +0; what is no number never wins.
-[[nodiscard]] constexpr std::int64_t logit_key(float logit, std::int64_t id) {
-    if (logit != logit) return std::numeric_limits<std::int64_t>::min();
-    auto const bits = std::bit_cast<std::int32_t>(logit + 0.0F);
-    // Negative floats count downwards.
-    auto const ordered = bits < 0 ? static_cast<std::int64_t>(bits ^ 0x7FFF'FFFF) : static_cast<std::int64_t>(bits);
-    return ordered * (std::int64_t{1} << 32) + (std::int64_t{0xFFFF'FFFF} - id);
-}
-
-/// The id of a key; -1 of that of no number.
-[[nodiscard]] constexpr std::int32_t id_of_key(std::int64_t key) {
-    if (key == std::numeric_limits<std::int64_t>::min()) return -1;
-    return static_cast<std::int32_t>(0xFFFF'FFFF - (key & 0xFFFF'FFFF));
-}
-
-struct LargestKeysBody {
-    float const* logits;
-    std::int64_t stride;
-    std::int64_t first_id;
-    std::int64_t width;
-    std::int64_t* keys;
-    constexpr void operator()(std::int64_t begin, std::int64_t end) const {
-        for (auto row = begin; row < end; ++row) {
-            auto best = std::numeric_limits<std::int64_t>::min();
-            for (std::int64_t i = 0; i < width; ++i) {
-                auto const key = logit_key(logits[row * stride + i], first_id + i);
-                best = key > best ? key : best;
-            }
-            keys[row] = best;
-        }
-    }
-};
-
-struct IdsOfKeysBody {
-    std::int64_t const* keys;
-    std::int32_t* ids;
-    constexpr void operator()(std::int64_t begin, std::int64_t end) const {
-        for (auto row = begin; row < end; ++row) ids[row] = id_of_key(keys[row]);
-    }
-};
-
-}  // namespace detail
 
 /// The id of each row's largest logit where the vocabulary is sharded over the ranks: eight bytes per row travel, not the row. Of
 /// equal logits the lowest id; -1 where none is a number.
@@ -127,12 +82,9 @@ template <ComputeBackend Backend, Communicator C>
             .expected(rows);
     }
     auto const keys = workspace.part(0, rows);
-    detail::launch_ranges<Backend>(
-        rows, detail::row_grain(own.extent(1)),
-        detail::LargestKeysBody{own.data(), own.stride(0), first_id, own.extent(1), keys.data()}, stream);
+    if (auto const found = largest_logits(own, first_id, keys, stream); !found) return found;
     submit_all_reduce(comm, keys, ReduceOp::max, stream);
-    detail::launch_ranges<Backend>(rows, detail::row_grain(1), detail::IdsOfKeysBody{keys.data(), ids.data()}, stream);
-    return {};
+    return ids_of_keys(keys, ids, stream);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <shardwise/executor/ops/executed_op.hpp>
+#include <shardwise/kernels/add.hpp>
+
+#include <cstddef>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
@@ -9,14 +12,9 @@ template <ComputeBackend Backend, ReductionPolicy Policy>
 struct ExecutedOp<AddOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
     template <Communicator C>
     [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, Operation const& op, std::size_t) {
-        auto const a = walk.view(op.inputs[0]);
-        auto const b = walk.view(op.inputs[1]);
-        auto const out = walk.view(op.output);
-        auto const sum = [a, b, out](std::int64_t begin, std::int64_t end) {
-            for (auto i = begin; i < end; ++i) out.data()[i] = a.data()[i] + b.data()[i];
-        };
-        Backend::launch(out.elements(), sum, walk.stream, 4096);
-        return {};
+        using ConstRows = TensorView<float const, 2, Backend>;
+        return add<float>(ConstRows(walk.view(op.inputs[0])), ConstRows(walk.view(op.inputs[1])), walk.view(op.output),
+                          walk.stream);
     }
 };
 

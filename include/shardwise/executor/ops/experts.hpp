@@ -4,7 +4,7 @@
 #include <shardwise/executor/ops/executed_op.hpp>
 #include <shardwise/executor/ops/load_experts.hpp>
 #include <shardwise/executor/routes.hpp>
-#include <shardwise/kernels/embedding.hpp>
+#include <shardwise/kernels/take_rows.hpp>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
@@ -65,10 +65,11 @@ struct ExecutedOp<ExpertsOp, Backend, Policy> {
             auto const count = rows.size();
             auto const* const tokens = table->order.data() + rows.begin;
             // One row is read where it lies.
-            if (count == 1) return columns->experts[expert].forward(in.rows(*tokens, 1), out.rows(rows.begin, 1), stream);
+            if (count == 1)
+                return columns->experts[expert].forward(in.rows(*tokens, 1), out.rows(rows.begin, 1), stream);
             Matrix const gathered(walk.step.scratch.data(), {count, in.extent(1)});
             TensorView<std::int32_t const, 1, Backend> const ids(tokens, {count});
-            Result<> const done = embedding<float>(ids, in, gathered, stream);
+            Result<> const done = take_rows<float>(ids, in, gathered, stream);
             return done ? columns->experts[expert].forward(gathered, out.rows(rows.begin, count), stream) : done;
         });
     }

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <shardwise/executor/ops/executed_op.hpp>
+#include <shardwise/kernels/copy_rows.hpp>
 
-#include <cstring>
+#include <cstddef>
+#include <cstdint>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
@@ -17,10 +19,9 @@ struct ExecutedOp<LastTokenOp, Backend, Policy> : HoldsNothing<Backend, Policy> 
         std::int64_t row = 0;
         for (auto const& part : walk.step.parts) {
             auto const at = op.takes_first ? first : first + part.tokens - 1;
-            walk.stream.submit([from = in.row(at), to = out.row(row), width = in.extent(1)] {
-                std::memmove(to, from, static_cast<std::size_t>(width) * sizeof(float));
-                return Result<>{};
-            });
+            auto const copied =
+                copy_rows<float>(TensorView<float const, 2, Backend>(in.rows(at, 1)), out.rows(row, 1), walk.stream);
+            if (!copied) return copied;
             first += part.tokens;
             ++row;
         }

@@ -3,10 +3,10 @@
 
 #include <shardwise/executor/ops/executed_op.hpp>
 #include <shardwise/executor/stored_rows.hpp>
+#include <shardwise/kernels/soft_cap.hpp>
 #include <shardwise/parallel/vocab_head.hpp>
 
 #include <algorithm>
-#include <cmath>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
@@ -64,10 +64,8 @@ struct ExecutedOp<LinearOp, Backend, Policy> {
         bool const is_logits = made.is_fp32 && made.width == walk.state.logits.extent(1);
         if (!done || !is_logits) return done;
         if (auto const cap = static_cast<float>(walk.model.config.logit_softcap); cap > 0.0F) {
-            auto const bend = [out, cap](std::int64_t begin, std::int64_t end) {
-                for (auto i = begin; i < end; ++i) out.data()[i] = cap * std::tanh(out.data()[i] / cap);
-            };
-            Backend::launch(out.elements(), bend, walk.stream, 4096);
+            auto const bent = soft_cap(TensorView<float const, 2, Backend>(out), out, cap, walk.stream);
+            if (!bent) return bent;
         }
         return gather_logits<Backend>(out, walk.state.logits, walk.step.scratch, walk.comm, walk.stream);
     }

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <shardwise/executor/ops/executed_op.hpp>
+#include <shardwise/kernels/scale.hpp>
+
+#include <cstddef>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
@@ -10,11 +13,8 @@ struct ExecutedOp<ScaleOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
     template <Communicator C>
     [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, Operation const& op, std::size_t) {
         auto const values = walk.view(op.output);
-        auto const multiply = [values, factor = static_cast<float>(op.factor)](std::int64_t begin, std::int64_t end) {
-            for (auto i = begin; i < end; ++i) values.data()[i] *= factor;
-        };
-        Backend::launch(values.elements(), multiply, walk.stream, 4096);
-        return {};
+        return scale<float>(TensorView<float const, 2, Backend>(values), values, static_cast<float>(op.factor),
+                            walk.stream);
     }
 };
 

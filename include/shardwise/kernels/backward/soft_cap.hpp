@@ -3,12 +3,11 @@
 
 #include <shardwise/backend/host.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/kernels/detail/check_cap.hpp>
 #include <shardwise/kernels/detail/element_backward.hpp>
 #include <shardwise/kernels/detail/lanes_backward.hpp>
 
 #include <cstdint>
-#include <limits>
-#include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -21,12 +20,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
                                                 TensorView<float const, 2, Host> out_gradient,
                                                 TensorView<float, 2, Host> in_gradient, bool is_added, float cap,
                                                 HostStream& stream) {
-    if (!(cap > 0.0F && cap <= std::numeric_limits<float>::max())) {
-        return Error{ErrorCode::invalid_argument}
-            .in("soft_cap_backward")
-            .at("cap")
-            .because("must be above 0, and finite");
-    }
+    if (auto const known = detail::check_cap("soft_cap_backward", cap); !known) return known;
     if (!stream.isa()) return stream.isa().error();
     using Kernel = void (*)(float const*, float const*, float*, std::int64_t, float, bool);
     auto const kernel = detail::choose_kernel<Kernel>(*stream.isa(), SHARDWISE_KERNEL_LEVELS(soft_cap_backward_row));

@@ -8,6 +8,7 @@
 #include <shardwise/kernels/detail/check_embedding.hpp>
 #include <shardwise/kernels/detail/element.hpp>
 #include <shardwise/kernels/detail/embedding_call.hpp>
+#include <shardwise/kernels/device/detail/submit_copy_rows.hpp>
 
 #include <cstdint>
 
@@ -16,8 +17,6 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 namespace detail {
 
 /// Defined in kernels/embedding_launch.cuh.
-template <class Api, class T>
-Result<> launch_embedding(EmbeddingCall<T> const& call, typename Api::Stream stream);
 template <class Api>
 Result<> launch_weight_rows(WeightRowsCall const& call, typename Api::Stream stream);
 
@@ -35,10 +34,7 @@ template <ActivationElement T, class Api>
                                  std::int64_t first_row = 0) {
     if (auto const known = check_views("embedding", table); !known) return known;
     if (auto const checked = detail::check_embedding(ids, table.extent(1), out); !checked) return checked;
-    if (out.empty()) return {};
-    detail::EmbeddingCall<T> const call{ids.data(), first_row,     table.data(),  table.stride(0), table.extent(0),
-                                        out.data(), out.stride(0), out.extent(0), out.extent(1)};
-    stream.submit([&](typename Api::Stream native) { return detail::launch_embedding<Api, T>(call, native); });
+    detail::submit_copy_rows<T, Api>("embedding", ids.data(), first_row, table, out, stream);
     return {};
 }
 

@@ -1,13 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels over rows for one vendor: kernels/instantiate.cu says how they are compiled.
 #include <shardwise/kernels/activation_launch.cuh>
+#include <shardwise/kernels/add_launch.cuh>
+#include <shardwise/kernels/arg_max_launch.cuh>
+#include <shardwise/kernels/copy_rows_launch.cuh>
 #include <shardwise/kernels/embedding_launch.cuh>
 #include <shardwise/kernels/layer_norm_launch.cuh>
 #include <shardwise/kernels/residual_norm_launch.cuh>
 #include <shardwise/kernels/rms_norm_launch.cuh>
 #include <shardwise/kernels/rope_launch.cuh>
 #include <shardwise/kernels/scale_rows_launch.cuh>
+#include <shardwise/kernels/soft_cap_launch.cuh>
 #include <shardwise/kernels/softmax_launch.cuh>
+#include <shardwise/kernels/store_step_launch.cuh>
+
+#include <cstdint>
+#include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
@@ -23,9 +31,13 @@ template Result<> launch_activation<KernelApi>(ActivationCall<float> const&, Ker
 template Result<> launch_activation<KernelApi>(ActivationCall<Bfloat16> const&, KernelApi::Stream);
 template Result<> launch_activation<KernelApi>(ActivationCall<Float16> const&, KernelApi::Stream);
 
-template Result<> launch_embedding<KernelApi>(EmbeddingCall<float> const&, KernelApi::Stream);
-template Result<> launch_embedding<KernelApi>(EmbeddingCall<Bfloat16> const&, KernelApi::Stream);
-template Result<> launch_embedding<KernelApi>(EmbeddingCall<Float16> const&, KernelApi::Stream);
+template Result<> launch_copy_rows<KernelApi>(std::string_view, CopyRowsCall<float> const&, KernelApi::Stream);
+template Result<> launch_copy_rows<KernelApi>(std::string_view, CopyRowsCall<Bfloat16> const&, KernelApi::Stream);
+template Result<> launch_copy_rows<KernelApi>(std::string_view, CopyRowsCall<Float16> const&, KernelApi::Stream);
+
+template Result<> launch_add<KernelApi>(std::string_view, AddCall<float> const&, KernelApi::Stream);
+template Result<> launch_add<KernelApi>(std::string_view, AddCall<Bfloat16> const&, KernelApi::Stream);
+template Result<> launch_add<KernelApi>(std::string_view, AddCall<Float16> const&, KernelApi::Stream);
 
 template Result<> launch_layer_norm<KernelApi>(LayerNormCall<float> const&, KernelApi::Stream);
 template Result<> launch_layer_norm<KernelApi>(LayerNormCall<Bfloat16> const&, KernelApi::Stream);
@@ -35,10 +47,16 @@ template Result<> launch_residual_norm<KernelApi>(ResidualNormCall<float> const&
 template Result<> launch_residual_norm<KernelApi>(ResidualNormCall<Bfloat16> const&, KernelApi::Stream);
 template Result<> launch_residual_norm<KernelApi>(ResidualNormCall<Float16> const&, KernelApi::Stream);
 
+template Result<> launch_store_step<KernelApi>(StoreStepCall<float> const&, KernelApi::Stream);
+template Result<> launch_store_step<KernelApi>(StoreStepCall<Bfloat16> const&, KernelApi::Stream);
+template Result<> launch_store_step<KernelApi>(StoreStepCall<std::int8_t> const&, KernelApi::Stream);
+
 template Result<> launch_softmax<KernelApi>(SoftmaxCall<float> const&, KernelApi::Stream);
 template Result<> launch_softmax<KernelApi>(SoftmaxCall<Bfloat16> const&, KernelApi::Stream);
 template Result<> launch_softmax<KernelApi>(SoftmaxCall<Float16> const&, KernelApi::Stream);
 
+template Result<> launch_arg_max<KernelApi>(std::string_view, ArgMaxCall const&, KernelApi::Stream);
+template Result<> launch_soft_cap<KernelApi>(SoftCapCall const&, KernelApi::Stream);
 template Result<> launch_scale_rows<KernelApi>(ScaleRowsCall const&, KernelApi::Stream);
 template Result<> launch_weight_rows<KernelApi>(WeightRowsCall const&, KernelApi::Stream);
 

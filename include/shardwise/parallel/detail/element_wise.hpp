@@ -4,6 +4,7 @@
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/backend/host/products.hpp>
 #include <shardwise/core/tensor_view.hpp>
+#include <shardwise/kernels/add.hpp>
 #include <shardwise/kernels/detail/element.hpp>
 
 #include <cstdint>
@@ -20,21 +21,12 @@ void launch_ranges(std::int64_t count, std::int64_t grain, Body body, typename B
     }
 }
 
-/// to += from. Device compilers need named bodies.
+/// to += from, in the trees of gradients. Device compilers need named bodies.
 struct AddBody {
     float* to;
     float const* from;
     constexpr void operator()(std::int64_t begin, std::int64_t end) const {
         for (auto i = begin; i < end; ++i) to[i] += from[i];
-    }
-};
-
-/// to = value.
-struct FillBody {
-    float* to;
-    float value;
-    constexpr void operator()(std::int64_t begin, std::int64_t end) const {
-        for (auto i = begin; i < end; ++i) to[i] = value;
     }
 };
 
@@ -44,33 +36,6 @@ struct ShiftBody {
     float value;
     constexpr void operator()(std::int64_t begin, std::int64_t end) const {
         for (auto i = begin; i < end; ++i) to[i] += value;
-    }
-};
-
-/// Adds one row to each row.
-struct AddRowBody {
-    float* to;
-    std::int64_t stride;
-    float const* row;
-    std::int64_t width;
-    constexpr void operator()(std::int64_t begin, std::int64_t end) const {
-        for (auto i = begin; i < end; ++i) {
-            for (std::int64_t j = 0; j < width; ++j) to[i * stride + j] += row[j];
-        }
-    }
-};
-
-/// Copies rows between matrices whose rows lie differently far apart.
-struct CopyRowsBody {
-    float const* from;
-    std::int64_t from_stride;
-    float* to;
-    std::int64_t to_stride;
-    std::int64_t width;
-    constexpr void operator()(std::int64_t begin, std::int64_t end) const {
-        for (auto i = begin; i < end; ++i) {
-            for (std::int64_t j = 0; j < width; ++j) to[i * to_stride + j] = from[i * from_stride + j];
-        }
     }
 };
 
@@ -89,35 +54,22 @@ struct AddColumnsBody {
     }
 };
 
+/// to += from, by the kernel that every back end has.
+template <ComputeBackend Backend>
+[[nodiscard]] Result<> add_to(TensorView<float, 1, Backend> to, float const* from, typename Backend::Stream& stream) {
+    using ConstRow = TensorView<float const, 2, Backend>;
+    TensorView<float, 2, Backend> const row(to.data(), {1, to.elements()});
+    return add<float>(ConstRow(row), ConstRow(from, {1, to.elements()}), row, stream);
+}
+
 template <ComputeBackend Backend>
 void add(TensorView<float, 1, Backend> to, float const* from, typename Backend::Stream& stream) {
     launch_ranges<Backend>(to.elements(), row_grain(1), AddBody{to.data(), from}, stream);
 }
 
 template <ComputeBackend Backend>
-void fill(TensorView<float, 1, Backend> to, float value, typename Backend::Stream& stream) {
-    launch_ranges<Backend>(to.elements(), row_grain(1), FillBody{to.data(), value}, stream);
-}
-
-template <ComputeBackend Backend>
 void shift(TensorView<float, 1, Backend> to, float value, typename Backend::Stream& stream) {
     launch_ranges<Backend>(to.elements(), row_grain(1), ShiftBody{to.data(), value}, stream);
-}
-
-template <ComputeBackend Backend>
-void add_row(TensorView<float, 2, Backend> to, TensorView<float const, 1, Backend> row,
-             typename Backend::Stream& stream) {
-    auto const width = row.elements();
-    launch_ranges<Backend>(to.extent(0), row_grain(width), AddRowBody{to.data(), to.stride(0), row.data(), width},
-                           stream);
-}
-
-template <ComputeBackend Backend>
-void copy_rows(TensorView<float const, 2, Backend> from, TensorView<float, 2, Backend> to,
-               typename Backend::Stream& stream) {
-    auto const width = to.extent(1);
-    launch_ranges<Backend>(to.extent(0), row_grain(width),
-                           CopyRowsBody{from.data(), from.stride(0), to.data(), to.stride(0), width}, stream);
 }
 
 template <ComputeBackend Backend>

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <shardwise/executor/training/ops/trained_op.hpp>
+#include <shardwise/kernels/add.hpp>
 #include <shardwise/kernels/backward/add.hpp>
 
 #include <cstddef>
-#include <cstdint>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
@@ -17,14 +17,7 @@ struct TrainedOp<AddOp> : NeedsNoScratch, HasNoParameters {
             auto const done = walk.drop(walk.value(op.inputs[dropped.input]), to, dropped.purpose);
             return done ? add_backward(walk.value(op.inputs[1 - dropped.input]), to, true, walk.stream) : done;
         }
-        auto const a = walk.value(op.inputs[0]);
-        auto const b = walk.value(op.inputs[1]);
-        auto const out = walk.value(op.output);
-        auto const sum = [a, b, out](std::int64_t begin, std::int64_t end) {
-            for (auto i = begin; i < end; ++i) out.data()[i] = a.data()[i] + b.data()[i];
-        };
-        Host::launch(out.elements(), sum, walk.stream, 4096);
-        return {};
+        return add<float>(walk.value(op.inputs[0]), walk.value(op.inputs[1]), walk.value(op.output), walk.stream);
     }
     [[nodiscard]] static Result<> inputs(TrainingWalk const& walk, Operation const&, std::size_t number,
                                          GradientStep const& step) {

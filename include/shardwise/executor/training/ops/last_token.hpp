@@ -3,7 +3,7 @@
 
 #include <shardwise/executor/training/ops/trained_op.hpp>
 #include <shardwise/kernels/backward/add.hpp>
-#include <shardwise/parallel/detail/element_wise.hpp>
+#include <shardwise/kernels/copy_rows.hpp>
 
 #include <cstddef>
 
@@ -13,8 +13,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 template <>
 struct TrainedOp<LastTokenOp> : NeedsNoScratch, HasNoParameters {
     [[nodiscard]] static Result<> forward(TrainingWalk const& walk, Operation const& op, std::size_t) {
-        copy_rows<Host>(walk.value(op.inputs[0]), walk.value(op.output), walk.stream);
-        return {};
+        return copy_rows<float>(walk.value(op.inputs[0]), walk.value(op.output), walk.stream);
     }
     [[nodiscard]] static Result<> inputs(TrainingWalk const& walk, Operation const&, std::size_t,
                                          GradientStep const& step) {

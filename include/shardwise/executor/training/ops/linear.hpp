@@ -3,8 +3,8 @@
 
 #include <shardwise/backend/host/gemm.hpp>
 #include <shardwise/executor/training/ops/trained_op.hpp>
+#include <shardwise/kernels/add_row.hpp>
 #include <shardwise/kernels/backward/linear.hpp>
-#include <shardwise/parallel/detail/element_wise.hpp>
 
 #include <cstddef>
 
@@ -24,11 +24,12 @@ struct TrainedOp<LinearOp> : NeedsNoScratch {
         auto const bias = walk.weight(number, 1);
         for (auto const& part : trained.rows) {
             auto const to = out.columns(part.column, part.rows.size());
-            auto const done =
-                Host::gemm<float>(in, matrix_of<float const>(weight, op, trained, part),
-                                  to, {.is_b_transposed = !trained.is_transposed}, walk.stream);
+            auto const done = Host::gemm<float>(in, matrix_of<float const>(weight, op, trained, part), to,
+                                                {.is_b_transposed = !trained.is_transposed}, walk.stream);
             if (!done) return done;
-            if (!bias.empty()) add_row<Host>(to, bias.part(part.rows.begin, part.rows.size()), walk.stream);
+            if (bias.empty()) continue;
+            auto const added = add_row<float>(bias.part(part.rows.begin, part.rows.size()), to, walk.stream);
+            if (!added) return added;
         }
         return {};
     }
@@ -64,12 +65,13 @@ struct TrainedOp<LinearOp> : NeedsNoScratch {
             ConstMatrix const from = gradient.columns(part.column, part.rows.size());
             auto const to = matrix_of<float>(weight, op, trained, part);
             // Turned round, the weight's gradient is that of a product whose sides have changed places.
-            auto const done = trained.is_transposed ? linear_weight_gradient(in, from, to, is_weight_added, walk.stream)
-                                                    : linear_weight_gradient(from, in, to, is_weight_added, walk.stream);
+            auto const done = trained.is_transposed
+                                  ? linear_weight_gradient(in, from, to, is_weight_added, walk.stream)
+                                  : linear_weight_gradient(from, in, to, is_weight_added, walk.stream);
             if (!done) return done;
             if (bias.empty()) continue;
-            auto const summed = linear_bias_gradient(from, bias.part(part.rows.begin, part.rows.size()), is_bias_added,
-                                                     walk.stream);
+            auto const summed =
+                linear_bias_gradient(from, bias.part(part.rows.begin, part.rows.size()), is_bias_added, walk.stream);
             if (!summed) return summed;
         }
         return {};
@@ -77,12 +79,13 @@ struct TrainedOp<LinearOp> : NeedsNoScratch {
 
 private:
     template <class T>
-    [[nodiscard]] static TensorView<T, 2, Host> matrix_of(T* weight, Operation const& op, TrainedOperation const& trained,
-                                                          WeightRows const& part) {
+    [[nodiscard]] static TensorView<T, 2, Host> matrix_of(T* weight, Operation const& op,
+                                                          TrainedOperation const& trained, WeightRows const& part) {
         if (trained.is_transposed)
             return TensorView<T, 2, Host>(weight, {op.in_features, op.out_features})
                 .columns(part.rows.begin, part.rows.size());
-        return TensorView<T, 2, Host>(weight, {op.out_features, op.in_features}).rows(part.rows.begin, part.rows.size());
+        return TensorView<T, 2, Host>(weight, {op.out_features, op.in_features})
+            .rows(part.rows.begin, part.rows.size());
     }
 };
 

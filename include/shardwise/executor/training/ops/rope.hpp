@@ -4,8 +4,8 @@
 #include <shardwise/executor/training/ops/trained_op.hpp>
 #include <shardwise/kernels/backward/add.hpp>
 #include <shardwise/kernels/backward/rope.hpp>
+#include <shardwise/kernels/copy_rows.hpp>
 #include <shardwise/kernels/rope.hpp>
-#include <shardwise/parallel/detail/element_wise.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +16,7 @@ template <>
 struct TrainedOp<RopeOp> : NeedsNoScratch, HasNoParameters {
     [[nodiscard]] static Result<> forward(TrainingWalk const& walk, Operation const& op, std::size_t) {
         auto const out = walk.value(op.output);
-        copy_rows<Host>(walk.value(op.inputs[0]), out, walk.stream);
+        if (auto const copied = copy_rows<float>(walk.value(op.inputs[0]), out, walk.stream); !copied) return copied;
         return rope<float>(turning(out, op), walk.positions, walk.frequencies, op.attention.key_dim, layout_of(walk),
                            walk.stream, walk.rope_scale, first_of(op));
     }

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/core/version.hpp>
+
+#include <cstdint>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+/// A soft cap as its kernel takes it.
+struct SoftCapCall {
+    float const* in;
+    std::int64_t in_row;
+    float* out;
+    std::int64_t out_row;
+    std::int64_t rows;
+    std::int64_t width;
+    float cap;
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/backend/detail/device_code.cuh>
+#include <shardwise/kernels/detail/device_math.hpp>
+#include <shardwise/kernels/detail/pack.hpp>
+#include <shardwise/kernels/detail/portions.cuh>
+#include <shardwise/kernels/detail/soft_cap_call.hpp>
+
+#include <cstdint>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+template <unsigned width>
+__global__ void __launch_bounds__(row_threads, 2) cap_portions(SoftCapCall call, PortionGrid grid) {
+    for_portions<width>(grid, call.rows, call.width, [&](std::int64_t row, std::int64_t at) {
+        Portion<float, width> portion;
+        float values[width];
+        portion.load(call.in + row * call.in_row + at);
+        portion.get(values);
+        SHARDWISE_DEVICE_UNROLL
+        for (unsigned i = 0; i < width; ++i) values[i] = call.cap * device_tanh(values[i] / call.cap);
+        portion.set(values);
+        portion.store(call.out + row * call.out_row + at);
+    });
+}
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail
