@@ -65,8 +65,7 @@ public:
     /// `comm`, `program` and `weights` outlive this, and what `batches` reads.
     ///
     /// Errors  invalid_argument, also for more ranks than sequences of a batch; collective_mismatch with the ranks whose weights
-    ///         differ; as plan_training_memory, GradientTree::create and ShardedOptimizer::create; unsupported for tp and pp; out_of_memory.
-    ///         What fails on one rank fails on all.
+    ///         differ; as plan_training_memory and ShardedOptimizer::create; unsupported for tp, pp. What fails on one fails on all.
     [[nodiscard]] static Result<Trainer> create(HostContext& context, Comm& comm, TrainingProgram const& program,
                                                 TrainingWeights& weights, Rule const& rule, Batches batches,
                                                 TrainOptions const& options, RopeDivisors const& divisors = {}) {
