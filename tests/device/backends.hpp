@@ -32,6 +32,7 @@
 #include <shardwise/kernels/residual_norm.hpp>
 #include <shardwise/kernels/rms_norm.hpp>
 #include <shardwise/kernels/rope.hpp>
+#include <shardwise/kernels/rope_turns.hpp>
 #include <shardwise/kernels/scale.hpp>
 #include <shardwise/kernels/scale_rows.hpp>
 #include <shardwise/kernels/soft_cap.hpp>
@@ -53,6 +54,7 @@
 #include <shardwise/kernels/device/residual_norm.hpp>
 #include <shardwise/kernels/device/rms_norm.hpp>
 #include <shardwise/kernels/device/rope.hpp>
+#include <shardwise/kernels/device/rope_turns.hpp>
 #include <shardwise/kernels/device/scale.hpp>
 #include <shardwise/kernels/device/scale_rows.hpp>
 #include <shardwise/kernels/device/soft_cap.hpp>

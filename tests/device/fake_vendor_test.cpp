@@ -20,6 +20,7 @@
 #include <shardwise/kernels/residual_norm_launch.cuh>
 #include <shardwise/kernels/rms_norm_launch.cuh>
 #include <shardwise/kernels/rope_launch.cuh>
+#include <shardwise/kernels/rope_turns_launch.cuh>
 #include <shardwise/kernels/scale_rows_launch.cuh>
 #include <shardwise/kernels/soft_cap_launch.cuh>
 #include <shardwise/kernels/softmax_launch.cuh>
@@ -89,6 +90,7 @@ template Result<> launch_softmax<FakeApi>(SoftmaxCall<Bfloat16> const&, FakeApi:
 template Result<> launch_softmax<FakeApi>(SoftmaxCall<Float16> const&, FakeApi::Stream);
 
 template Result<> launch_arg_max<FakeApi>(std::string_view, ArgMaxCall const&, FakeApi::Stream);
+template Result<> launch_rope_turns<FakeApi>(RopeTurnsCall const&, FakeApi::Stream);
 template Result<> launch_soft_cap<FakeApi>(SoftCapCall const&, FakeApi::Stream);
 template Result<> launch_scale_rows<FakeApi>(ScaleRowsCall const&, FakeApi::Stream);
 template Result<> launch_weight_rows<FakeApi>(WeightRowsCall const&, FakeApi::Stream);

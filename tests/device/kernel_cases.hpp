@@ -61,9 +61,11 @@ void check_rms_norm(Bench<B>& bench, std::int64_t rows, std::int64_t width, std:
     }
 }
 
+/// By angles that the kernel computes, or by those that rope_turns made.
 template <class T, class B>
-void check_rope(Bench<B>& bench, RopeLayout layout, std::int64_t heads, std::int64_t head_dim, std::int64_t pairs,
-                std::int64_t first = 0) {
+void check_rope_by(Bench<B>& bench, RopeLayout layout, std::int64_t heads, std::int64_t head_dim, std::int64_t pairs,
+                   std::int64_t first, bool has_turns) {
+    CAPTURE(has_turns);
     std::vector<std::int32_t> const positions{0, 1, 17, 1000003, -5};
     auto const tokens = static_cast<std::int64_t>(positions.size());
     std::vector<float> frequencies;
@@ -76,8 +78,18 @@ void check_rope(Bench<B>& bench, RopeLayout layout, std::int64_t heads, std::int
     auto device_values = bench.send(values);
     auto const device_positions = bench.send(positions);
     auto const device_frequencies = bench.send(frequencies);
-    REQUIRE(rope<T>(device_values.matrix(tokens, width), device_positions.view(), device_frequencies.view(), head_dim,
-                    layout, bench.stream(), scale, first));
+    // Rows of turns that lie on packs and, of three heads, on none.
+    auto const turns_row = 2 * pairs + (heads == 3 ? 1 : 4);
+    auto made = bench.send(std::vector<float>(static_cast<std::size_t>(tokens * turns_row), 77.0F));
+    TensorView<float, 2, B> const turns(made.data(), {tokens, 2 * pairs}, turns_row);
+    if (has_turns) {
+        REQUIRE(rope_turns(device_positions.view(), device_frequencies.view(), turns, bench.stream(), scale));
+        REQUIRE(rope<T>(device_values.matrix(tokens, width), TensorView<float const, 2, B>(turns), head_dim, layout,
+                        bench.stream(), first));
+    } else {
+        REQUIRE(rope<T>(device_values.matrix(tokens, width), device_positions.view(), device_frequencies.view(),
+                        head_dim, layout, bench.stream(), scale, first));
+    }
     auto const out = bench.fetch(device_values);
     for (std::int64_t token = 0; token < tokens; ++token) {
         for (std::int64_t i = 0; i < width; ++i) {
@@ -109,6 +121,13 @@ void check_rope(Bench<B>& bench, RopeLayout layout, std::int64_t heads, std::int
             REQUIRE(std::abs(result - expected) <= bound * 1.01);
         }
     }
+}
+
+template <class T, class B>
+void check_rope(Bench<B>& bench, RopeLayout layout, std::int64_t heads, std::int64_t head_dim, std::int64_t pairs,
+                std::int64_t first = 0) {
+    for (bool const has_turns : {false, true})
+        check_rope_by<T>(bench, layout, heads, head_dim, pairs, first, has_turns);
 }
 
 /// A weight with its bytes and, for the reference, its values.

@@ -4,6 +4,7 @@
 #include <shardwise/kernels/layer_norm.hpp>
 #include <shardwise/kernels/rms_norm.hpp>
 #include <shardwise/kernels/rope.hpp>
+#include <shardwise/kernels/rope_turns.hpp>
 #include <shardwise/kernels/scale_rows.hpp>
 #include <shardwise/kernels/softmax.hpp>
 
@@ -105,6 +106,47 @@ TEST_CASE("scale_rows: one number's activation scales a whole row, in place too"
     auto const refused = scale_rows(before.read(), before.read(), rows.view(), ActivationKind::sigmoid, stream);
     REQUIRE_FALSE(refused);
     CHECK(refused.error().message().find("one number per row") != std::string::npos);
+}
+
+TEST_CASE_TEMPLATE("rope by turns that were made once has the bits of rope, at every level and in both layouts", T,
+                   float, Bfloat16, Float16) {
+    constexpr std::int64_t pairs = 9;
+    constexpr std::int64_t head_dim = 24;
+    std::vector<std::int32_t> const positions{0, 1, -1, 77, 1'000'003};
+    std::vector<float> frequencies;
+    for (std::int64_t i = 0; i < pairs; ++i) frequencies.push_back(std::pow(10000.0F, -static_cast<float>(i) / 9.0F));
+    for (auto const level : levels()) {
+        CAPTURE(name_of(level));
+        HostContext context({.threads = 2, .isa = level});
+        auto stream = context.make_stream();
+        for (auto const layout : {RopeLayout::half, RopeLayout::interleaved}) {
+            auto computed = random_matrix<T>(5, 3 * head_dim, 41);
+            auto read = computed;
+            TensorView<std::int32_t const, 1, Host> const places(positions.data(), {5});
+            TensorView<float const, 1, Host> const steps(frequencies.data(), {pairs});
+            // Rows that lie apart.
+            std::vector<float> memory(5 * 20);
+            TensorView<float, 2, Host> const turns(memory.data(), {5, 2 * pairs}, 20);
+            REQUIRE(rope<T>(computed.view(), places, steps, head_dim, layout, stream, 1.25F, 6));
+            REQUIRE(rope_turns(places, steps, turns, stream, 1.25F));
+            REQUIRE(rope<T>(read.view(), turns, head_dim, layout, stream, 6));
+            for (std::size_t i = 0; i < computed.values.size(); ++i)
+                REQUIRE(static_cast<float>(read.values[i]) == static_cast<float>(computed.values[i]));
+        }
+    }
+    HostContext context({.threads = 1});
+    auto stream = context.make_stream();
+    auto values = random_matrix<float>(2, 8, 1);
+    auto turns = random_matrix<float>(2, 4, 2);
+    auto odd = random_matrix<float>(2, 3, 2);
+    auto fewer = random_matrix<float>(1, 4, 2);
+    for (auto const& refused : {rope<float>(values.view(), odd.read(), 4, RopeLayout::half, stream),
+                                rope<float>(values.view(), fewer.read(), 4, RopeLayout::half, stream),
+                                rope<float>(values.view(), turns.read(), 3, RopeLayout::half, stream),
+                                rope<float>(values.view(), turns.read(), 4, RopeLayout::half, stream, 1)}) {
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().code() == ErrorCode::shape_mismatch);
+    }
 }
 
 TEST_CASE_TEMPLATE("softmax: rows sum to one, large values do not overflow, masked rows are zero", T, float, Bfloat16,

@@ -28,6 +28,7 @@
 #include <shardwise/kernels/residual_norm.hpp>
 #include <shardwise/kernels/rms_norm.hpp>
 #include <shardwise/kernels/rope.hpp>
+#include <shardwise/kernels/rope_turns.hpp>
 #include <shardwise/kernels/route.hpp>
 #include <shardwise/kernels/sample.hpp>
 #include <shardwise/kernels/scale.hpp>
@@ -141,6 +142,10 @@ TEST_CASE("Kernels, products and copies refuse views that have elements but no m
     });
     check("rope", [&](Views& v) {
         return rope<float>(v.view({2, 4}), v.view<I>({2}), v.view<F>({2}), 4, RopeLayout::half, s);
+    });
+    check("rope_turns", [&](Views& v) { return rope_turns(v.view<I>({2}), v.view<F>({2}), v.view({2, 4}), s); });
+    check("rope by turns", [&](Views& v) {
+        return rope<float>(v.view({2, 4}), v.view<F>({2, 4}), 4, RopeLayout::half, s);
     });
     check("route", [&](Views& v) {
         return route(v.view<F>({2, 4}), v.view<F>({4}), v.view<std::int32_t>({2, 1}), v.view({2, 1}),

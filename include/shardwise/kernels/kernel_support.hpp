@@ -33,6 +33,7 @@
 #include <shardwise/kernels/device/residual_norm.hpp>
 #include <shardwise/kernels/device/rms_norm.hpp>
 #include <shardwise/kernels/device/rope.hpp>
+#include <shardwise/kernels/device/rope_turns.hpp>
 #include <shardwise/kernels/device/scale.hpp>
 #include <shardwise/kernels/device/scale_rows.hpp>
 #include <shardwise/kernels/device/soft_cap.hpp>
@@ -48,6 +49,7 @@
 #include <shardwise/kernels/residual_norm.hpp>
 #include <shardwise/kernels/rms_norm.hpp>
 #include <shardwise/kernels/rope.hpp>
+#include <shardwise/kernels/rope_turns.hpp>
 #include <shardwise/kernels/route.hpp>
 #include <shardwise/kernels/sample.hpp>
 #include <shardwise/kernels/scale.hpp>
@@ -148,6 +150,11 @@ concept HasRmsNorm = requires(KernelProbe<B> p) {
 template <class B>
 concept HasRope = requires(KernelProbe<B> p) {
     rope<float>(p.out, p.ids, p.vector, std::int64_t{}, RopeLayout::half, p.stream);
+};
+template <class B>
+concept HasRopeTurns = requires(KernelProbe<B> p) {
+    rope_turns(p.ids, p.vector, p.out, p.stream);
+    rope<float>(p.out, p.in, std::int64_t{}, RopeLayout::half, p.stream);
 };
 template <class B>
 concept HasRoute = requires(KernelProbe<B> p) {
@@ -285,6 +292,7 @@ inline constexpr std::array kernel_support{
     KernelSupport{"rms_norm_backward", detail::HasRmsNormBackward<Backend>, true},
     KernelSupport{"rope", detail::HasRope<Backend>},
     KernelSupport{"rope_backward", detail::HasRopeBackward<Backend>, true},
+    KernelSupport{"rope_turns", detail::HasRopeTurns<Backend>},
     KernelSupport{"route", detail::HasRoute<Backend>},
     KernelSupport{"sample", detail::HasSample<Backend>},
     KernelSupport{"scale", detail::HasScale<Backend>},

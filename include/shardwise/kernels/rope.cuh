@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/detail/device_code.cuh>
+#include <shardwise/kernels/detail/load_floats.hpp>
 #include <shardwise/kernels/detail/pack.hpp>
 #include <shardwise/kernels/detail/rope_call.hpp>
 #include <shardwise/kernels/detail/turns.hpp>
@@ -47,8 +48,30 @@ __device__ void turn_neighbours(float (&a)[width], float (&b)[width], Turn const
     }
 }
 
-/// A thread turns `width` pairs of a token in all heads of its block: their sines are the expensive part.
-template <class T, unsigned width>
+/// Cosines and sines of `width` pairs of a token from `first` on.
+template <class T, unsigned width, bool has_turns>
+__device__ void take_turns(RopeCall<T> const& call, std::int64_t token, std::int64_t first, Turn (&turns)[width]) {
+    if constexpr (has_turns) {
+        auto const* const cosines = call.turns + token * call.turns_row + first;
+        float a[width];
+        float b[width];
+        load_floats(cosines, a);
+        load_floats(cosines + call.pairs, b);
+        SHARDWISE_DEVICE_UNROLL
+        for (unsigned i = 0; i < width; ++i) turns[i] = {a[i], b[i]};
+    } else {
+        auto const position = call.positions[token];
+        SHARDWISE_DEVICE_UNROLL
+        for (unsigned i = 0; i < width; ++i) {
+            turns[i] = turn_of(position, call.frequencies[first + i]);
+            turns[i].cosine *= call.scale;
+            turns[i].sine *= call.scale;
+        }
+    }
+}
+
+/// A thread turns `width` pairs of a token in all heads of its block: their sines, where it computes them, are the expensive part.
+template <class T, unsigned width, bool has_turns>
 __global__ void __launch_bounds__(rope_threads, 4) turn_pairs(RopeCall<T> call, RopeGrid grid) {
     auto const thread = static_cast<int>(threadIdx.x);
     auto const lanes = std::int64_t{1} << grid.lane_shift;
@@ -58,15 +81,9 @@ __global__ void __launch_bounds__(rope_threads, 4) turn_pairs(RopeCall<T> call, 
     auto const tokens_at_once = static_cast<std::int64_t>(rope_threads >> grid.lane_shift);
     auto const step = static_cast<std::int64_t>(gridDim.x / grid.head_blocks) * tokens_at_once;
     for (auto token = token_block * tokens_at_once + (thread >> grid.lane_shift); token < call.tokens; token += step) {
-        auto const position = call.positions[token];
         for (auto first = (thread & (lanes - 1)) * width; first < call.pairs; first += lanes * width) {
             Turn turns[width];
-            SHARDWISE_DEVICE_UNROLL
-            for (unsigned i = 0; i < width; ++i) {
-                turns[i] = turn_of(position, call.frequencies[first + i]);
-                turns[i].cosine *= call.scale;
-                turns[i].sine *= call.scale;
-            }
+            take_turns<T, width, has_turns>(call, token, first, turns);
             auto const at = call.is_interleaved ? 2 * first : first;
             auto const other = call.is_interleaved ? at + width : at + call.pairs;
             for (auto head = first_head; head < end_head; ++head) {

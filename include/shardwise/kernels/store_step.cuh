@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/detail/block_sum.cuh>
 #include <shardwise/backend/detail/device_code.cuh>
+#include <shardwise/kernels/detail/load_floats.hpp>
 #include <shardwise/kernels/detail/nearest_byte.hpp>
 #include <shardwise/kernels/detail/pack.hpp>
 #include <shardwise/kernels/detail/portions.cuh>
@@ -12,22 +13,6 @@
 #include <cstdint>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
-
-/// Neighbours of a row of floats, of which there are whole packs where there is more than one.
-template <unsigned width>
-__device__ void load_floats(float const* from, float (&values)[width]) {
-    if constexpr (width == 1) {
-        values[0] = *from;
-    } else {
-        SHARDWISE_DEVICE_UNROLL
-        for (unsigned four = 0; four < width / 4; ++four) {
-            float some[4];
-            widen_pack(load_pack(from + 4 * four), some);
-            SHARDWISE_DEVICE_UNROLL
-            for (unsigned i = 0; i < 4; ++i) values[4 * four + i] = some[i];
-        }
-    }
-}
 
 template <class Cache, unsigned width>
 __global__ void __launch_bounds__(row_threads, 2) store_portions(StoreStepCall<Cache> call, PortionGrid grid) {

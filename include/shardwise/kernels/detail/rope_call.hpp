@@ -14,6 +14,9 @@ struct RopeCall {
     std::int64_t row;
     std::int32_t const* positions;
     float const* frequencies;
+    /// Of each token the cosines of all pairs, then the sines; null where they come of positions and frequencies.
+    float const* turns;
+    std::int64_t turns_row;
     std::int64_t tokens;
     std::int64_t pairs;
     std::int64_t heads;

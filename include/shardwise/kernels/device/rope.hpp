@@ -51,6 +51,8 @@ template <ActivationElement T, class Api>
                                    values.stride(0),
                                    positions.data(),
                                    frequencies.data(),
+                                   nullptr,
+                                   0,
                                    values.extent(0),
                                    pairs,
                                    values.extent(1) / head_dim,

@@ -9,6 +9,7 @@
 #include <shardwise/kernels/residual_norm_launch.cuh>
 #include <shardwise/kernels/rms_norm_launch.cuh>
 #include <shardwise/kernels/rope_launch.cuh>
+#include <shardwise/kernels/rope_turns_launch.cuh>
 #include <shardwise/kernels/scale_rows_launch.cuh>
 #include <shardwise/kernels/soft_cap_launch.cuh>
 #include <shardwise/kernels/softmax_launch.cuh>
@@ -56,6 +57,7 @@ template Result<> launch_softmax<KernelApi>(SoftmaxCall<Bfloat16> const&, Kernel
 template Result<> launch_softmax<KernelApi>(SoftmaxCall<Float16> const&, KernelApi::Stream);
 
 template Result<> launch_arg_max<KernelApi>(std::string_view, ArgMaxCall const&, KernelApi::Stream);
+template Result<> launch_rope_turns<KernelApi>(RopeTurnsCall const&, KernelApi::Stream);
 template Result<> launch_soft_cap<KernelApi>(SoftCapCall const&, KernelApi::Stream);
 template Result<> launch_scale_rows<KernelApi>(ScaleRowsCall const&, KernelApi::Stream);
 template Result<> launch_weight_rows<KernelApi>(WeightRowsCall const&, KernelApi::Stream);
