@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/backend/detail/device_numbers.hpp>
 #include <shardwise/kernels/detail/device_chunk.hpp>
+#include <shardwise/kernels/detail/nearest_byte.hpp>
 #include <shardwise/quant/decode_legacy.hpp>
+#include <shardwise/quant/encode_legacy.hpp>
 
 #include <doctest/doctest.h>
 
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <vector>
@@ -115,4 +118,23 @@ TEST_CASE("DeviceChunk: int8 takes its row's scale, and signs are kept") {
             CHECK(values[i] == scales[static_cast<std::size_t>(output)] * static_cast<float>(byte));
         }
     }
+}
+
+TEST_CASE("nearest_byte rounds as the encoder of int8 does, halves, infinities and NaN too") {
+    auto const expected = [](float value) { return detail::round_even_within(value, -127, 127); };
+    int wrong = 0;
+    // All multiples of 2^-12 up to 130, and what lies beside each.
+    for (int i = -130 * 4096; i <= 130 * 4096; ++i) {
+        auto const value = static_cast<float>(i) / 4096.0F;
+        for (float const near : {value, std::nextafter(value, 1e9F), std::nextafter(value, -1e9F)})
+            wrong += detail::nearest_byte(near) == expected(near) ? 0 : 1;
+    }
+    // Every exponent and sign.
+    for (std::uint32_t high = 0; high < 1024; ++high) {
+        for (std::uint32_t const low : {0U, 1U, 0x3FFFFFU}) {
+            auto const value = std::bit_cast<float>(high << 22U | low);
+            wrong += detail::nearest_byte(value) == expected(value) ? 0 : 1;
+        }
+    }
+    CHECK(wrong == 0);
 }

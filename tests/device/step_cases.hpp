@@ -116,6 +116,9 @@ void check_store_step(Bench<B>& bench, std::int64_t heads, std::int64_t head_wid
     in.set(3, 0, std::nanf(""));
     in.set(5, width - 1, std::numeric_limits<float>::infinity());
     for (std::int64_t i = 0; i < width; ++i) in.set(7, i, i % 2 == 0 ? 0.0F : -0.0F);
+    // Halves of a step, which round to even numbers.
+    for (std::int64_t i = 0; i < width; ++i)
+        in.set(9, i, i % head_width == 0 ? 127.0F : static_cast<float>(i % 9) - 3.5F);
     Stored<Cache> const before{std::vector<Cache>(static_cast<std::size_t>(memory_rows * width), Cache(3)),
                                std::vector<float>(static_cast<std::size_t>(memory_rows * heads), 3.0F)};
     auto rows = bench.send(in.values);
