@@ -289,9 +289,11 @@ private:
         }
         return Optional<TrainedStep>{out};
     }
+
     [[nodiscard]] Error at_step() const {
         return Error{ErrorCode::invalid_argument}.in("step " + std::to_string(next_));
     }
+
     [[nodiscard]] Result<> read_batch() {
         sequences_.set_length(batches_.options().context);
         for (std::int64_t i = 0; i < gradients_.count(); ++i) {
