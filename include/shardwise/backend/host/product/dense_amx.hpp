@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/host/product/ask_ahead.hpp>
+#include <shardwise/backend/host/product/bf16_tiles.hpp>
 #include <shardwise/backend/host/product/dense_tiles.hpp>
 #include <shardwise/backend/host/product/intrinsics.hpp>
 #include <shardwise/backend/host/product/quant_inline.hpp>
@@ -28,39 +29,13 @@ inline constexpr std::int64_t value_bytes = step_inputs * 2;
 /// An activation of 24 bits is the sum of three bf16 of eight bits each.
 inline constexpr int full_pieces = 3;
 
-/// Rows of a tile, and of the two that are multiplied by two panels together.
-inline constexpr std::int64_t tile_rows = 16;
-inline constexpr std::int64_t pair_rows = 2 * tile_rows;
-/// Rows, panels and steps that are worked on together: their results (768 KiB) and weights (768 KiB) stay in a second-level cache
-/// of 2 MiB, the activations of a pair's steps (24 KiB) in the first level.
-inline constexpr std::int64_t block_rows = 256;
-inline constexpr std::int64_t block_panels = 48;
-inline constexpr std::int64_t block_steps = 16;
-inline constexpr std::int64_t pair_values = 12;
-
-/// The tiles: sums of two tiles of rows by two panels, activations of the rows, weights of the panels.
-inline constexpr int sum_tile = 0;
-inline constexpr int value_tile = 4;
-inline constexpr int weight_tile = 6;
-
-/// Tiles for so many rows: at most 16 in one tile, more in two.
-[[nodiscard]] inline TileShapes tile_shapes(std::int64_t rows) {
-    TileShapes shapes;
-    auto const set = [&](int tile, std::int64_t tile_rows_) {
-        shapes.rows[tile] = static_cast<std::uint8_t>(tile_rows_);
-        shapes.row_bytes[tile] = 64;
-    };
-    bool const has_two = rows > tile_rows;
-    auto const first = has_two ? ceil_divide(rows, 2) : rows;
-    for (int panel = 0; panel < 2; ++panel) {
-        set(sum_tile + panel, first);
-        if (has_two) set(sum_tile + 2 + panel, rows - first);
-        set(weight_tile + panel, tile_rows);
-    }
-    set(value_tile, first);
-    if (has_two) set(value_tile + 1, rows - first);
-    return shapes;
-}
+/// Steps and panels that are worked on together where there are more rows than a pair of tiles has: their weights (1 to 1.5 MiB) stay
+/// in a second-level cache of 2 MiB, from where the activations of a pair of tiles come as well. Results go to memory and back once for
+/// each block: fewer steps cost more (bench/results/2026-11-26-amx.md).
+template <int pieces>
+inline constexpr std::int64_t block_steps = pieces == 1 ? 128 : 64;
+template <int pieces>
+inline constexpr std::int64_t block_panels = pieces == 1 ? 8 : 24;
 
 /// Bytes of a row's activations in `pieces` pieces.
 template <int pieces>
@@ -73,49 +48,6 @@ template <int pieces>
 SHARDWISE_TARGET_BEGIN_AMX
 
 namespace detail::amx {
-
-/// The processor's tiles. `tests/backend/dense_amx_test.cpp` has others, which are memory. g++ takes the number of a tile as it is
-/// written.
-struct Tiles {
-    SHARDWISE_ALWAYS_INLINE void configure(TileShapes const& shapes) { _tile_loadconfig(&shapes); }
-    SHARDWISE_ALWAYS_INLINE void release() { _tile_release(); }
-    template <int tile>
-    SHARDWISE_ALWAYS_INLINE void load(void const* from, std::int64_t stride) {
-        static_assert(tile >= sum_tile && tile < weight_tile + 2);
-        if constexpr (tile == 0) _tile_loadd(0, from, stride);
-        if constexpr (tile == 1) _tile_loadd(1, from, stride);
-        if constexpr (tile == 2) _tile_loadd(2, from, stride);
-        if constexpr (tile == 3) _tile_loadd(3, from, stride);
-        if constexpr (tile == 4) _tile_loadd(4, from, stride);
-        if constexpr (tile == 5) _tile_loadd(5, from, stride);
-        if constexpr (tile == 6) _tile_loadd(6, from, stride);
-        if constexpr (tile == 7) _tile_loadd(7, from, stride);
-    }
-    template <int tile>
-    SHARDWISE_ALWAYS_INLINE void store(void* to, std::int64_t stride) {
-        static_assert(tile >= sum_tile && tile < value_tile);
-        if constexpr (tile == 0) _tile_stored(0, to, stride);
-        if constexpr (tile == 1) _tile_stored(1, to, stride);
-        if constexpr (tile == 2) _tile_stored(2, to, stride);
-        if constexpr (tile == 3) _tile_stored(3, to, stride);
-    }
-    template <int tile>
-    SHARDWISE_ALWAYS_INLINE void clear() {
-        static_assert(tile >= sum_tile && tile < value_tile);
-        if constexpr (tile == 0) _tile_zero(0);
-        if constexpr (tile == 1) _tile_zero(1);
-        if constexpr (tile == 2) _tile_zero(2);
-        if constexpr (tile == 3) _tile_zero(3);
-    }
-    /// sums += values * weights, pairs of bf16.
-    template <int sums>
-    SHARDWISE_ALWAYS_INLINE void add_products() {
-        if constexpr (sums == 0) _tile_dpbf16ps(0, 4, 6);
-        if constexpr (sums == 1) _tile_dpbf16ps(1, 4, 7);
-        if constexpr (sums == 2) _tile_dpbf16ps(2, 5, 6);
-        if constexpr (sums == 3) _tile_dpbf16ps(3, 5, 7);
-    }
-};
 
 /// Writes 16 values as bf16, the lower halves of their words cut off.
 SHARDWISE_ALWAYS_INLINE void store_upper_halves(__m512i values, std::byte* to) {
@@ -190,53 +122,61 @@ public:
         : task_(task), steps_(ceil_divide(task.inputs.size(), step_inputs)), is_streamed_(task.rows <= pair_rows) {}
 
     [[gnu::noinline]] void run() {
-        auto const panels = task_.last_panel - task_.first_panel;
-        auto const panel_blocks = ceil_divide(panels, block_panels);
-        for (std::int64_t row = 0; row < task_.rows; row += block_rows) {
-            auto const rows = std::min(block_rows, task_.rows - row);
-            if (is_streamed_) {
-                run_block(row, rows, task_.first_panel, task_.last_panel);
-                continue;
-            }
-            for (std::int64_t block = 0; block < panel_blocks; ++block) {
-                auto const first = task_.first_panel + panels / 2 * block / panel_blocks * 2;
-                auto const last = block + 1 == panel_blocks
-                                      ? task_.last_panel
-                                      : task_.first_panel + panels / 2 * (block + 1) / panel_blocks * 2;
-                run_block(row, rows, first, last);
-            }
+        if (task_.rows <= pair_rows) {
+            run_block({0, task_.rows, task_.first_panel, task_.last_panel, 0, steps_});
+        } else {
+            run_blocks();
         }
         tiles_.release();
     }
 
 private:
-    /// Some rows, at most two tiles of them, by two panels and some steps.
+    /// Some rows by some panels and steps.
+    struct Block {
+        std::int64_t first_row;
+        std::int64_t last_row;
+        std::int64_t first_panel;
+        std::int64_t last_panel;
+        std::int64_t first_step;
+        std::int64_t last_step;
+    };
+    /// At most two tiles of rows by two panels.
     struct Place {
         std::int64_t row = 0;
-        std::int64_t rows = 0;
         std::int64_t panel = 0;
         std::int64_t first_step = 0;
         std::int64_t last_step = 0;
     };
 
-    void run_block(std::int64_t first_row, std::int64_t rows, std::int64_t first_panel, std::int64_t last_panel) {
-        auto const outer = is_streamed_ ? steps_ : block_steps;
-        auto const inner = is_streamed_ ? steps_ : std::int64_t{pair_values / pieces};
-        auto const pairs = ceil_divide(rows, pair_rows);
-        for (std::int64_t begin = 0; begin < steps_; begin += outer) {
-            auto const end = std::min(begin + outer, steps_);
-            for (std::int64_t pair = 0; pair < pairs; ++pair) {
-                Place place{first_row + rows * pair / pairs, rows * (pair + 1) / pairs - rows * pair / pairs};
-                configure(place.rows);
-                for (auto step = begin; step < end; step += inner) {
-                    place.first_step = step;
-                    place.last_step = std::min(step + inner, end);
-                    for (place.panel = first_panel; place.panel < last_panel; place.panel += 2) {
-                        place.rows > tile_rows ? multiply<2>(place) : multiply<1>(place);
-                    }
+    void run_blocks() {
+        // Pairs of panels, an odd one at the end.
+        auto const panel_pairs = ceil_divide(task_.last_panel - task_.first_panel, 2);
+        auto const panel_blocks = ceil_divide(panel_pairs * 2, block_panels<pieces>);
+        auto const step_blocks = ceil_divide(steps_, block_steps<pieces>);
+        auto const row_pairs = ceil_divide(task_.rows, pair_rows);
+        for (std::int64_t i = 0; i < panel_blocks; ++i) {
+            Block block{};
+            block.first_panel = task_.first_panel + panel_pairs * i / panel_blocks * 2;
+            block.last_panel = std::min(task_.first_panel + panel_pairs * (i + 1) / panel_blocks * 2, task_.last_panel);
+            for (std::int64_t j = 0; j < step_blocks; ++j) {
+                block.first_step = steps_ * j / step_blocks;
+                block.last_step = steps_ * (j + 1) / step_blocks;
+                for (std::int64_t pair = 0; pair < row_pairs; ++pair) {
+                    block.first_row = task_.rows * pair / row_pairs;
+                    block.last_row = task_.rows * (pair + 1) / row_pairs;
+                    run_block(block);
                 }
             }
         }
+    }
+
+    /// All panels of a block, by a pair of tiles of rows at most.
+    void run_block(Block const& block) {
+        auto const rows = block.last_row - block.first_row;
+        configure(rows);
+        Place place{block.first_row, 0, block.first_step, block.last_step};
+        for (place.panel = block.first_panel; place.panel < block.last_panel; place.panel += 2)
+            rows > tile_rows ? multiply<2>(place) : multiply<1>(place);
     }
 
     void configure(std::int64_t rows) {
