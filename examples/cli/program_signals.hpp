@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -28,8 +29,7 @@ public:
         taken_ = 0;
         struct sigaction action {};
         action.sa_handler = [](int signal) {
-            if (taken_ != 0) ::_exit(128 + signal);
-            taken_ = signal;
+            if (taken_.exchange(signal) != 0) ::_exit(128 + signal);
         };
         action.sa_flags = SA_RESTART;
         ::sigemptyset(&action.sa_mask);
@@ -52,7 +52,9 @@ public:
     [[nodiscard]] static int signal() { return taken_; }
 
 private:
-    inline static volatile std::sig_atomic_t taken_ = 0;
+    /// Handlers may run on two threads at once.
+    inline static std::atomic<int> taken_{0};
+    static_assert(std::atomic<int>::is_always_lock_free);
 
     std::vector<std::pair<int, struct sigaction>> before_;
 };

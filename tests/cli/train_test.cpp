@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -293,7 +294,16 @@ TEST_CASE("train: the bytes of a step are those that a dry run predicts, and che
             more.insert(more.end(), {"--dp", "3", "--zero", zero});
             return training.train(std::string("run") + zero + std::to_string(++number), more);
         };
-        auto const two = run({"--steps", "2"});
+        auto const csv = training.out(std::string(zero) + ".csv");
+        auto const two = run({"--steps", "2", "--csv", csv});
+        // Every line says where its step's time went.
+        std::istringstream lines(read_text(csv));
+        std::string line;
+        for (std::getline(lines, line); std::getline(lines, line);) {
+            auto const cells = cells_of(line);
+            REQUIRE(cells.size() == 11);
+            for (std::size_t i = 7; i < cells.size(); ++i) CHECK(number_of(cells[i]) > 0.0);
+        }
         auto const four = run({"--steps", "4"});
         auto const saving = run({"--steps", "2", "--save-every", "1"});
         auto const planned = run({"--steps", "4", "--dry-run"});
