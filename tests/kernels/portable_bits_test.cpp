@@ -115,11 +115,11 @@ std::vector<std::vector<float>> sums(IsaLevel level) {
     all.push_back(out.values);
     REQUIRE(softmax<float>(in.read(), out.view(), stream));
     all.push_back(out.values);
-    // Few rows and many, which are summed by different code.
+    // Few rows and many, which are summed by different code; more keys than a part of a context has.
     for (std::int64_t const queries : {1, 21}) {
         auto const q = numbers<float>(queries, 4 * 24, 10);
-        auto const k = numbers<float>(150, 2 * 24, 11);
-        auto const v = numbers<float>(150, 2 * 24, 12);
+        auto const k = numbers<float>(300, 2 * 24, 11);
+        auto const v = numbers<float>(300, 2 * 24, 12);
         Matrix<float> attended{queries, 4 * 24};
         AttentionOptions const options{.shape = {.heads = 4, .kv_heads = 2, .key_dim = 24, .value_dim = 24}};
         REQUIRE(attention<float, float>(q.read(), k.read(), v.read(), attended.view(), options, stream));
@@ -186,7 +186,7 @@ TEST_CASE("portable: functions of single elements have the bits that every machi
 
 TEST_CASE("portable: norms, softmax and attention have the bits that every machine makes") {
     constexpr std::array<std::string_view, 5> expected{"47ea61ceca78b956", "be737704674e44d5", "88b034338f2393f7",
-                                                       "a5667920f2a4f0fd", "854556c6b915883a"};
+                                                       "a45c962a99929fa9", "75257950d820852d"};
     auto const made = sums(IsaLevel::portable);
     REQUIRE(made.size() == expected.size());
     for (std::size_t i = 0; i < made.size(); ++i) CHECK(hash_of(made[i]) == expected[i]);
