@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/kernels/store_rows.hpp>
+
 #include "row_cases.hpp"
 
 #include <algorithm>
