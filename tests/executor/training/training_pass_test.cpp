@@ -2,6 +2,7 @@
 #include "memory_player.hpp"
 #include "training_cases.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -114,44 +115,42 @@ TEST_CASE(
 }
 
 TEST_CASE("TrainingPass: with dropout, gradients are those of the loss of what it leaves") {
-    for (auto const* const name : {"llama", "gpt2", "gemma2", "falcon_groups", "phi"}) {
+    for (auto const* const name : {"llama", "gpt2", "falcon_groups"}) {
         CAPTURE(name);
         TrainedModel trained(config_of(name));
         auto const& layout = trained.program.layout();
-        auto const loss_of = [](LeafResults const& leaves) {
-            double sum = 0.0;
-            for (auto const& losses : leaves.losses) {
-                for (auto const one : losses) sum += static_cast<double>(one);
-            }
-            return sum / 52.0;
-        };
-        auto const leaves = train_leaves(trained, 3, Recompute::none, 0.25F);
+        auto const train = [&] { return train_leaves(trained, 3, Recompute::none, 0.25F); };
         std::vector<double> gradient(static_cast<std::size_t>(layout.gradient_elements()));
-        for (auto const& leaf : leaves.gradients) {
+        for (auto const& leaf : train().gradients) {
             for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] += static_cast<double>(leaf[i]);
         }
         for (auto const& tie : layout.ties()) {
-            auto const& parameter = layout.parameters()[tie.parameter];
-            for (std::int64_t i = 0; i < parameter.elements; ++i)
-                gradient[static_cast<std::size_t>(parameter.begin + i)] +=
-                    gradient[static_cast<std::size_t>(tie.begin + i)];
+            auto const begin = static_cast<std::size_t>(layout.parameters()[tie.parameter].begin);
+            auto const elements = static_cast<std::size_t>(layout.parameters()[tie.parameter].elements);
+            for (std::size_t i = 0; i < elements; ++i)
+                gradient[begin + i] += gradient[static_cast<std::size_t>(tie.begin) + i];
         }
-        double squares = 0.0;
-        for (std::int64_t i = 0; i < layout.weight_elements(); ++i)
-            squares += gradient[static_cast<std::size_t>(i)] * gradient[static_cast<std::size_t>(i)];
-        // Along the gradient the loss rises by its norm: here by 0.01 either way, where float32 has 1e-6, and what is curved 1e-3 of it.
-        auto const moved = [&](double by) {
-            TrainedModel other(config_of(name));
-            for (std::size_t number = 0; number < layout.parameters().size(); ++number) {
-                auto const values = other.weights.values(number);
-                auto const begin = static_cast<std::size_t>(layout.parameters()[number].begin);
-                for (std::int64_t i = 0; i < values.elements(); ++i)
-                    values.data()[i] +=
-                        static_cast<float>(by / squares * gradient[begin + static_cast<std::size_t>(i)]);
-            }
-            return loss_of(train_leaves(other, 3, Recompute::none, 0.25F));
-        };
-        CHECK((moved(0.01) - moved(-0.01)) / 0.02 == doctest::Approx(1.0).epsilon(0.01));
+        for (std::size_t number = 0; number < layout.parameters().size(); ++number) {
+            CAPTURE(layout.parameters()[number].name);
+            auto const values = trained.weights.values(number);
+            auto const* const own = gradient.data() + layout.parameters()[number].begin;
+            auto const* const largest = std::max_element(own, own + values.elements(),
+                                                         [](double a, double b) { return std::abs(a) < std::abs(b); });
+            auto& weight = values.data()[largest - own];
+            // The loss changes by 0.002 either way, of which float32 loses some 1e-6; a step of 0.02 is short enough for a weight.
+            auto const step = std::min(0.02, 0.002 / std::abs(*largest));
+            auto const loss_at = [&, before = weight](double by) {
+                weight = static_cast<float>(static_cast<double>(before) + by);
+                double sum = 0.0;
+                for (auto const& losses : train().losses) {
+                    for (auto const one : losses) sum += static_cast<double>(one);
+                }
+                weight = before;
+                return sum / 52.0;
+            };
+            auto const slope = (loss_at(step) - loss_at(-step)) / (2.0 * step);
+            CHECK(std::abs(slope - *largest) <= 0.03 * std::abs(*largest) + 1e-4);
+        }
     }
 }
 
