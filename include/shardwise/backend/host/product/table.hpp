@@ -81,6 +81,8 @@ static_assert(has_each_dense_product(), "dense_products has one row for each for
     if (level == IsaLevel::amx) return amx::rounded_bf16_kernel<>;
     if (level >= IsaLevel::avx512) return rounded_floats_kernel<&avx512::multiply_bf16>;
     if (level >= IsaLevel::avx2) return rounded_floats_kernel<&avx2::multiply_bf16>;
+#elif defined(SHARDWISE_HAS_ARM_LEVELS)
+    if (level >= IsaLevel::neon) return rounded_floats_kernel<&neon::multiply_bf16>;
 #endif
     return rounded_floats_kernel<&portable::multiply_bf16>;
 }
