@@ -144,9 +144,12 @@ std::vector<float> product(IsaLevel level, WeightFormat format, ProductActivatio
     REQUIRE(stream.synchronize(Deadline::after(std::chrono::seconds(60))));
     return out.values;
 }
-std::vector<float> dense_product(IsaLevel level, WeightFormat format, std::int64_t rows) {
+constexpr std::int64_t dense_inputs = 301;
+std::vector<float> dense_product(IsaLevel level, WeightFormat format, Matrix<float> const& in,
+                                 ProductActivations activations = ProductActivations::full) {
     constexpr std::int64_t outputs = 37;
-    constexpr std::int64_t inputs = 301;
+    constexpr auto inputs = dense_inputs;
+    auto const rows = in.rows;
     auto const floats = numbers<float>(outputs, inputs, 15);
     std::vector<std::byte> data;
     for (auto const value : floats.values) {
@@ -158,16 +161,19 @@ std::vector<float> dense_product(IsaLevel level, WeightFormat format, std::int64
         if (format == WeightFormat::bf16) add(Bfloat16(value));
         if (format == WeightFormat::f16) add(Float16(value));
     }
-    HostContext context({.threads = 2, .isa = level});
+    HostContext context({.threads = 2, .isa = level, .product_activations = activations});
     auto held = Host::hold_weight(context,
                                   {.format = format, .outputs = outputs, .inputs = inputs, .data = data, .scales = {}});
     REQUIRE(held);
-    auto const in = numbers<float>(rows, inputs, 16);
     Matrix<float> out{rows, outputs};
     auto stream = context.make_stream();
     REQUIRE(Host::multiply(in.read(), *held, out.view(), stream));
     REQUIRE(stream.synchronize(Deadline::after(std::chrono::seconds(60))));
     return out.values;
+}
+
+std::vector<float> dense_product(IsaLevel level, WeightFormat format, std::int64_t rows) {
+    return dense_product(level, format, numbers<float>(rows, dense_inputs, 16));
 }
 
 struct FormatHash {
@@ -238,6 +244,19 @@ TEST_CASE("dense products: AVX2 and NEON, which both fuse, have the same bits") 
             auto const few = dense_product(level, row.format, 5);
             CHECK(std::equal(few.begin(), few.end(), many.begin()));
         }
+    }
+}
+
+TEST_CASE("products by activations of bf16: the bits are those of activations rounded before") {
+    auto const in = numbers<float>(5, dense_inputs, 16);
+    auto rounded = in;
+    for (auto& value : rounded.values) value = static_cast<float>(Bfloat16(value));
+    REQUIRE(in.values != rounded.values);
+    for (auto const level : levels()) {
+        CAPTURE(name_of(level));
+        auto const expected = dense_product(level, WeightFormat::bf16, rounded);
+        CHECK(dense_product(level, WeightFormat::bf16, in, ProductActivations::bf16) == expected);
+        CHECK(dense_product(level, WeightFormat::bf16, in) != expected);
     }
 }
 
