@@ -35,6 +35,8 @@ TEST_CASE("run: what cannot be run is refused by name, with the right status") {
     CHECK(status({"run", path, "--prompt-ids", "1", "--quant", "q4_k_m"}, "Q8_0") == 2);
     CHECK(status({"run", path, "--prompt-ids", "1", "--product-activations", "int4"}, "use one of full, int8, bf16") == 2);
     CHECK(status({"run", path, "--prompt-ids", "1", "--product-activations", "int8"}, "would change nothing") == 1);
+    CHECK(status({"run", path, "--prompt-ids", "1", "--dtype", "fp32", "--product-activations", "bf16"},
+                 "no weight is held in bf16") == 1);
     CHECK(status({"run", path, "--prompt-ids", "1", "--quant", "nf4"}, "whole blocks") == 1);
     CHECK(status({"run", "llama-3-8b", "--prompt-ids", "1"}, "there are no weights to run") == 1);
     CHECK(status({"run", path + "/config.json", "--prompt-ids", "1"}, "has no weights to run") == 1);

@@ -348,3 +348,18 @@ TEST_CASE("row_linear: activations of eight bits give the same bits over any ran
         }
     }
 }
+
+TEST_CASE("row_linear: activations of bf16 give the same bits over any ranks") {
+    Stored const stored(WeightFormat::bf16, format_outputs, format_inputs);
+    for (auto const isa : isa_level_list) {
+        if (!has_isa(isa)) continue;
+        CAPTURE(name_of(isa));
+        auto const alone = run_format(stored.source, isa, 1, ProductActivations::bf16);
+        REQUIRE(alone);
+        CHECK_FALSE(is_bitwise_equal(alone->front(), run_format(stored.source, isa, 1)->front()));
+        auto const made = run_format(stored.source, isa, 3, ProductActivations::bf16);
+        REQUIRE(made);
+        CHECK(is_bitwise_equal(made->front(), alone->front()));
+        CHECK(is_bitwise_equal(made->back(), alone->front()));
+    }
+}
