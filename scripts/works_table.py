@@ -20,6 +20,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BEGIN = "<!-- works: by scripts/works_table.py from docs/works.txt -->"
 END = "<!-- /works -->"
 CASE = re.compile(r'TEST_CASE(?:_TEMPLATE)?\(\s*"((?:[^"\\]|\\.)*)"')
+# A long name is written as two string literals, one after the other.
+SPLIT = re.compile(r'(?<=[^"\\])"\n\s*"')
 
 
 def read_claims():
@@ -40,7 +42,7 @@ def room_of(entry):
 def file_of(entry, case):
     """The test file with the case, or None."""
     for path in sorted(room_of(entry).rglob("*_test.cpp")):
-        if case in CASE.findall(path.read_text()):
+        if case in CASE.findall(SPLIT.sub("", path.read_text())):
             return path.relative_to(ROOT)
     return None
 

@@ -158,7 +158,7 @@ TEST_CASE(
         return first + "|" + second + "|" + third + "|" + fourth;
     });
     auto const full = [&](std::string const& step) {
-        return out / step + "/config.json: the disk is full; make room, or write elsewhere";
+        return out / step + "/config.json: the disk is full; free space, or write elsewhere";
     };
     CHECK(done[0] == "|" + full("step-000002") + "||" + full("step-000004"));
     CHECK(done[1] == done[0]);
