@@ -234,9 +234,7 @@ void check_kernel(detail::ProductKernel const& kernel, int pieces) {
 
 }  // namespace
 
-TEST_CASE(
-    "amx: products by emulated tiles of bf16 have the bits of the documented order, and shapes that the processor "
-    "takes") {
+TEST_CASE("amx: emulated tiles of bf16 give the bits of the documented order, in shapes that processors take") {
     // What is around the tiles.
     if (!has_isa(IsaLevel::avx512_bf16)) return;
     MemoryTiles::faults = 0;

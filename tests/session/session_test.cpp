@@ -217,9 +217,7 @@ TEST_CASE("Session: a prompt that begins like the last sequence is computed from
     }
 }
 
-TEST_CASE(
-    "Session: states of sequences are their own, and go on after the last sequence only where the prompt has all of "
-    "it") {
+TEST_CASE("Session: states of sequences are their own, and go on after the last only where the prompt has all of it") {
     FormulaModel const next(
         R"({"model_type":"qwen3_next","architectures":["Qwen3NextForCausalLM"],"vocab_size":61,)"
         R"("hidden_size":24,"intermediate_size":40,"num_hidden_layers":2,"full_attention_interval":2,)"
