@@ -241,7 +241,7 @@ TEST_CASE("search: the least reduction is none that a cut has") {
         }
     }
     // Half of 10 seconds is hidden behind 4, a second more of arithmetic hides another one.
-    MinReduction const reduction{.seconds = 10.0, .behind = 4.0, .growth = 1.0, .overlap = 1.0};
+    MinReduction const reduction{.seconds = 10.0, .hideable = 4.0, .growth = 1.0, .overlap = 1.0};
     CHECK(reduction.added(0.0, 0.0, 2.0) == 6.0);
     CHECK(reduction.added(0.0, 5.0, 0.5) == 0.5 * 5.0 + 1.0);
 }
