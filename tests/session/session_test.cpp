@@ -171,7 +171,7 @@ TEST_CASE("Session: layers with a window keep the window, and give the bits of a
         ExecutorLimits const limits{2, 130, step_tokens};
         CHECK(run(two, limits, 2, {}, windowed).logits == whole.logits);
     }
-    KvCapacity const room{.sequences = 2, .context = 130, .step_tokens = 7};
+    KvCapacity const capacity{.sequences = 2, .context = 130, .step_tokens = 7};
     CHECK(kv_sequence_pages(capacity, 24, 130) == 3);
     CHECK(kv_sequence_pages(capacity, 0, 130) == 9);
 }
