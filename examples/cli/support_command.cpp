@@ -85,7 +85,8 @@ template <class SupportOf>
         return strategy(DealsExperts<B>, ComputeBackend<B>, CutsExperts<RunOptions>, in_host_memory);
     }));
     rows.push_back(row("data parallel, ZeRO", []<class B>(B*, DeviceKind) -> Support {
-        return {SupportLevel::planned, "models train on one rank only"};
+        if (ExecutesModels<B>) return {SupportLevel::runs, {}};
+        return {SupportLevel::planned, ComputeBackend<B> ? "models train on the host only" : no_backend};
     }));
     return rows;
 }
@@ -96,7 +97,7 @@ template <class SupportOf>
         rows.push_back(row(std::string(kernel_support<Host>[i].name), [i]<class B>(B*, DeviceKind) -> Support {
             auto const& kernel = kernel_support<B>[i];
             if (kernel.is_there) {
-                bool const is_reached = ExecutesModels<B> && !kernel.is_of_training;
+                bool const is_reached = ExecutesModels<B> && !kernel.is_library_only;
                 return {is_reached ? SupportLevel::runs : SupportLevel::library, {}};
             }
             return {SupportLevel::none, ComputeBackend<B> ? no_body : no_backend};

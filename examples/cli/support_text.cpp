@@ -93,11 +93,13 @@ std::string support_text(SupportAnswer const& answer, Style const& style) {
                 table("--product-activations int8 by", answer.int8_activations, reasons, style);
     Table levels({"SHARDWISE_ISA", "here", "executed on hardware"});
     for (auto const& level : answer.levels) {
-        levels.add({std::string(level.name), level.is_here ? "yes" : "no", level.is_executed_on_hardware ? "yes" : "no"});
+        levels.add(
+            {std::string(level.name), level.is_here ? "yes" : "no", level.is_executed_on_hardware ? "yes" : "no"});
     }
     text += levels.text(style) + "\n";
     text +=
-        "runs: shardwise run does it, or has it there; library: C++ programs can call it; planned: estimates, maps and "
+        "runs: shardwise run or train does it, or has it there; library: C++ programs can call it; planned: estimates, "
+        "maps and "
         "plans only\n";
     for (std::size_t i = 0; i < reasons.size(); ++i)
         text += std::to_string(i + 1) + " " + std::string(reasons[i]) + "\n";

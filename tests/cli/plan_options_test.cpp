@@ -99,7 +99,7 @@ TEST_CASE("plan: a pin that is not legal is wrong usage, and the error names it 
              Case{{"--dp", "5", "--batch", "4"}, "--dp: is more replicas than the batch has sequences"},
              Case{{"--ep", "2"}, "--ep: shards experts, and the model has none"},
              Case{{"--tp", "16", "--pp", "8"}, "--tp, --pp: ask for more ranks together than there are devices"},
-             Case{{"--micro-batches", "2"}, "--micro-batches: is more pieces than a rank has sequences"},
+             Case{{"--micro-batches", "2"}, "--micro-batches: is more micro-batches than a rank has sequences"},
              Case{{"--tp", "3", "--even"}, "legal are 1, 2, 4, 8, 16, 32"},
              Case{{"--tp", "two"}, "--tp: two: is not a whole number"},
              Case{{"--training", "adam", "--zero", "4"}, "--zero: 4"}}) {

@@ -257,8 +257,8 @@ struct KernelSupport {
     /// As its header in kernels/ is named; `gemm` and `multiply` are the back ends' own.
     std::string_view name;
     bool is_there = false;
-    /// Only training has a use for it: no model that runs reaches it.
-    bool is_of_training = false;
+    /// For C++ programs: neither a model that runs nor one that trains reaches it yet.
+    bool is_library_only = false;
 };
 
 /// Which kernels a back end has: Host, AnyDevice for CUDA and HIP, NoBackend for all others.
@@ -267,42 +267,42 @@ struct KernelSupport {
 template <class Backend>
 inline constexpr std::array kernel_support{
     KernelSupport{"activation", detail::HasActivation<Backend>},
-    KernelSupport{"activation_backward", detail::HasActivationBackward<Backend>, true},
+    KernelSupport{"activation_backward", detail::HasActivationBackward<Backend>},
     KernelSupport{"add", detail::HasAdd<Backend>},
-    KernelSupport{"add_backward", detail::HasAddBackward<Backend>, true},
+    KernelSupport{"add_backward", detail::HasAddBackward<Backend>},
     KernelSupport{"add_row", detail::HasAddRow<Backend>},
     KernelSupport{"arg_max", detail::HasArgMax<Backend>},
     KernelSupport{"attention", detail::HasAttention<Backend>},
-    KernelSupport{"attention_backward", detail::HasAttentionBackward<Backend>, true},
+    KernelSupport{"attention_backward", detail::HasAttentionBackward<Backend>},
     KernelSupport{"copy_rows", detail::HasCopyRows<Backend>},
-    KernelSupport{"dropout", detail::HasDropout<Backend>, true},
+    KernelSupport{"dropout", detail::HasDropout<Backend>},
     KernelSupport{"embedding", detail::HasEmbedding<Backend>},
-    KernelSupport{"embedding_backward", detail::HasEmbeddingBackward<Backend>, true},
+    KernelSupport{"embedding_backward", detail::HasEmbeddingBackward<Backend>},
     KernelSupport{"fill", detail::HasFill<Backend>},
     KernelSupport{"gated_delta", detail::HasGatedDelta<Backend>},
     KernelSupport{"gemm", MultipliesMatrices<Backend>},
-    KernelSupport{"head_cross_entropy", detail::HasHeadCrossEntropy<Backend>, true},
+    KernelSupport{"head_cross_entropy", detail::HasHeadCrossEntropy<Backend>},
     KernelSupport{"layer_norm", detail::HasLayerNorm<Backend>},
-    KernelSupport{"layer_norm_backward", detail::HasLayerNormBackward<Backend>, true},
-    KernelSupport{"linear_backward", detail::HasLinearBackward<Backend>, true},
+    KernelSupport{"layer_norm_backward", detail::HasLayerNormBackward<Backend>},
+    KernelSupport{"linear_backward", detail::HasLinearBackward<Backend>},
     KernelSupport{"multiply", HoldsWeights<Backend>},
     KernelSupport{"quantize", detail::HasQuantize<Backend>},
     KernelSupport{"residual_norm", detail::HasResidualNorm<Backend>},
     KernelSupport{"rms_norm", detail::HasRmsNorm<Backend>},
-    KernelSupport{"rms_norm_backward", detail::HasRmsNormBackward<Backend>, true},
+    KernelSupport{"rms_norm_backward", detail::HasRmsNormBackward<Backend>},
     KernelSupport{"rope", detail::HasRope<Backend>},
-    KernelSupport{"rope_backward", detail::HasRopeBackward<Backend>, true},
-    KernelSupport{"rope_turns", detail::HasRopeTurns<Backend>},
+    KernelSupport{"rope_backward", detail::HasRopeBackward<Backend>},
+    KernelSupport{"rope_turns", detail::HasRopeTurns<Backend>, true},
     KernelSupport{"route", detail::HasRoute<Backend>},
     KernelSupport{"sample", detail::HasSample<Backend>},
     KernelSupport{"scale", detail::HasScale<Backend>},
-    KernelSupport{"scale_backward", detail::HasScaleBackward<Backend>, true},
+    KernelSupport{"scale_backward", detail::HasScaleBackward<Backend>},
     KernelSupport{"scale_rows", detail::HasScaleRows<Backend>},
     KernelSupport{"soft_cap", detail::HasSoftCap<Backend>},
-    KernelSupport{"soft_cap_backward", detail::HasSoftCapBackward<Backend>, true},
+    KernelSupport{"soft_cap_backward", detail::HasSoftCapBackward<Backend>},
     KernelSupport{"softmax", detail::HasSoftmax<Backend>},
     KernelSupport{"store_rows", detail::HasStoreRows<Backend>},
-    KernelSupport{"store_step", detail::HasStoreStep<Backend>},
+    KernelSupport{"store_step", detail::HasStoreStep<Backend>, true},
     KernelSupport{"take_rows", detail::HasTakeRows<Backend>},
     KernelSupport{"xielu", detail::HasXielu<Backend>},
 };
