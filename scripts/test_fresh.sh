@@ -93,7 +93,8 @@ check() {
 }
 check "$work/demo.txt"
 # g++'s optimiser warns of what it finds while it makes code: this is the suite's one build that does so for the whole program.
-if grep 'warning:' "$work/demo.txt" >&2; then
+# Those of -Wmaybe-uninitialized are often false in g++ 12, and come and go with what it inlines.
+if grep 'warning:' "$work/demo.txt" | grep -v 'Wmaybe-uninitialized' >&2; then
     echo "test_fresh: the program does not build without a warning" >&2
     exit 1
 fi

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -128,10 +127,12 @@ struct TextRange {
     }
     if (name == "split" || name == "rsplit") {
         JinjaBound const bound(run, name, given, {"sep", "maxsplit"});
-        bool const has_separator = bound[0] && !bound[0]->is_none();
-        auto const separator = has_separator ? std::optional(bound.text(run, 0)) : std::nullopt;
         auto const most = bound.integer(run, 1, -1);
-        return run.is_failed() ? JinjaValue{} : split_text(run, text, separator, most, name == "rsplit");
+        bool const from_end = name == "rsplit";
+        if (!bound[0] || bound[0]->is_none())
+            return run.is_failed() ? JinjaValue{} : split_at_blanks(run, text, most, from_end);
+        auto const separator = bound.text(run, 0);
+        return run.is_failed() ? JinjaValue{} : split_text(run, text, separator, most, from_end);
     }
     if (name == "startswith" || name == "endswith") return has_edge(run, text, given, name == "startswith");
     if (name == "find" || name == "rfind" || name == "index" || name == "rindex" || name == "count")

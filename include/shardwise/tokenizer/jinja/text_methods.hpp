@@ -124,19 +124,24 @@ enum class TextPad : std::uint8_t { left, right, both };
     return parts;
 }
 
+/// str.split or rsplit without a separator.
+[[nodiscard]] inline JinjaValue split_at_blanks(JinjaRunState& run, std::string_view text, std::int64_t most,
+                                                bool from_end) {
+    if (!run.search_text(text.size() * 2, 1)) return {};
+    return run.make_list(split_words(text, most, from_end));
+}
+
 /// str.split or rsplit.
-[[nodiscard]] inline JinjaValue split_text(JinjaRunState& run, std::string_view text,
-                                           std::optional<std::string_view> separator, std::int64_t most,
-                                           bool from_end) {
-    if (!run.search_text(text.size() * 2, separator ? separator->size() : 1)) return {};
-    if (!separator) return run.make_list(split_words(text, most, from_end));
-    if (separator->empty()) return run.wrong("splits by an empty text");
+[[nodiscard]] inline JinjaValue split_text(JinjaRunState& run, std::string_view text, std::string_view separator,
+                                           std::int64_t most, bool from_end) {
+    if (!run.search_text(text.size() * 2, separator.size())) return {};
+    if (separator.empty()) return run.wrong("splits by an empty text");
     std::vector<JinjaValue> parts;
     auto rest = text;
     for (; most != 0; --most) {
-        auto const at = from_end ? rest.rfind(*separator) : rest.find(*separator);
+        auto const at = from_end ? rest.rfind(separator) : rest.find(separator);
         if (at == std::string_view::npos) break;
-        auto const after = rest.substr(at + separator->size());
+        auto const after = rest.substr(at + separator.size());
         if (!run.take(sizeof(JinjaValue))) return {};
         parts.emplace_back(std::string(from_end ? after : rest.substr(0, at)));
         rest = from_end ? rest.substr(0, at) : after;
