@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "memory_tiles.hpp"
 #include "quantised_source.hpp"
 
 #include <cstddef>
@@ -21,46 +22,12 @@ using test::Recipe;
 
 namespace {
 
-/// AMX's instructions as the Intel SDM, volume 2, has them: ldtilecfg, tileloadd, tilezero, tdpbsud, tilestored. What the processor
-/// would refuse, or compute otherwise than meant, is counted.
-class MemoryTiles {
+/// With products of bytes, tdpbsud.
+class ByteTiles : public test::MemoryTiles {
 public:
-    static inline int faults = 0;
-    static inline int products = 0;
-
-    void configure(detail::TileShapes const& shapes) {
-        shapes_ = shapes;
-        is_configured_ = shapes.palette == 1;
-        for (int tile = 0; tile < 8; ++tile) fault(shapes.rows[tile] > 16 || shapes.row_bytes[tile] > 64);
-        std::memset(tiles_, 0, sizeof tiles_);
-    }
-    void release() { is_configured_ = false; }
-    template <int tile>
-    void load(void const* from, std::int64_t stride) {
-        check<tile>();
-        std::memset(tiles_[tile], 0, sizeof tiles_[tile]);
-        for (int row = 0; row < shapes_.rows[tile]; ++row)
-            std::memcpy(tiles_[tile][row], static_cast<std::byte const*>(from) + row * stride, shapes_.row_bytes[tile]);
-    }
-    template <int tile>
-    void store(void* to, std::int64_t stride) {
-        check<tile>();
-        for (int row = 0; row < shapes_.rows[tile]; ++row)
-            std::memcpy(static_cast<std::byte*>(to) + row * stride, tiles_[tile][row], shapes_.row_bytes[tile]);
-    }
-    template <int tile>
-    void clear() {
-        check<tile>();
-        std::memset(tiles_[tile], 0, sizeof tiles_[tile]);
-    }
     template <int sums, int values, int codes>
     void add_products() {
-        check<sums>();
-        check<values>();
-        check<codes>();
-        fault(shapes_.rows[sums] != shapes_.rows[values] || shapes_.row_bytes[sums] != shapes_.row_bytes[codes]);
-        fault(shapes_.row_bytes[values] != 4 * shapes_.rows[codes]);
-        ++products;
+        begin_product<sums, values, codes>();
         for (int row = 0; row < shapes_.rows[sums]; ++row) {
             for (int column = 0; column < shapes_.row_bytes[sums] / 4; ++column) {
                 std::int32_t sum;
@@ -73,18 +40,6 @@ public:
             }
         }
     }
-
-private:
-    static void fault(bool is_one) { faults += is_one ? 1 : 0; }
-    template <int tile>
-    void check() const {
-        static_assert(tile >= 0 && tile < 8);
-        fault(!is_configured_ || shapes_.rows[tile] == 0 || shapes_.row_bytes[tile] == 0);
-    }
-
-    detail::TileShapes shapes_;
-    bool is_configured_ = false;
-    std::uint8_t tiles_[8][16][64];
 };
 
 using Floats = std::vector<float>;
@@ -140,14 +95,14 @@ void check_kernels(KernelOf const& kernel_of) {
 TEST_CASE("amx: products by emulated tiles have the portable level's bits, and shapes that the processor takes") {
     // What is around the tiles.
     if (!has_isa(IsaLevel::avx512_bf16)) return;
-    using Unit = detail::quant_amx::TileUnit<MemoryTiles>;
-    MemoryTiles::faults = 0;
-    MemoryTiles::products = 0;
+    using Unit = detail::quant_amx::TileUnit<ByteTiles>;
+    ByteTiles::faults = 0;
+    ByteTiles::products = 0;
     check_kernels([](WeightFormat format) {
         return detail::quant_avx512_bf16::rounded_kernels<Unit>[static_cast<std::size_t>(format)];
     });
-    CHECK(MemoryTiles::faults == 0);
-    CHECK(MemoryTiles::products > 0);
+    CHECK(ByteTiles::faults == 0);
+    CHECK(ByteTiles::products > 0);
 }
 
 TEST_CASE("amx: products by the processor's tiles have the portable level's bits") {

@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include "memory_tiles.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -33,48 +35,14 @@ float add(float a, float b) {
     return flushed(flushed(a) + flushed(b));
 }
 
-/// AMX's instructions as the Intel SDM, volume 2, has them: ldtilecfg, tileloadd, tilezero, tdpbf16ps, tilestored. What the processor
-/// would refuse, or compute otherwise than meant, is counted.
-class MemoryTiles {
+/// With products of bf16, tdpbf16ps.
+class Bf16Tiles : public test::MemoryTiles {
 public:
-    static inline int faults = 0;
-    static inline int products = 0;
-
-    void configure(detail::TileShapes const& shapes) {
-        shapes_ = shapes;
-        is_configured_ = shapes.palette == 1;
-        for (int tile = 0; tile < 8; ++tile) fault(shapes.rows[tile] > 16 || shapes.row_bytes[tile] > 64);
-        std::memset(tiles_, 0, sizeof tiles_);
-    }
-    void release() { is_configured_ = false; }
-    template <int tile>
-    void load(void const* from, std::int64_t stride) {
-        check<tile>();
-        std::memset(tiles_[tile], 0, sizeof tiles_[tile]);
-        for (int row = 0; row < shapes_.rows[tile]; ++row)
-            std::memcpy(tiles_[tile][row], static_cast<std::byte const*>(from) + row * stride, shapes_.row_bytes[tile]);
-    }
-    template <int tile>
-    void store(void* to, std::int64_t stride) {
-        check<tile>();
-        for (int row = 0; row < shapes_.rows[tile]; ++row)
-            std::memcpy(static_cast<std::byte*>(to) + row * stride, tiles_[tile][row], shapes_.row_bytes[tile]);
-    }
-    template <int tile>
-    void clear() {
-        check<tile>();
-        std::memset(tiles_[tile], 0, sizeof tiles_[tile]);
-    }
     template <int sums>
     void add_products() {
         constexpr int values = 4 + sums / 2;
         constexpr int weights = 6 + sums % 2;
-        check<sums>();
-        check<values>();
-        check<weights>();
-        fault(shapes_.rows[sums] != shapes_.rows[values] || shapes_.row_bytes[sums] != shapes_.row_bytes[weights]);
-        fault(shapes_.row_bytes[values] != 4 * shapes_.rows[weights]);
-        ++products;
+        begin_product<sums, values, weights>();
         bool has_weights[16] = {};
         for (int pair = 0; pair < shapes_.rows[weights]; ++pair) {
             for (int i = 0; i < shapes_.row_bytes[weights]; ++i)
@@ -104,16 +72,6 @@ private:
         std::memcpy(&bits, tiles_[tile][row] + 2 * place, 2);
         return from_bf16(bits);
     }
-    static void fault(bool is_one) { faults += is_one ? 1 : 0; }
-    template <int tile>
-    void check() const {
-        static_assert(tile >= 0 && tile < 8);
-        fault(!is_configured_ || shapes_.rows[tile] == 0 || shapes_.row_bytes[tile] == 0);
-    }
-
-    detail::TileShapes shapes_;
-    bool is_configured_ = false;
-    std::uint8_t tiles_[8][16][64];
 };
 
 /// A product whose weights and activations no two places share.
@@ -237,12 +195,12 @@ void check_kernel(detail::ProductKernel const& kernel, int pieces) {
 TEST_CASE("amx: emulated tiles of bf16 give the bits of the documented order, in shapes that processors take") {
     // What is around the tiles.
     if (!has_isa(IsaLevel::avx512_bf16)) return;
-    MemoryTiles::faults = 0;
-    MemoryTiles::products = 0;
-    check_kernel(detail::amx::full_bf16_kernel<MemoryTiles>, 3);
-    check_kernel(detail::amx::rounded_bf16_kernel<MemoryTiles>, 1);
-    CHECK(MemoryTiles::faults == 0);
-    CHECK(MemoryTiles::products > 0);
+    Bf16Tiles::faults = 0;
+    Bf16Tiles::products = 0;
+    check_kernel(detail::amx::full_bf16_kernel<Bf16Tiles>, 3);
+    check_kernel(detail::amx::rounded_bf16_kernel<Bf16Tiles>, 1);
+    CHECK(Bf16Tiles::faults == 0);
+    CHECK(Bf16Tiles::products > 0);
 }
 
 TEST_CASE("amx: products by the processor's tiles of bf16 have the bits of the documented order") {
