@@ -15,11 +15,6 @@ SHARDWISE_UNFUSED_BEGIN
 
 namespace detail::kernels_portable::optimizers {
 
-/// The value as it is rounded: see train/detail/rounded.hpp.
-SHARDWISE_ALWAYS_INLINE Floats apart(Floats value) {
-    SHARDWISE_PASS_THROUGH(value);
-    return value;
-}
 SHARDWISE_ALWAYS_INLINE Floats square_root(Floats a) {
     return Floats{std::sqrt(a[0]), std::sqrt(a[1]), std::sqrt(a[2]), std::sqrt(a[3])};
 }
@@ -35,10 +30,6 @@ SHARDWISE_TARGET_BEGIN_AVX2
 
 namespace detail::kernels_avx2::optimizers {
 
-SHARDWISE_ALWAYS_INLINE Floats apart(Floats value) {
-    SHARDWISE_PASS_THROUGH(value);
-    return value;
-}
 SHARDWISE_ALWAYS_INLINE Floats square_root(Floats a) {
     return _mm256_sqrt_ps(a);
 }
@@ -52,10 +43,6 @@ SHARDWISE_TARGET_BEGIN_AVX512
 
 namespace detail::kernels_avx512::optimizers {
 
-SHARDWISE_ALWAYS_INLINE Floats apart(Floats value) {
-    SHARDWISE_PASS_THROUGH(value);
-    return value;
-}
 SHARDWISE_ALWAYS_INLINE Floats square_root(Floats a) {
     return _mm512_sqrt_ps(a);
 }
@@ -71,10 +58,6 @@ SHARDWISE_TARGET_BEGIN_NEON
 
 namespace detail::kernels_neon::optimizers {
 
-SHARDWISE_ALWAYS_INLINE Floats apart(Floats value) {
-    SHARDWISE_PASS_THROUGH(value);
-    return value;
-}
 SHARDWISE_ALWAYS_INLINE Floats square_root(Floats a) {
     return vsqrtq_f32(a);
 }
