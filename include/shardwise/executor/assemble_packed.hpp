@@ -207,11 +207,7 @@ private:
             if (quantization_) weight_.zero_offset = quantization_->scheme.zero_offset;
             if (auto const done = take_order(groups); !done) return done;
         }
-        auto const format = grouped_format(scales->dtype);
-        out_.group = format == WeightFormat::int4 ? weight_.group : 0;
-        // A row's one scale, repeated, leaves places to part the row at.
-        if (out_.group > 128 && out_.group % 128 == 0) out_.group = 128;
-        return finish(*data, *found, format);
+        return finish_groups(*data, *found, grouped_format(scales->dtype));
     }
     /// compressed-tensors' integers: `weight_packed` has words, `weight` bytes.
     [[nodiscard]] Result<> take_integers() {
@@ -243,10 +239,7 @@ private:
         weight_.group = group_of(groups);
         if (auto const done = take_integer_zeros(groups); !done) return done;
         if (auto const done = take_order(groups); !done) return done;
-        auto const format = integer_format(groups);
-        out_.group = format == WeightFormat::int4 ? weight_.group : 0;
-        if (out_.group > 128 && out_.group % 128 == 0) out_.group = 128;
-        return finish(*data, scales->data, format);
+        return finish_groups(*data, scales->data, integer_format(groups));
     }
     [[nodiscard]] std::int64_t words_of(std::int64_t count) const { return ceil_divide(count * weight_.bits, 32); }
     /// The bits of the config's groups that make so many words of a row.
@@ -285,6 +278,10 @@ private:
         weight_.zeros = *zeros;
         return {};
     }
+    /// True where blocks of 32 inputs lie within groups.
+    [[nodiscard]] bool has_blocks() const {
+        return weight_.inputs % 32 == 0 && (weight_.group % 32 == 0 || weight_.group >= weight_.inputs);
+    }
     /// What expresses scale * (q - zero): as grouped_format, and int8 where each row has one scale.
     [[nodiscard]] WeightFormat integer_format(std::int64_t groups) const {
         if (!weight_.index.empty()) return WeightFormat::f32;
@@ -293,8 +290,7 @@ private:
         if (is_symmetric && groups == 1 && has_bytes) return WeightFormat::int8;
         if (weight_.scale_dtype == Dtype::f32) return WeightFormat::f32;
         if (is_symmetric && !has_bytes && weight_.group % 2 == 0) return WeightFormat::int4;
-        if (weight_.inputs % 32 != 0 || (weight_.group % 32 != 0 && weight_.group < weight_.inputs))
-            return WeightFormat::f32;
+        if (!has_blocks()) return WeightFormat::f32;
         if (!has_bytes) return WeightFormat::q5_0;
         return is_symmetric ? WeightFormat::q8_0 : WeightFormat::f32;
     }
@@ -306,9 +302,7 @@ private:
         bool const is_symmetric = is_gptq && quantization_ && quantization_->scheme.symmetric;
         bool const is_int4 = is_gptq && (weight_.bits < 4 || (weight_.bits == 4 && is_symmetric));
         if (is_int4 && weight_.group % 2 == 0) return WeightFormat::int4;
-        // Blocks lie within a group.
-        if (weight_.inputs % 32 != 0 || (weight_.group % 32 != 0 && weight_.group < weight_.inputs))
-            return WeightFormat::f32;
+        if (!has_blocks()) return WeightFormat::f32;
         if (weight_.bits <= 4) return WeightFormat::q5_0;
         return is_symmetric ? WeightFormat::q8_0 : WeightFormat::f32;
     }
@@ -328,6 +322,13 @@ private:
         return {};
     }
 
+    [[nodiscard]] Result<> finish_groups(std::span<std::byte const> data, std::span<std::byte const> scales,
+                                         WeightFormat format) {
+        out_.group = format == WeightFormat::int4 ? weight_.group : 0;
+        // A row's one scale, repeated, leaves places to part the row at.
+        if (out_.group > 128 && out_.group % 128 == 0) out_.group = 128;
+        return finish(data, scales, format);
+    }
     [[nodiscard]] Result<> finish(std::span<std::byte const> data, std::span<std::byte const> scales,
                                   WeightFormat format) {
         weight_.data = data;
