@@ -10,7 +10,7 @@
 #   --quick          fewer repeats, at most 6 minutes instead of 10
 #   --fake           on the fake vendor of tests/device, whose times say nothing: shows that this script works
 #   --out STEM       where to write (default: device_check)
-#   --deps DIR       a folder with include/doctest and include/nlohmann, where CMake does not find them by itself
+#   --deps DIR       a folder with include/doctest/doctest.h, where CMake does not find it by itself
 #   --build DIR      the folder to build in (default: build/device-check)
 #   --prebuilt DIR   takes test_device_* and bench_device_* from there, or its tests/ and bin/, and builds nothing
 #   --limit SECONDS  how long all of it may take
@@ -82,7 +82,7 @@ if [[ -z $vendor ]]; then
             [[ -z $vendor ]] || find_program "test_device_$vendor" >/dev/null && break
         done
         [[ -n $vendor ]] || fail "$prebuilt has neither test_device_cuda nor test_device_hip"
-    elif [[ -n $nvcc ]] && { command -v nvidia-smi >/dev/null || [[ -z $hipcc ]]; }; then
+    elif [[ -n $nvcc && ! -e /dev/kfd ]]; then
         vendor=cuda
     elif [[ -n $hipcc ]]; then
         vendor=hip
@@ -112,26 +112,24 @@ date=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 
 build_text="taken from a folder"
 if [[ -z $prebuilt ]]; then
-    options=(-DCMAKE_BUILD_TYPE=Release -DSHARDWISE_TESTS=ON -DSHARDWISE_BENCH=ON -DSHARDWISE_EXAMPLES=OFF)
-    options+=(-DSHARDWISE_DEVICE_TEST_OPTIMIZATION=-O3)
-    [[ -n $deps ]] && options+=("-DCMAKE_PREFIX_PATH=$deps")
-    targets=(test_device_$vendor device_benches_$vendor)
-    case $vendor in
-        cuda)
-            architecture=$(ask_nvidia compute_cap | tr -d ' .')
-            options+=(-DSHARDWISE_CUDA=ON "-DCMAKE_PREFIX_PATH=$deps;$(dirname "$(dirname "$nvcc")")")
-            [[ -n $architecture ]] && options+=("-DSHARDWISE_CUDA_ARCHITECTURES=$architecture") ;;
-        hip)
-            options+=(-DSHARDWISE_HIP=ON)
-            [[ -n $device ]] && options+=("-DSHARDWISE_HIP_ARCHITECTURES=$device") ;;
-        fake) targets=(test_device device_benches_fake) ;;
-    esac
+    options=(-DCMAKE_BUILD_TYPE=Release "-DVENDOR=$vendor")
+    prefixes=$deps
+    if [[ $vendor == cuda ]]; then
+        prefixes+=";$(dirname "$(dirname "$nvcc")")"
+        architecture=$(ask_nvidia compute_cap | tr -d ' .')
+        [[ -n $architecture ]] && options+=("-DSHARDWISE_CUDA_ARCHITECTURES=$architecture")
+    elif [[ $vendor == hip ]]; then
+        [[ -n $device ]] && options+=("-DSHARDWISE_HIP_ARCHITECTURES=$device")
+    fi
+    options+=("-DCMAKE_PREFIX_PATH=$prefixes")
     start=$SECONDS
     seconds=$(left 300)
+    # One program that does not compile leaves the others.
+    keep_going=(-k)
     {
-        timeout -k 5 "$seconds" cmake -S "$source_folder" -B "$build" "${options[@]}" &&
-            timeout -k 5 "$seconds" cmake --build "$build" --parallel "$(nproc)" --target "${targets[@]}" -- -k $(
-                grep -q '^CMAKE_GENERATOR:.*Ninja' "$build/CMakeCache.txt" && echo 0)
+        timeout -k 5 "$seconds" cmake -S "$source_folder/bench/device_check" -B "$build" "${options[@]}" &&
+            { ! grep -q '^CMAKE_GENERATOR:.*Ninja' "$build/CMakeCache.txt" || keep_going=(-k 0); } &&
+            timeout -k 5 "$seconds" cmake --build "$build" --parallel "$(nproc)" --target device_check -- "${keep_going[@]}"
     } >"$work/build.txt" 2>&1 || { tail -40 "$work/build.txt" >&2; build_text="failed in part"; }
     [[ $build_text == "failed in part" ]] || build_text="built"
     build_text+=" in $((SECONDS - start)) s"
@@ -227,7 +225,7 @@ run_cases() {
     if grep -h -m 1 'SKIPPED: no device' "$work/cases.xml" >>"$work/failures.txt"; then has_device=0; fi
 }
 
-case $vendor in fake) test_program=$(find_program test_device) ;; *) test_program=$(find_program "test_device_$vendor") ;; esac
+test_program=$(find_program "test_device_$vendor") || { [[ $vendor == fake ]] && test_program=$(find_program test_device); }
 if [[ -n ${test_program:-} ]]; then
     find_libraries "$test_program"
     run_cases
