@@ -23,7 +23,7 @@
 #include <shardwise/session/rank_tracer.hpp>
 #include <shardwise/session/request_limits.hpp>
 #include <shardwise/session/request_texts.hpp>
-#include <shardwise/session/run_on_devices.hpp>
+#include <shardwise/session/without_vendor.hpp>
 #include <shardwise/session/run_options.hpp>
 #include <shardwise/session/session.hpp>
 
