@@ -28,6 +28,8 @@ struct FakeMachine {
     std::int32_t devices = 2;
     std::int32_t warp_size = 16;
     std::int32_t multiprocessors = 8;
+    /// What a device says is free, whatever was taken.
+    std::atomic<std::int64_t> free_bytes{1234};
     std::atomic<int> memory{0};
     std::atomic<int> pinned{0};
     std::atomic<int> streams{0};
@@ -144,7 +146,7 @@ struct FakeApi {
         if (auto const result = machine().enter("describe"); !result) return result.error();
         return detail::DeviceFacts{machine().warp_size, machine().multiprocessors};
     }
-    static Result<Bytes> free_memory() { return Bytes{1234}; }
+    static Result<Bytes> free_memory() { return Bytes{machine().free_bytes}; }
 
     static Result<void*> allocate(std::size_t bytes) {
         if (auto const result = machine().enter("allocate", ErrorCode::out_of_memory); !result) return result.error();
