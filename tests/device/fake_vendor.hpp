@@ -255,6 +255,7 @@ struct DeviceCode<testing::FakeApi> {
     static constexpr bool has_own_warps = true;
 
     static float shuffle_xor(float value, int mask) { return testing::Emulator::current().shuffle_xor(value, mask); }
+    static float shuffle_from(float value, int lane) { return testing::Emulator::current().shuffle_from(value, lane); }
     static void store_release(std::uint32_t* at, std::uint32_t value) {
         std::atomic_ref(*at).store(value, std::memory_order_release);
     }
