@@ -6,9 +6,9 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/rank_home.hpp>
 #include <shardwise/session/run_options.hpp>
+#include <shardwise/session/without_vendor.hpp>
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -37,8 +37,7 @@ public:
     /// Errors  unsupported for what runs are not asked of devices yet; those of the context
     [[nodiscard]] Result<> open(RunOptions const& options, std::int32_t rank) {
         if (auto const checked = check(options); !checked) return checked;
-        auto const count = static_cast<std::int32_t>(options.devices.size());
-        auto const device = count > 0 ? options.devices[static_cast<std::size_t>(rank % count)] : 0;
+        auto const device = options.devices.empty() ? 0 : options.devices.of_rank(rank);
         auto context = Backend::Context::open({.device = device, .limit = options.timeout});
         if (!context) return context.error();
         context_ = std::move(*context);
@@ -90,13 +89,10 @@ class RankMachine<Host> {
 public:
     explicit RankMachine(HostOptions const& cores) : host_(cores), home_(host_.context) {}
 
-    /// Errors  invalid_argument where devices are named
+    /// Errors  unsupported where devices are named
     [[nodiscard]] Result<> open(RunOptions const& options, std::int32_t) const {
         if (options.devices.empty()) return {};
-        return Error{ErrorCode::invalid_argument}
-            .in("devices")
-            .because("are named for a run on the host")
-            .fix("call run_on_devices with their back end");
+        return without_vendor(options.devices.vendor);
     }
     /// The system says so itself where it runs out.
     [[nodiscard]] Result<> check_free(Bytes) const { return {}; }

@@ -18,8 +18,8 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// As run_on_threads, on devices: rank r computes on the device `options.devices[r % devices]` of the back end (0 where none is named),
-/// and its thread prepares what it loads. Ranks that share a device, or have one each, add up through the host's memory.
+/// As run_on_threads, on devices: rank r computes on the device `options.devices.of_rank(r)` of the back end (0 where none is named), and
+/// its thread prepares what it loads. Ranks that share a device, or have one each, add up through the host's memory.
 ///
 /// A template, so that a program without that back end does not compile it: with CUDA include backend/cuda.hpp, call it with Cuda in
 /// one unit, and link shardwise::cuda and the kernels.
