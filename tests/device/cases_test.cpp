@@ -11,5 +11,6 @@
 #endif
 #include "kernel_cases.hpp"
 #include "peer_cases.hpp"
+#include "product_cases.hpp"
 #include "row_cases.hpp"
 #include "step_cases.hpp"
