@@ -9,5 +9,6 @@
 #endif
 #include "kernel_cases.hpp"
 #include "peer_cases.hpp"
+#include "routing_cases.hpp"
 #include "row_cases.hpp"
 #include "step_cases.hpp"
