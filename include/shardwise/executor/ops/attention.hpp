@@ -101,6 +101,9 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
         auto& stream = walk.stream;
         auto& cache = *step.cache;
         auto const layer = walk.block.cache_layer;
+        if (shape.is_causal) {
+            if (auto const stored = cache.store(layer, k, v, step.table, stream); !stored) return stored;
+        }
         std::int64_t first = 0;
         for (auto const& part : step.parts) {
             options.first_query = part.past;
@@ -122,8 +125,7 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
             };
             Result<> done;
             if (shape.is_causal) {
-                done = cache.store(layer, part.slot, part.past, keys, values, stream);
-                if (done) done = cache.with_element(attend_to_cache);
+                done = cache.with_element(attend_to_cache);
             } else {
                 // An encoder sees its whole sequence in one step and keeps nothing.
                 done = attend_to(CachedRows<float, Backend>(keys), CachedRows<float, Backend>(values));
