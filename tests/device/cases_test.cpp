@@ -12,4 +12,5 @@
 #include "peer_cases.hpp"
 #include "routing_cases.hpp"
 #include "row_cases.hpp"
+#include "sample_cases.hpp"
 #include "step_cases.hpp"

@@ -24,6 +24,7 @@
 #include <shardwise/kernels/rope_launch.cuh>
 #include <shardwise/kernels/rope_turns_launch.cuh>
 #include <shardwise/kernels/route_launch.cuh>
+#include <shardwise/kernels/sample_launch.cuh>
 #include <shardwise/kernels/scale_rows_launch.cuh>
 #include <shardwise/kernels/soft_cap_launch.cuh>
 #include <shardwise/kernels/softmax_launch.cuh>
@@ -60,6 +61,7 @@ template Result<> launch_rms_norm<FakeApi>(RmsNormCall<Float16> const&, FakeApi:
 template Result<> launch_rope<FakeApi>(RopeCall<float> const&, FakeApi::Stream);
 template Result<> launch_rope<FakeApi>(RopeCall<Bfloat16> const&, FakeApi::Stream);
 template Result<> launch_rope<FakeApi>(RopeCall<Float16> const&, FakeApi::Stream);
+template Result<> launch_sample<FakeApi>(SampleCall const&, FakeApi::Stream);
 template Result<> launch_route<FakeApi>(RouteCall const&, FakeApi::Stream);
 template Result<> launch_order_experts<FakeApi>(OrderExpertsCall const&, FakeApi::Stream);
 template Result<> launch_combine_rows<FakeApi>(CombineRowsCall const&, FakeApi::Stream);

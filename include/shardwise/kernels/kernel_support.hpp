@@ -38,6 +38,7 @@
 #include <shardwise/kernels/device/rope.hpp>
 #include <shardwise/kernels/device/rope_turns.hpp>
 #include <shardwise/kernels/device/route.hpp>
+#include <shardwise/kernels/device/sample.hpp>
 #include <shardwise/kernels/device/scale.hpp>
 #include <shardwise/kernels/device/scale_rows.hpp>
 #include <shardwise/kernels/device/soft_cap.hpp>
@@ -57,6 +58,7 @@
 #include <shardwise/kernels/rope_turns.hpp>
 #include <shardwise/kernels/route.hpp>
 #include <shardwise/kernels/sample.hpp>
+#include <shardwise/kernels/sampling_table.hpp>
 #include <shardwise/kernels/scale.hpp>
 #include <shardwise/kernels/scale_rows.hpp>
 #include <shardwise/kernels/soft_cap.hpp>
@@ -174,8 +176,8 @@ concept HasRoute = requires(KernelProbe<B> p) {
     route(p.in, p.vector, p.routes, p.out, RouterOptions{}, p.stream);
 };
 template <class B>
-concept HasSample = requires(KernelProbe<B> p, std::span<SamplingRow const> rows) {
-    sample(p.in, rows, p.chosen, p.stream);
+concept HasSample = requires(KernelProbe<B> p, SamplingTable<B>& table) {
+    sample(p.in, table, p.chosen, p.stream);
 };
 template <class B>
 concept HasGatedDelta = requires(KernelProbe<B> p, TensorView<float, 1, B> state, DeltaWeights const& weights) {

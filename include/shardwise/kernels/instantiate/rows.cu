@@ -13,6 +13,7 @@
 #include <shardwise/kernels/rope_launch.cuh>
 #include <shardwise/kernels/rope_turns_launch.cuh>
 #include <shardwise/kernels/route_launch.cuh>
+#include <shardwise/kernels/sample_launch.cuh>
 #include <shardwise/kernels/scale_rows_launch.cuh>
 #include <shardwise/kernels/soft_cap_launch.cuh>
 #include <shardwise/kernels/softmax_launch.cuh>
@@ -65,6 +66,7 @@ template Result<> launch_soft_cap<KernelApi>(SoftCapCall const&, KernelApi::Stre
 template Result<> launch_scale_rows<KernelApi>(ScaleRowsCall const&, KernelApi::Stream);
 template Result<> launch_weight_rows<KernelApi>(WeightRowsCall const&, KernelApi::Stream);
 
+template Result<> launch_sample<KernelApi>(SampleCall const&, KernelApi::Stream);
 template Result<> launch_route<KernelApi>(RouteCall const&, KernelApi::Stream);
 template Result<> launch_order_experts<KernelApi>(OrderExpertsCall const&, KernelApi::Stream);
 template Result<> launch_combine_rows<KernelApi>(CombineRowsCall const&, KernelApi::Stream);
