@@ -51,7 +51,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Policy  Fast or Deterministic, which gives the same bits for any number of ranks
 template <ComputeBackend Backend, ReductionPolicy Policy>
 class RankExecutor {
-    static_assert(ExecutesModels<Backend>, "the executor walks in the host's memory");
+    static_assert(ExecutesModels<Backend>, "the executor needs a back end that multiplies and copies");
 
 public:
     using Stream = typename Backend::Stream;

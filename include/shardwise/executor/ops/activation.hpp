@@ -42,8 +42,9 @@ struct ExecutedOp<ActivationOp, Backend, Policy> : HoldsNothing<Backend, Policy>
 
     template <Communicator C>
     [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, Operation const& op, std::size_t number) {
+        using ConstRows = TensorView<float const, 2, Backend>;
         auto const out = walk.view(op.output);
-        auto const gate = walk.view(op.inputs[0]);
+        ConstRows const gate = walk.view(op.inputs[0]);
         auto& stream = walk.stream;
         if constexpr (has_xielu) {
             if (auto const* const numbers = std::get_if<HeldVector<Backend>>(&walk.held(number)))
@@ -55,10 +56,11 @@ struct ExecutedOp<ActivationOp, Backend, Policy> : HoldsNothing<Backend, Policy>
             return gated_activation<float>(gate.columns(0, width), gate.columns(width, width), out, op.activation,
                                            stream);
         }
+        ConstRows const other = walk.view(op.inputs[1]);
         auto const& values = walk.values;
         bool const has_one_gate = values.of(op.inputs[0]).width == 1 && values.of(op.output).width > 1;
-        if (has_one_gate) return scale_rows(gate, walk.view(op.inputs[1]), out, op.activation, stream);
-        return gated_activation<float>(gate, walk.view(op.inputs[1]), out, op.activation, stream);
+        if (has_one_gate) return scale_rows(gate, other, out, op.activation, stream);
+        return gated_activation<float>(gate, other, out, op.activation, stream);
     }
 
 private:

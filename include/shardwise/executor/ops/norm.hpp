@@ -88,9 +88,10 @@ struct ExecutedOp<NormOp, Backend, Policy> {
             in = Matrix(in.data(), {in.extent(0) * heads, op.in_features});
             out = Matrix(out.data(), {out.extent(0) * heads, op.in_features});
         }
+        TensorView<float const, 2, Backend> const from = in;
         if (is_layer_norm(op.norm))
-            return layer_norm<float>(in, weight, Vector(norm.bias.view()), out, epsilon, walk.stream);
-        return rms_norm<float>(in, weight, out, epsilon, walk.stream, offset);
+            return layer_norm<float>(from, weight, Vector(norm.bias.view()), out, epsilon, walk.stream);
+        return rms_norm<float>(from, weight, out, epsilon, walk.stream, offset);
     }
 };
 
