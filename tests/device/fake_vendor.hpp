@@ -5,6 +5,7 @@
 #include <shardwise/backend/detail/device_code.hpp>
 #include <shardwise/backend/device.hpp>
 #include <shardwise/backend/device_weight.hpp>
+#include <shardwise/kernels/detail/pack.hpp>
 
 #include "emulator.hpp"
 
@@ -306,6 +307,10 @@ struct DeviceCode<testing::FakeApi> {
     static constexpr bool has_own_warps = true;
 
     static float shuffle_xor(float value, int mask) { return testing::Emulator::current().shuffle_xor(value, mask); }
+    template <class Pack>
+    static Pack load_once(void const* at) {
+        return detail::load_pack(at);
+    }
     static void store_release(std::uint32_t* at, std::uint32_t value) {
         std::atomic_ref(*at).store(value, std::memory_order_release);
     }

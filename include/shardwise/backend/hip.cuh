@@ -23,6 +23,12 @@ struct DeviceCode<HipApi> {
 
     static __device__ float shuffle_xor(float value, int mask) { return __shfl_xor(value, mask); }
 
+    /// Sixteen bytes that no thread writes.
+    template <class Pack>
+    static __device__ Pack load_once(void const* at) {
+        return *static_cast<Pack const*>(at);
+    }
+
     static __device__ void store_release(std::uint32_t* at, std::uint32_t value) {
         __hip_atomic_store(at, value, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_SYSTEM);
     }
