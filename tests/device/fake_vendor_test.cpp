@@ -15,13 +15,17 @@
 #include <shardwise/kernels/activation_launch.cuh>
 #include <shardwise/kernels/add_launch.cuh>
 #include <shardwise/kernels/arg_max_launch.cuh>
+#include <shardwise/kernels/combine_rows_launch.cuh>
 #include <shardwise/kernels/copy_rows_launch.cuh>
 #include <shardwise/kernels/embedding_launch.cuh>
 #include <shardwise/kernels/layer_norm_launch.cuh>
+#include <shardwise/kernels/order_experts_launch.cuh>
 #include <shardwise/kernels/residual_norm_launch.cuh>
 #include <shardwise/kernels/rms_norm_launch.cuh>
 #include <shardwise/kernels/rope_launch.cuh>
 #include <shardwise/kernels/rope_turns_launch.cuh>
+#include <shardwise/kernels/route_launch.cuh>
+#include <shardwise/kernels/sample_launch.cuh>
 #include <shardwise/kernels/scale_rows_launch.cuh>
 #include <shardwise/kernels/soft_cap_launch.cuh>
 #include <shardwise/kernels/softmax_launch.cuh>
@@ -59,6 +63,10 @@ template Result<> launch_rms_norm<FakeApi>(RmsNormCall<Float16> const&, FakeApi:
 template Result<> launch_rope<FakeApi>(RopeCall<float> const&, FakeApi::Stream);
 template Result<> launch_rope<FakeApi>(RopeCall<Bfloat16> const&, FakeApi::Stream);
 template Result<> launch_rope<FakeApi>(RopeCall<Float16> const&, FakeApi::Stream);
+template Result<> launch_sample<FakeApi>(SampleCall const&, FakeApi::Stream);
+template Result<> launch_route<FakeApi>(RouteCall const&, FakeApi::Stream);
+template Result<> launch_order_experts<FakeApi>(OrderExpertsCall const&, FakeApi::Stream);
+template Result<> launch_combine_rows<FakeApi>(CombineRowsCall const&, FakeApi::Stream);
 template Result<> launch_all_reduce<FakeApi, float>(AllReduceCall const&, FakeApi::Stream);
 template Result<> launch_all_reduce<FakeApi, Bfloat16>(AllReduceCall const&, FakeApi::Stream);
 template Result<> launch_all_reduce<FakeApi, Float16>(AllReduceCall const&, FakeApi::Stream);
