@@ -4,20 +4,12 @@
 #include <shardwise/session/run_on_cuda.hpp>
 #include <shardwise/session/run_on_hip.hpp>
 
-#include <shardwise/core/error.hpp>
 #include <shardwise/session/run_devices.hpp>
+#include <shardwise/session/without_vendor.hpp>
 
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
-
-/// Why a program that was built without a vendor's back end cannot compute on its devices.
-[[nodiscard]] inline Error without_vendor(DeviceVendor vendor) {
-    return Error{ErrorCode::no_such_device}
-        .in(name_of(vendor))
-        .because("is not in this program, which was built for the processor alone")
-        .fix(vendor == DeviceVendor::cuda ? "build it with -DSHARDWISE_CUDA=ON" : "build it with -DSHARDWISE_HIP=ON");
-}
 
 /// Runs on the devices that the options name.
 ///
