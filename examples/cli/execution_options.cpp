@@ -129,7 +129,7 @@ constexpr std::array rank_table{
            .word = &Arguments::strategy},
     Option{.flag = "--devices",
            .value = "SPEC",
-           .help = "the devices whose memory --strategy fills: 2xgpu:24GiB, 2xRTX4090, auto, ...",
+           .help = "where to compute, cuda:0,cuda:1 or hip:0; or the devices whose memory --strategy fills: 2xgpu:24GiB, auto, ...",
            .kind = ValueKind::devices,
            .word = &Arguments::devices},
     threads_option,

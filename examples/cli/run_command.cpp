@@ -232,14 +232,15 @@ void catch_interrupts(RunRanks& ranks, std::optional<StopRequest>& stop) {
 }
 
 /// Checks what does not go together: a conversation has ranks that are threads, a profile layers that stay in memory.
-[[nodiscard]] Result<> check_combination(Arguments const& arguments, bool talks, bool is_group) {
+[[nodiscard]] Result<> check_combination(Arguments const& arguments, RunOptions const& options, bool talks,
+                                         bool is_group) {
     Error error{ErrorCode::unsupported};
     if (arguments.trace && !has_trace) {
         return error.in("--trace")
             .because("was left out of this program: it was built with SHARDWISE_NO_TRACE")
             .fix("build it without");
     }
-    if (arguments.profile_out && has_placement(arguments)) {
+    if (arguments.profile_out && has_placement(arguments, options)) {
         return error.in("--profile-out")
             .because("measures layers where they compute, not those that a placement streams")
             .fix("leave the placement out; --pp cuts the model into stages");
@@ -301,14 +302,14 @@ ExitCode run_run(Arguments const& arguments) {
     if (!lines) return refuse(lines.error());
     // Before the ranks have met each knows the same of the placement: the first one tells.
     if (ranks->is_first()) options->log = lines->log();
-    if (auto const checked = check_combination(arguments, talks, ranks->is_group()); !checked)
+    if (auto const checked = check_combination(arguments, *options, talks, ranks->is_group()); !checked)
         return refuse(checked.error());
     if (talks) {
         auto model = load_runnable_model(*arguments.model);
         if (!model) return refuse(model.error(), Stage::work);
         if (auto const fits = check_degrees(model->model, degrees_of(*options)); !fits) return refuse(fits.error());
         options->context = conversation_context(model->model.config);
-        if (has_placement(arguments)) {
+        if (has_placement(arguments, *options)) {
             auto const done = place_run(arguments, model->model, options->context, *options);
             if (!done) return refuse(done.error(), stage_of(done.error()));
         }
@@ -317,7 +318,7 @@ ExitCode run_run(Arguments const& arguments) {
     }
     // How many ranks there are follows from the placement, and that from the prompt.
     std::optional<RunInput> placed;
-    if (has_placement(arguments)) {
+    if (has_placement(arguments, *options)) {
         auto input = read_input(arguments, *request, *options, true);
         if (!input) return refuse(input.error(), stage_of_input(input.error()));
         auto const& model = input->model.model;

@@ -6,6 +6,7 @@
 
 #include "choices.hpp"
 #include "requests.hpp"
+#include "run_device_words.hpp"
 #include "values.hpp"
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace shardwise::cli {
 
@@ -83,6 +85,11 @@ Result<RunOptions> read_run_options(Arguments const& arguments) {
           read_prefill_chunk(arguments.prefill_chunk, max_tokens, options.step_tokens)}) {
         if (!read) return read.error();
     }
+    auto devices = read_run_devices(arguments);
+    if (!devices) return devices.error();
+    options.devices = *std::move(devices);
+    if (!options.devices.empty() && !arguments.tp)
+        options.tp = static_cast<std::int32_t>(options.devices.numbers.size());
     if (arguments.kv_dtype) {
         auto const dtype = parse_dtype(*arguments.kv_dtype);
         bool const is_kept = dtype && (*dtype == Dtype::f32 || *dtype == Dtype::bf16 || *dtype == Dtype::i8);

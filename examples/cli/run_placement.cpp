@@ -75,8 +75,8 @@ namespace {
 
 }  // namespace
 
-bool has_placement(Arguments const& arguments) {
-    return arguments.map || arguments.strategy || arguments.devices;
+bool has_placement(Arguments const& arguments, RunOptions const& options) {
+    return arguments.map || arguments.strategy || (arguments.devices && options.devices.empty());
 }
 
 Result<> check_placement_flags(Arguments const& arguments) {

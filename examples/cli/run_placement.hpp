@@ -11,7 +11,7 @@
 namespace shardwise::cli {
 
 /// True where --map or --strategy says which stage computes which layers.
-[[nodiscard]] bool has_placement(Arguments const& arguments);
+[[nodiscard]] bool has_placement(Arguments const& arguments, RunOptions const& options);
 
 /// Checks which flags of placement are given together.
 ///

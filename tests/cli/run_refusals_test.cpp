@@ -46,6 +46,13 @@ TEST_CASE("run: what cannot be run is refused by name, with the right status") {
     CHECK(status({"estimate", path, "--tp", "5"}, "query heads") == 2);
     for (auto const* ranks : {"threads", "processes"})
         CHECK(status({"run", path, "--prompt-ids", "1", "--pp", "3", "--ranks", ranks}, "--pp: is more than the model has layers") == 2);
+    for (std::string const devices : {"cuda:0", "hip:1,hip:0"}) {
+        auto const option = devices.front() == 'c' ? "-DSHARDWISE_CUDA=ON" : "-DSHARDWISE_HIP=ON";
+        CHECK(status({"run", path, "--prompt-ids", "1", "--devices", devices}, option) == 4);
+    }
+    CHECK(status({"run", path, "--prompt-ids", "1", "--devices", "cuda:0,hip:0"}, "compute on one vendor's") == 2);
+    CHECK(status({"run", path, "--prompt-ids", "1", "--devices", "cuda:1,cuda:1"}, "is named before") == 2);
+    CHECK(status({"run", path, "--prompt-ids", "1", "--devices", "cuda:x"}, "has no number of a device") == 2);
     CHECK(status({"run", path, "--prompt-ids", "1", "--ep", "2"}, "--ep: splits experts, and the model has none") == 2);
     CHECK(status({"estimate", path, "--pp", "3"}, "--pp: is more than the model has layers") == 2);
     CHECK(status({"plan", path, "--devices", "4xL4", "--pp", "3"}, "--pp: is more than the model has layers") == 2);

@@ -37,6 +37,7 @@
 #include <shardwise/kernels/scale_rows.hpp>
 #include <shardwise/kernels/soft_cap.hpp>
 #include <shardwise/kernels/softmax.hpp>
+#include <shardwise/kernels/step_attention.hpp>
 #include <shardwise/kernels/store_step.hpp>
 #include <shardwise/kernels/take_rows.hpp>
 #endif

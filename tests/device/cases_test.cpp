@@ -2,8 +2,10 @@
 // The cases that every back end runs, in one translation unit: the room's program compiles them for the host and the fake
 // vendor, and each vendor's program compiles them once more.
 #include "arg_max_cases.hpp"
+#include "attention_cases.hpp"
 #include "backend_cases.hpp"
 #include "element_cases.hpp"
+#include "graph_cases.hpp"
 #if defined(SHARDWISE_HAS_CUDA) || defined(SHARDWISE_HAS_HIP)
 #include "host_code_cases.hpp"
 #endif

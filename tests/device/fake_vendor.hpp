@@ -33,6 +33,7 @@ struct FakeMachine {
     std::atomic<int> pinned{0};
     std::atomic<int> streams{0};
     std::atomic<int> events{0};
+    std::atomic<int> graphs{0};
 
     /// The call of that name fails, after it has succeeded `after` times.
     void fail(std::string call, int after = 0) {
@@ -46,7 +47,7 @@ struct FakeMachine {
         std::lock_guard const lock(mutex_);
         return calls_[call];
     }
-    [[nodiscard]] bool is_empty() const { return memory == 0 && pinned == 0 && streams == 0 && events == 0; }
+    [[nodiscard]] bool is_empty() const { return memory == 0 && pinned == 0 && streams == 0 && events == 0 && graphs == 0; }
 
     [[nodiscard]] Result<> enter(std::string_view call, ErrorCode code = ErrorCode::backend_failure) {
         std::lock_guard const lock(mutex_);
@@ -67,6 +68,12 @@ private:
     std::map<std::string, int> calls_;
 };
 
+/// What was put into a stream while it was captured.
+struct FakeGraph {
+    std::vector<std::function<void()>> tasks;
+    bool is_broken = false;
+};
+
 /// A stream: a thread that does what it is given, in order.
 class FakeStream {
 public:
@@ -76,6 +83,7 @@ public:
         worker_.join();
     }
     void put(std::function<void()> task) {
+        if (capture) return capture->tasks.push_back(std::move(task));
         {
             std::lock_guard const lock(mutex_);
             tasks_.push_back(std::move(task));
@@ -84,6 +92,8 @@ public:
     }
 
     std::int32_t const device;
+    /// Set between the begin and the end of a capture.
+    std::unique_ptr<FakeGraph> capture;
 
 private:
     void run() {
@@ -117,6 +127,7 @@ class FakeProducts;
 struct FakeApi {
     using Stream = FakeStream*;
     using Event = FakeEvent*;
+    using Graph = FakeGraph*;
     using Products = FakeProducts;
 
     static constexpr std::string_view name = "fake";
@@ -149,6 +160,7 @@ struct FakeApi {
 
     static Result<void*> allocate(std::size_t bytes) {
         if (auto const result = machine().enter("allocate", ErrorCode::out_of_memory); !result) return result.error();
+        if (capturing() != nullptr) return break_capture(capturing(), "allocate").error();
         auto* const memory = ::operator new (bytes, std::align_val_t{256});
         // Memory of a device is not clean.
         std::memset(memory, 0xA5, bytes);
@@ -202,6 +214,7 @@ struct FakeApi {
     }
     static Result<> record(Event event, Stream stream) {
         if (auto const result = enter("record", stream); !result) return result;
+        if (stream->capture) return break_capture(stream, "record");
         auto const reached = std::make_shared<std::atomic<bool>>(false);
         event->reached = reached;
         stream->put([reached] { reached->store(true); });
@@ -209,6 +222,7 @@ struct FakeApi {
     }
     static Result<> hold_back(Stream stream, Event event) {
         if (auto const result = enter("hold_back", stream); !result) return result;
+        if (stream->capture) return break_capture(stream, "hold_back");
         stream->put([reached = event->reached] {
             while (!reached->load()) std::this_thread::yield();
         });
@@ -221,6 +235,43 @@ struct FakeApi {
     static Result<> enable_peer(std::int32_t device, std::int32_t) {
         if (device != current()) return Error{ErrorCode::backend_failure}.in("enable_peer").because("wrong device");
         return machine().enter("enable_peer", ErrorCode::unsupported);
+    }
+
+    static Result<> begin_capture(Stream stream) {
+        if (auto const result = enter("begin_capture", stream); !result) return result;
+        if (stream->capture) return break_capture(stream, "begin_capture");
+        stream->capture = std::make_unique<FakeGraph>();
+        capturing() = stream;
+        return {};
+    }
+    static Result<Graph> end_capture(Stream stream) {
+        auto graph = std::move(stream->capture);
+        capturing() = nullptr;
+        if (auto const result = enter("end_capture", stream); !result) return result.error();
+        if (!graph || graph->is_broken)
+            return Error{ErrorCode::backend_failure}.in("end_capture").because("the capture was broken");
+        ++machine().graphs;
+        return graph.release();
+    }
+    static Result<> launch_graph(Graph graph, Stream stream) {
+        if (auto const result = enter("launch_graph", stream); !result) return result;
+        for (auto const& task : graph->tasks) stream->put(task);
+        return {};
+    }
+    static void destroy_graph(Graph graph) {
+        delete graph;
+        --machine().graphs;
+    }
+
+    /// What vendors prohibit while a stream of this thread is captured: what waits, and what allocates.
+    static Result<> break_capture(Stream stream, std::string_view call) {
+        stream->capture->is_broken = true;
+        return Error{ErrorCode::backend_failure}.in(call).because("is prohibited while a stream is captured");
+    }
+    /// The stream that this thread captures; null: none.
+    static Stream& capturing() {
+        static thread_local Stream stream = nullptr;
+        return stream;
     }
 
     /// A call that puts work into a stream: like vendors', it wants the stream's device to be current.

@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include <shardwise/backend/device.cuh>
+#include <shardwise/backend/device_graph.hpp>
 #include <shardwise/kernels/all_reduce_launch.cuh>
 #include <shardwise/kernels/device/all_reduce.hpp>
 #include <shardwise/kernels/gemm_launch.cuh>
@@ -370,4 +371,31 @@ TEST_CASE(
     auto const wrong = all_reduce<float>(**group, Rank{0}, in, buffer.view(), stream);
     REQUIRE_FALSE(wrong);
     CHECK(wrong.error().message().find("another device") != std::string::npos);
+}
+
+TEST_CASE("DeviceGraph: a vendor that fails at the begin, the end or a launch is named, and nothing is left behind") {
+    Clean const clean;
+    auto& machine = FakeMachine::get();
+    auto const context = std::move(*FakeContext::open());
+    auto buffer = std::move(*Buffer<float, Fake>::allocate(*context, 4));
+    std::vector<float> const values{1, 2, 3, 4};
+    TensorView<float const, 1, Host> const from(values.data(), {4});
+    for (std::string const call : {"begin_capture", "end_capture", "copy", "launch_graph"}) {
+        CAPTURE(call);
+        auto stream = context->make_stream();
+        machine.fail(call);
+        auto const graph =
+            DeviceGraph<FakeApi>::capture(stream, [&] { return Fake::copy<float>(from, buffer.view(), stream); });
+        CHECK(static_cast<bool>(graph) == (call == "launch_graph"));
+        if (graph) graph->launch(stream);
+        if (!graph) CHECK(graph.error().subject() == call);
+        machine.mend();
+        // What the vendor did not do before a capture, or at its end, is no failure of the stream.
+        bool const goes_on = call == "begin_capture" || call == "end_capture";
+        CHECK(static_cast<bool>(stream.synchronize(Deadline::after(10s))) == goes_on);
+    }
+    auto stream = context->make_stream();
+    auto const waits = DeviceGraph<FakeApi>::capture(stream, [&] { return stream.synchronize(Deadline::after(10s)); });
+    REQUIRE_FALSE(waits);
+    CHECK(waits.error().message().find("prohibited while a stream is captured") != std::string::npos);
 }

@@ -27,6 +27,8 @@ class DeviceWeight;
 /// Everything that runs on the device is in stream order; a failure stops the stream, and `synchronize` returns it.
 template <class Api>
 struct DeviceBackend {
+    /// The vendor's functions.
+    using VendorApi = Api;
     using Context = DeviceContext<Api>;
     using Stream = DeviceStream<Api>;
     using Event = DeviceEvent<Api>;

@@ -2,16 +2,19 @@
 #pragma once
 
 #include <shardwise/backend/detail/device_api.hpp>
+#include <shardwise/backend/detail/pinned_array.hpp>
 #include <shardwise/backend/device_stream.hpp>
 #include <shardwise/backend/memory_counter.hpp>
 #include <shardwise/core/device_id.hpp>
 #include <shardwise/core/result.hpp>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -86,6 +89,23 @@ public:
         return products_.get();
     }
 
+    /// At least so many bytes of pinned memory, the same at every call until more are asked for: what was put into `stream` with them
+    /// is waited for then. For one stream of the context.
+    ///
+    /// Errors  out_of_memory; those of the stream; deadline_exceeded
+    [[nodiscard]] Result<std::byte*> staging(std::size_t bytes, DeviceStream<Api>& stream) {
+        if (bytes > staging_bytes_) {
+            if (auto const done = stream.synchronize(Deadline::after(options_.limit)); !done) return done.error();
+            detail::DeviceScope<Api> const scope(options_.device);
+            if (!scope.result()) return scope.result().error();
+            auto made = detail::PinnedArray<Api, std::byte>::make(static_cast<std::int64_t>(bytes));
+            if (!made) return made.error();
+            staging_ = std::move(*made);
+            staging_bytes_ = bytes;
+        }
+        return staging_.data();
+    }
+
 private:
     DeviceContext(DeviceOptions const& options, detail::DeviceFacts const& facts) : options_(options), facts_(facts) {}
 
@@ -94,6 +114,8 @@ private:
     MemoryCounter memory_;
     std::mutex mutex_;
     std::unique_ptr<Products> products_;
+    detail::PinnedArray<Api, std::byte> staging_;
+    std::size_t staging_bytes_ = 0;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -5,6 +5,7 @@
 #include <shardwise/core/trace_ring.hpp>
 #include <shardwise/executor/held_operation.hpp>
 #include <shardwise/executor/kv_cache.hpp>
+#include <shardwise/kernels/step_table.hpp>
 #include <shardwise/memory/activations.hpp>
 
 #include <cstddef>
@@ -43,8 +44,7 @@ struct HeldBlock {
 /// What one step computes.
 template <ComputeBackend Backend>
 struct StepView {
-    TensorView<std::int32_t const, 1, Backend> ids;
-    TensorView<std::int32_t const, 1, Backend> positions;
+    StepTable<Backend> const& table;
     std::span<SequencePart const> parts;
     TensorView<float, 1, Backend> scratch;
     KvCache<Backend>* cache = nullptr;
@@ -73,7 +73,7 @@ public:
 
     [[nodiscard]] std::int64_t rows(Value const& value) const {
         if (value.rows == Rows::routed) return routed_rows;
-        return value.rows == Rows::sequences ? static_cast<std::int64_t>(step_.parts.size()) : step_.ids.elements();
+        return value.rows == Rows::sequences ? static_cast<std::int64_t>(step_.parts.size()) : step_.table.tokens();
     }
     [[nodiscard]] Matrix view(ValueId id) const {
         auto const item = plan_.item_of[static_cast<std::size_t>(id)];

@@ -5,8 +5,9 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// A back end that the executor walks on: it reads and writes views as plain memory.
+/// A back end that the executor walks on. Which operations it has kernels for is asked for each of them (executor/ops/refused_op.hpp):
+/// a model that needs others is refused before it is loaded. Of a device, executor/device_kernels.hpp is included first.
 template <class B>
-concept ExecutesModels = ComputeBackend<B> && HasHostMemory<B>;
+concept ExecutesModels = ComputeBackend<B>;
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

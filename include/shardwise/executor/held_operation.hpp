@@ -2,8 +2,8 @@
 #pragma once
 
 #include <shardwise/backend/buffer.hpp>
-#include <shardwise/backend/weight_source.hpp>
 #include <shardwise/executor/held_experts.hpp>
+#include <shardwise/executor/held_table.hpp>
 #include <shardwise/executor/latent_attention.hpp>
 #include <shardwise/parallel/column_linear.hpp>
 #include <shardwise/parallel/row_linear.hpp>
@@ -18,14 +18,6 @@ template <ComputeBackend Backend>
 struct HeldNorm {
     Buffer<float, Backend> weight;
     Buffer<float, Backend> bias;
-};
-
-/// This rank's rows of a table, in the file's format; rows are decoded as they are looked up.
-template <ComputeBackend Backend>
-struct HeldTable {
-    Buffer<std::byte, Backend> data;
-    WeightSource source;
-    UnitRange rows;
 };
 
 /// A vector that is no norm's: the sinks of an attention's own heads, the correction of a router.

@@ -8,7 +8,9 @@
 #include <shardwise/core/assert.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/kernels/cached_rows.hpp>
+#include <shardwise/kernels/step_table.hpp>
 #include <shardwise/kernels/store_rows.hpp>
+#include <shardwise/kernels/store_step.hpp>
 #include <shardwise/memory/kv_pages.hpp>
 
 #include <algorithm>
@@ -144,6 +146,19 @@ public:
         for (auto& group : groups_) group.give_back(slot);
     }
 
+    /// Lists of pages that a sequence has: one for all layers that see equally far.
+    [[nodiscard]] std::int64_t groups() const { return static_cast<std::int64_t>(groups_.size()); }
+    /// Whose list a layer's pages are in.
+    [[nodiscard]] std::int64_t group(std::size_t layer) const {
+        return static_cast<std::int64_t>(layers_[layer].group);
+    }
+    /// A sequence's lists, one for each group: page i has the tokens from i * kv_page_tokens on. They stay where they are, and grow
+    /// as pages are reserved.
+    void lists(std::int64_t slot, std::span<std::span<std::int32_t const>> to) const {
+        SHARDWISE_ASSERT(to.size() == groups_.size());
+        for (std::size_t i = 0; i < to.size(); ++i) to[i] = groups_[i].lists[static_cast<std::size_t>(slot)];
+    }
+
     /// Calls visit(element) with a value of the element type.
     template <class Visit>
     auto with_element(Visit const& visit) const {
@@ -164,6 +179,23 @@ public:
         return rows<Cache>(layers_[layer], layers_[layer].values, slot, count);
     }
 
+    /// All keys or all values of a layer, in pages.
+    ///
+    /// Shapes  memory [rows, heads * dim]; scales [rows, heads] where elements are bytes
+    template <CacheElement Cache>
+    struct Memory {
+        TensorView<Cache const, 2, Backend> elements;
+        TensorView<float const, 2, Backend> scales;
+    };
+    template <CacheElement Cache>
+    [[nodiscard]] Memory<Cache> key_memory(std::size_t layer) const {
+        return memory_of<Cache>(layers_[layer], layers_[layer].keys);
+    }
+    template <CacheElement Cache>
+    [[nodiscard]] Memory<Cache> value_memory(std::size_t layer) const {
+        return memory_of<Cache>(layers_[layer], layers_[layer].values);
+    }
+
     /// What a layer keeps of a sequence beside keys and values, before `tokens` new ones after its first `past`. With no past
     /// it holds anything: whoever computes begins anew.
     ///
@@ -182,6 +214,27 @@ public:
         }
         seen = past + tokens;
         return TensorView<float, 1, Backend>(of.states.data() + slot * of.shape.state, {of.shape.state});
+    }
+
+    /// Puts the keys and values of a step's new tokens, of all its sequences, into their pages.
+    ///
+    /// Shapes  keys [tokens, heads * key_dim], values [tokens, heads * value_dim]; values empty where the layer has none
+    /// Memory  the table's step is not replaced until it is done
+    /// Order   on `stream`
+    /// Errors  shape_mismatch
+    [[nodiscard]] Result<> store(std::size_t layer, Matrix keys, Matrix values, StepTable<Backend> const& table,
+                                 Stream& stream) {
+        auto& to = layers_[layer];
+        return with_element([&]<class Cache>(Cache) -> Result<> {
+            auto const put = [&](Half& side, Matrix from) -> Result<> {
+                if (side.width == 0) return {};
+                return store_rows<Cache>(from, {reinterpret_cast<Cache*>(side.elements.data()), {to.rows, side.width}},
+                                         table, static_cast<std::int64_t>(to.group), stream,
+                                         {side.scales.data(), {side.scales.size() == 0 ? 0 : to.rows, to.shape.heads}});
+            };
+            if (auto const done = put(to.keys, keys); !done) return done;
+            return put(to.values, values);
+        });
     }
 
     /// Puts the keys and values of new tokens after a sequence's first `past`; it has pages for them.
@@ -282,6 +335,11 @@ private:
         return index;
     }
 
+    template <CacheElement Cache>
+    [[nodiscard]] static Memory<Cache> memory_of(Layer const& layer, Half const& side) {
+        return {{reinterpret_cast<Cache const*>(side.elements.data()), {layer.rows, side.width}},
+                {side.scales.data(), {side.scales.size() == 0 ? 0 : layer.rows, layer.shape.heads}}};
+    }
     template <CacheElement Cache>
     [[nodiscard]] CachedRows<Cache, Backend> rows(Layer const& layer, Half const& side, std::int64_t slot,
                                                   std::int64_t count) const {

@@ -6,8 +6,10 @@
 #include <shardwise/backend/host/mapped_pages.hpp>
 #include <shardwise/backend/host/product/source.hpp>
 #include <shardwise/executor/held_format.hpp>
+#include <shardwise/executor/hold_floats.hpp>
 #include <shardwise/executor/loaded_matrix.hpp>
 #include <shardwise/executor/packed_forms.hpp>
+#include <shardwise/executor/rank_home.hpp>
 #include <shardwise/executor/stored_parameters.hpp>
 #include <shardwise/parallel/weight_slice.hpp>
 
@@ -26,17 +28,18 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// Reads parameters for one rank: its slices only, in the formats that the options ask for, with all threads of the context.
+/// Reads parameters for one rank: its slices only, in the formats that the options ask for, with all threads of the host's context.
 /// Counts the bytes of the files that it looks at.
 template <ComputeBackend Backend>
 class ParameterLoader {
 public:
     /// All arguments outlive this.
-    ParameterLoader(typename Backend::Context& context, StoredParameters const& parameters, LoadOptions const& options)
-        : context_(context), parameters_(parameters), options_(options) {}
+    ParameterLoader(RankHome<Backend> const& rank, StoredParameters const& parameters, LoadOptions const& options)
+        : rank_(rank), parameters_(parameters), options_(options) {}
 
     [[nodiscard]] StoredParameters const& parameters() const { return parameters_; }
-    [[nodiscard]] typename Backend::Context& context() const { return context_; }
+    [[nodiscard]] typename Backend::Context& context() const { return rank_.context; }
+    [[nodiscard]] RankHome<Backend> const& rank() const { return rank_; }
     /// Bytes of the files' tensors that were read so far.
     [[nodiscard]] Bytes bytes_read() const { return Bytes{bytes_read_}; }
 
@@ -260,7 +263,7 @@ private:
         std::vector<float> largest;
         if (is_shared) {
             largest.resize(static_cast<std::size_t>(outputs));
-            context_.pool().run_ranges(
+            rank_.host.pool().run_ranges(
                 static_cast<std::int64_t>(runs.size()), 1, [&](std::int64_t begin, std::int64_t end) {
                     std::vector<float> values;
                     for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
@@ -327,7 +330,7 @@ private:
                 }
             }
         };
-        context_.pool().run_ranges(static_cast<std::int64_t>(runs.size()), 1, make);
+        rank_.host.pool().run_ranges(static_cast<std::int64_t>(runs.size()), 1, make);
         if (is_false) {
             return Error{ErrorCode::malformed_file}
                 .in(parameter.name)
@@ -361,7 +364,7 @@ private:
         }
     }
 
-    typename Backend::Context& context_;
+    RankHome<Backend> rank_;
     StoredParameters const& parameters_;
     LoadOptions options_;
     std::int64_t bytes_read_ = 0;
@@ -369,15 +372,5 @@ private:
     std::uintptr_t asked_begin_ = 0;
     std::uintptr_t asked_end_ = 0;
 };
-
-/// A back end's copy of some values.
-template <ComputeBackend Backend>
-[[nodiscard]] Result<Buffer<float, Backend>> hold_floats(typename Backend::Context& context,
-                                                         std::vector<float> const& values) {
-    auto buffer = Buffer<float, Backend>::allocate(context, static_cast<std::int64_t>(values.size()));
-    if (!buffer) return buffer.error();
-    std::copy(values.begin(), values.end(), buffer->data());
-    return buffer;
-}
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -7,6 +7,7 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/block_cut.hpp>
 #include <shardwise/executor/executor_limits.hpp>
+#include <shardwise/executor/held_weight_bytes.hpp>
 #include <shardwise/model/architecture.hpp>
 #include <shardwise/parallel/detail/product_tree.hpp>
 #include <shardwise/parallel/detail/tree_plan.hpp>
@@ -65,17 +66,18 @@ struct MemoryTally {
 
     /// The product of `layers` weights as ColumnLinear and RowLinear hold them, each with at most `rows` rows at a time.
     ///
-    /// Errors  size_overflow
-    template <ReductionPolicy Policy>
+    /// Errors  size_overflow; unsupported for a format that the back end does not multiply by
+    template <ComputeBackend Backend, ReductionPolicy Policy>
     [[nodiscard]] Result<> add_product(CountedBlock const& block, Operation const& op, ParameterFormat held,
                                        std::int64_t layers, std::int64_t rows) {
         auto const kernel = product_kernel(held.format, block.isa, block.limits.product_activations);
         auto const hold = [&](std::int64_t outputs, std::int64_t inputs, std::int64_t row_bytes) -> Result<> {
             if (outputs == 0 || inputs == 0) return {};
-            auto const bytes = packed_weight_bytes(held.format, outputs, inputs, held.group);
-            if (!bytes) return Error{ErrorCode::size_overflow}.in("weight").got(outputs);
+            auto const bytes = held_weight_bytes<Backend>(held.format, outputs, inputs, held.group);
+            if (!bytes) return bytes.error();
             add_packed(layers * bytes->count());
-            prepared = std::max(prepared, prepared_buffer_bytes(kernel, row_bytes, rows));
+            // Devices bring nothing into a form of its own.
+            if (HasHostMemory<Backend>) prepared = std::max(prepared, prepared_buffer_bytes(kernel, row_bytes, rows));
             return {};
         };
         if (block.value(op.output).spread != Spread::partial) {

@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
@@ -54,12 +55,17 @@ public:
     /// A vector or some ranges of it; nothing where the operation has none.
     [[nodiscard]] Result<Buffer<float, Backend>> hold_vector(
         std::string_view parameter, std::int64_t count, std::optional<std::span<UnitRange const>> ranges = {}) const {
-        if (parameter.empty()) return Buffer<float, Backend>{};
-        auto const stored = find(parameter);
-        if (!stored) return stored.error();
-        auto const values = parameters_.floats(*stored, count, ranges);
+        auto const values = floats(parameter, count, ranges);
         if (!values) return values.error();
         return hold_floats<Backend>(context(), *values);
+    }
+    /// The same in the host's memory.
+    [[nodiscard]] Result<std::vector<float>> floats(std::string_view parameter, std::int64_t count,
+                                                    std::optional<std::span<UnitRange const>> ranges = {}) const {
+        if (parameter.empty()) return std::vector<float>{};
+        auto const stored = find(parameter);
+        if (!stored) return stored.error();
+        return parameters_.floats(*stored, count, ranges);
     }
 
 private:

@@ -46,7 +46,11 @@ template <ComputeBackend Backend, Communicator C>
 void submit_receive(StageLinks<C> const& links, float* hidden, std::int64_t elements,
                     typename Backend::Stream& stream) {
     TensorView<float, 1, Backend> const in(hidden, {elements});
-    stream.submit([world = links.world, in, from = links.from] { return receive(*world, in, from); });
+    if constexpr (HasHostMemory<Backend>) {
+        stream.submit([world = links.world, in, from = links.from] { return receive(*world, in, from); });
+    } else {
+        submit_receive_from(*links.world, in, links.from, stream);
+    }
 }
 
 /// Hands a hidden state on to the next stage.
@@ -56,7 +60,11 @@ template <ComputeBackend Backend, Communicator C>
 void submit_send(StageLinks<C> const& links, float const* hidden, std::int64_t elements,
                  typename Backend::Stream& stream) {
     TensorView<float const, 1, Backend> const out(hidden, {elements});
-    stream.submit([world = links.world, out, to = links.to] { return send(*world, out, to); });
+    if constexpr (HasHostMemory<Backend>) {
+        stream.submit([world = links.world, out, to = links.to] { return send(*world, out, to); });
+    } else {
+        submit_send_to(*links.world, out, links.to, stream);
+    }
 }
 
 /// Each stage's first layer and, last, the number of layers, where weights are even: what the estimator assumes.

@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -34,7 +35,7 @@ struct PredictedMemory {
     Bytes kv_cache{};
     /// Where the values of blocks lie: what estimate_memory counts in fp32, with `prefill_chunk` the tokens of a step.
     Bytes activations{};
-    /// Scratch of kernels and sums, ids and positions of a step.
+    /// Scratch of kernels and sums, and the table of a step.
     Bytes scratch{};
     /// Activations that a product brings into a form of its own while it runs.
     Bytes products{};
@@ -81,14 +82,17 @@ public:
         return {};
     }
 
-    [[nodiscard]] PredictedMemory sum() const {
+    /// Errors  size_overflow where the step's table has more bytes than 63 bits count
+    [[nodiscard]] Result<PredictedMemory> sum() const {
         auto const fetched = std::min(fetched_layers_, weight_stream_depth) * largest_fetched_;
-        return {.weights = Bytes{tally_.weights + fetched},
-                .kv_cache = Bytes{tally_.cache},
-                .activations = Bytes{4 * arena_},
-                .scratch = Bytes{4 * (scratch_ + 2 * limits_.step_tokens)},
-                .products = Bytes{tally_.prepared},
-                .loading = Bytes{loading_}};
+        auto const table = step_table_bytes(step_bounds(limits_, static_cast<std::int64_t>(windows_.size())));
+        if (!table) return Error{ErrorCode::size_overflow}.in("step table").at("tokens").got(limits_.step_tokens);
+        return PredictedMemory{.weights = Bytes{tally_.weights + fetched},
+                               .kv_cache = Bytes{tally_.cache},
+                               .activations = Bytes{4 * arena_},
+                               .scratch = Bytes{4 * scratch_} + *table,
+                               .products = Bytes{tally_.prepared},
+                               .loading = Bytes{loading_}};
     }
 
 private:
@@ -116,6 +120,10 @@ private:
             auto const done =
                 visit_executed<Backend, Policy>(op.kind, [&](auto of) { return of.count(tally_, block, op, held); });
             if (!done) return done;
+            // Layers that see equally far share a sequence's list of pages.
+            if (op.kind == OpKind::gated_delta) windows_.insert(0);
+            if (op.kind == OpKind::attention && op.attention.is_causal)
+                windows_.insert(kv_layer(op.attention, *cut->heads).window);
             if (op.kind == OpKind::rope && !std::exchange(has_frequencies, true))
                 tally_.weights += 4 * (rotary_elements(model_.config.rope, rotated_width(op.attention)) / 2);
         }
@@ -133,6 +141,8 @@ private:
     IsaLevel isa_;
     /// `packed` is that of the block that was added last.
     MemoryTally tally_;
+    /// Of what is cached.
+    std::set<std::int64_t> windows_;
     std::int64_t fetched_layers_ = 0;
     std::int64_t largest_fetched_ = 0;
     std::int64_t loading_ = 0;

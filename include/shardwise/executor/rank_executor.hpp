@@ -14,8 +14,10 @@
 #include <shardwise/executor/last_step.hpp>
 #include <shardwise/executor/layer_rope.hpp>
 #include <shardwise/executor/model_reach.hpp>
-#include <shardwise/executor/offloaded_blocks.hpp>
 #include <shardwise/executor/pipeline_stage.hpp>
+#include <shardwise/executor/rank_home.hpp>
+#include <shardwise/executor/rank_step.hpp>
+#include <shardwise/executor/resident_blocks.hpp>
 #include <shardwise/executor/step_capacity.hpp>
 #include <shardwise/executor/walk_block.hpp>
 #include <shardwise/kernels/copy_rows.hpp>
@@ -49,18 +51,18 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Policy  Fast or Deterministic, which gives the same bits for any number of ranks
 template <ComputeBackend Backend, ReductionPolicy Policy>
 class RankExecutor {
-    static_assert(ExecutesModels<Backend>, "the executor walks in the host's memory");
+    static_assert(ExecutesModels<Backend>, "the executor needs a back end that multiplies and copies");
 
 public:
     using Stream = typename Backend::Stream;
 
-    /// Loads what `place` owns of the stage's blocks, and of the experts what `experts` does. `model` and `context`
-    /// outlive this, which waits for its last step when it goes; `parameters` is not needed afterwards.
+    /// Loads what `place` owns of the stage's blocks, and of the experts what `experts` does. `model` and what `rank` refers
+    /// to outlive this, which waits for its last step when it goes; `parameters` is not needed afterwards.
     ///
     /// Errors  unsupported for operations that are not executed yet; those of check_load_options and of loading, file_unreadable
     ///         also for a file that becomes shorter meanwhile; out_of_memory;
     ///         size_overflow; invalid_argument for limits below 1 or beyond the model's positions
-    [[nodiscard]] static Result<RankExecutor> create(typename Backend::Context& context, Model const& model,
+    [[nodiscard]] static Result<RankExecutor> create(RankHome<Backend> const& rank, Model const& model,
                                                      StoredParameters const& parameters, TensorPlace place,
                                                      ExecutorLimits const& limits, TensorPlace experts = {},
                                                      LoadOptions const& options = {}, StageBlocks const& stage = {}) {
@@ -74,7 +76,8 @@ public:
         if (auto const checked = check_expert_place(experts, model.config); !checked) return checked.error();
         if (auto const checked = check_load_options(options); !checked) return checked.error();
         RankExecutor executor(model, place, limits, experts);
-        ParameterLoader<Backend> loader(context, parameters, options);
+        auto& context = rank.context;
+        ParameterLoader<Backend> loader(rank, parameters, options);
         std::int64_t count = 0;
         for (auto const& block : model.program.blocks()) count += block.count;
         std::int64_t number = 0;
@@ -130,18 +133,11 @@ public:
                                    Stream& stream, StageLinks<C> const& links = {}) {
         if (auto const checked = check(ids, parts, out, exchange != nullptr); !checked) return checked;
         auto const tokens = static_cast<std::int64_t>(ids.size());
-        std::copy(ids.begin(), ids.end(), ids_.data());
-        std::int64_t next = 0;
-        for (auto const& part : parts) {
-            auto position = static_cast<std::int32_t>(part.past);
-            for (std::int64_t i = 0; i < part.tokens; ++i, ++next)
-                positions_.data()[next] = ids_.data()[next] == skipped_id_ ? -1 : position++;
-        }
         for (auto const& part : parts) {
             if (auto const done = cache_.reserve(part.slot, part.past + part.tokens); !done) return done;
         }
-        StepView<Backend> step{{ids_.data(), {tokens}}, {positions_.data(), {tokens}}, parts, {}, &cache_};
-        step.scratch = scratch_.view();
+        if (auto const written = step_.write(ids, parts, cache_, stream); !written) return written;
+        StepView<Backend> step{step_.table(), parts, scratch_.view(), &cache_};
         step.tracer = tracer_;
         step.routed_room =
             limits_.step_tokens * std::min(model_->config.experts_per_token,
@@ -232,7 +228,7 @@ public:
     [[nodiscard]] Bytes weight_bytes() const { return weight_bytes_; }
     [[nodiscard]] Bytes cache_bytes() const { return cache_.bytes(); }
     [[nodiscard]] Bytes activation_bytes() const {
-        return arena_.bytes() + scratch_.bytes() + ids_.bytes() + positions_.bytes();
+        return arena_.bytes() + scratch_.bytes() + step_.bytes();
     }
 
 private:
@@ -247,7 +243,10 @@ private:
 
     void note_output(shardwise::Block const& block) {
         auto const& body = model_->program.body(block);
-        for (auto const& op : body.operations()) skipped_id_ = std::max(skipped_id_, op.skipped_id);
+        for (auto const& op : body.operations()) {
+            rule_.skipped_id = std::max(rule_.skipped_id, op.skipped_id);
+            if (op.kind == OpKind::last_token) rule_.takes_first = op.takes_first;
+        }
         auto const& last = body.values()[static_cast<std::size_t>(body.operations().back().output)];
         output_ = {last.rows, last.width, last.is_fp32};
     }
@@ -320,8 +319,10 @@ private:
         };
         if (auto const done = hold(arena_, ceil_divide(arena.count(), 4)); !done) return done;
         if (auto const done = hold(scratch_, scratch); !done) return done;
-        if (auto const done = hold(ids_, limits_.step_tokens); !done) return done;
-        return hold(positions_, limits_.step_tokens);
+        auto step = RankStep<Backend>::create(context, limits_, cache_.groups(), rule_);
+        if (!step) return step.error();
+        step_ = std::move(*step);
+        return {};
     }
 
     [[nodiscard]] Result<> check(std::span<std::int32_t const> ids, std::span<SequencePart const> parts,
@@ -356,7 +357,7 @@ private:
     ExecutorLimits limits_;
     ExecutorOutput output_;
     bool is_bidirectional_;
-    std::int64_t skipped_id_ = -1;
+    StepRule rule_;
     std::vector<PlannedBody> bodies_;
     std::vector<Block> blocks_;
     BlockTimes* times_ = nullptr;
@@ -366,11 +367,10 @@ private:
     Bytes bytes_read_{0};
     KvCache<Backend> cache_;
     bool ends_model_ = true;
-    OffloadedBlocks<Policy> offloaded_;
+    typename detail::BlocksOf<Backend, Policy>::Type offloaded_;
     Buffer<float, Backend> arena_;
     Buffer<float, Backend> scratch_;
-    Buffer<std::int32_t, Backend> ids_;
-    Buffer<std::int32_t, Backend> positions_;
+    RankStep<Backend> step_;
     /// Goes first: what a stream still reads outlives it.
     LastStep<Backend> last_;
 };

@@ -4,6 +4,7 @@
 #include <shardwise/core/checked.hpp>
 #include <shardwise/executor/block_cut.hpp>
 #include <shardwise/executor/executor_limits.hpp>
+#include <shardwise/kernels/step_bounds.hpp>
 #include <shardwise/memory/activations.hpp>
 #include <shardwise/memory/kv_pages.hpp>
 #include <shardwise/parallel/place.hpp>
@@ -34,6 +35,17 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
             .step_tokens = limits.step_tokens,
             .tokens = limits.cache_tokens,
             .dtype = limits.kv_dtype};
+}
+
+/// The bounds of a rank's steps, whose cache has so many lists of pages for each sequence.
+[[nodiscard]] constexpr StepBounds step_bounds(ExecutorLimits const& limits, std::int64_t groups) {
+    auto const sequences = std::min(limits.sequences, limits.step_tokens);
+    return {.tokens = limits.step_tokens,
+            .sequences = sequences,
+            .wanted = sequences,
+            .groups = groups,
+            .pages = groups > 0 ? ceil_divide(limits.context, kv_page_tokens) : 0,
+            .page_rows = kv_page_tokens};
 }
 
 /// Elements of a head among which some turn.

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <shardwise/core/trace_ring.hpp>
+#include <shardwise/executor/move_values.hpp>
 #include <shardwise/executor/ops/executed_ops.hpp>
 #include <shardwise/op/work.hpp>
 
 #include <cstddef>
-#include <cstring>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -24,10 +24,8 @@ template <ComputeBackend Backend, ReductionPolicy Policy, Communicator C>
                            block.program->values()[0].width == 1;
     if (auto const in = walk.view(0); !reads_ids && state.hidden != in.data()) {
         // The block before left its result at the place of its own output.
-        stream.submit([from = state.hidden, in] {
-            std::memmove(in.data(), from, static_cast<std::size_t>(in.elements()) * sizeof(float));
-            return Result<>{};
-        });
+        auto const moved = move_values<Backend>(state.hidden, in.data(), in.elements(), stream);
+        if (!moved) return moved;
     }
     std::size_t number = 0;
     for (auto const& op : operations) {

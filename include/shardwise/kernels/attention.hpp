@@ -4,6 +4,7 @@
 #include <shardwise/backend/host.hpp>
 #include <shardwise/core/check_views.hpp>
 #include <shardwise/core/list.hpp>
+#include <shardwise/kernels/attention_options.hpp>
 #include <shardwise/kernels/cached_rows.hpp>
 #include <shardwise/kernels/detail/attention_task.hpp>
 #include <shardwise/kernels/detail/element.hpp>
@@ -14,23 +15,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <optional>
 #include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
-
-/// Everything about an attention but its tensors.
-struct AttentionOptions {
-    /// Heads, key and value widths, causality and window. `latent` and `is_cross` play no part here.
-    AttentionShape shape{};
-    /// Multiplies scores; 0: 1 / sqrt(key_dim).
-    float scale = 0.0F;
-    /// Scores become cap * tanh(score / cap); 0: they do not (gemma2).
-    float soft_cap = 0.0F;
-    /// The position of the first query among the keys: keys before it are its past. By default the queries are the last of the
-    /// keys, as in decoding and in prefill.
-    std::optional<std::int64_t> first_query{};
-};
 
 /// The floats that `attention` needs beside its tensors to split the parts of a context over threads; 0 where queries and heads are
 /// enough of them.

@@ -54,14 +54,13 @@ concept DealsExperts = ComputeBackend<B> && HasHostMemory<B>;
 /// Memory  rows for the worst case, that every token of every rank chooses this rank's experts
 template <ComputeBackend Backend, Communicator Comm>
 class ExpertParallel {
-    static_assert(DealsExperts<Backend>, "experts move rows in the host's memory");
-
 public:
     using Stream = typename Backend::Stream;
 
     /// Errors  invalid_argument for more experts per token than experts, or extents below 1; size_overflow; out_of_memory
     [[nodiscard]] static Result<ExpertParallel> create(typename Backend::Context& context, Comm& comm,
                                                        ExpertShape const& shape) {
+        static_assert(DealsExperts<Backend>, "experts move rows in the host's memory");
         Error refused{ErrorCode::invalid_argument};
         refused.in("expert parallelism");
         if (shape.experts < 1) return refused.at("experts").because("are less than one").got(shape.experts).at_least(1);

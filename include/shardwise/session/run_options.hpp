@@ -9,6 +9,7 @@
 #include <shardwise/executor/load_options.hpp>
 #include <shardwise/op/product_activations.hpp>
 #include <shardwise/session/generation.hpp>
+#include <shardwise/session/run_devices.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -33,6 +34,8 @@ struct RunOptions {
     std::vector<std::int64_t> stage_begins{};
     /// Where each layer's weights lie between its uses; beyond the list: where it computes.
     std::vector<LayerHome> layer_homes{};
+    /// Where ranks compute.
+    RunDevices devices{};
     /// Threads of all ranks together; 0: as many as the caller may use cores.
     int threads = 0;
     /// Ranks that share this machine's cores; 0: all.

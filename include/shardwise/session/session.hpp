@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/comm/broadcast.hpp>
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/result.hpp>
@@ -12,6 +11,7 @@
 #include <shardwise/session/kept_sequence.hpp>
 #include <shardwise/session/running_sequence.hpp>
 #include <shardwise/session/stage_relay.hpp>
+#include <shardwise/session/token_chooser.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -36,8 +36,6 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// beside it where the executor's policy is Deterministic.
 template <ComputeBackend Backend, ReductionPolicy Policy, Communicator C>
 class Session {
-    static_assert(HasHostMemory<Backend>, "a session reads logits in the host's memory");
-
 public:
     using Executor = RankExecutor<Backend, Policy>;
     using Stream = typename Backend::Stream;
@@ -46,7 +44,7 @@ public:
     /// executor was made with. A stage of a pipeline gives a relay.
     ///
     /// Errors  out_of_memory; unsupported for a model that scores no next token
-    [[nodiscard]] static Result<Session> create(typename Backend::Context& context, Executor& executor,
+    [[nodiscard]] static Result<Session> create(RankHome<Backend> const& rank, Executor& executor,
                                                 ExecutorLimits const& limits, C& comm, Stream& stream,
                                                 StageRelay<C> const& relay = {}) {
         if (auto const& made = executor.output(); !made.is_logits || made.rows != Rows::sequences) {
@@ -59,12 +57,9 @@ public:
         session.relay_ = relay;
         session.whole_tokens_ = whole_tokens(executor.model().program, executor.cache().capacity());
         auto const vocabulary = executor.model().config.vocab_size;
-        auto logits = Buffer<float, Backend>::allocate(context, limits.sequences * vocabulary);
-        if (!logits) return logits.error();
-        session.logits_ = std::move(*logits);
-        auto chosen = Buffer<std::int32_t, Backend>::allocate(context, limits.sequences);
-        if (!chosen) return chosen.error();
-        session.chosen_ = std::move(*chosen);
+        auto chooser = TokenChooser<Backend>::create(rank, limits.sequences, vocabulary);
+        if (!chooser) return chooser.error();
+        session.chooser_.emplace(std::move(*chooser));
         return Result<Session>(std::move(session));
     }
 
@@ -152,15 +147,14 @@ public:
         auto const plan = plan_step(ended);
         if (plan.parts.empty() && exchange_ == nullptr) return ended;
         auto const rows = static_cast<std::int64_t>(plan.parts.size());
-        auto const vocabulary = executor_->model().config.vocab_size;
-        TensorView<float, 2, Backend> const logits(logits_.data(), {rows, vocabulary});
+        auto const logits = chooser_->logits(rows);
         tracer_([](TraceRing& ring) { ring.begin_step(); });
         if (auto const done =
                 executor_->forward(plan.ids, plan.parts, logits, *comm_, exchange_, *stream_, relay_.links);
             !done)
             return done.error();
         tracer_([](TraceRing& ring) { ring.begin_operation("sample"); });
-        if (auto const done = choose(plan, logits, deadline); !done) return done.error();
+        if (auto const done = choose(plan, deadline); !done) return done.error();
         tracer_([&](TraceRing& ring) { ring.end_step(static_cast<std::int64_t>(plan.ids.size()), rows); });
         ++steps_;
         take_tokens(plan, on_token, ended);
@@ -295,7 +289,7 @@ private:
         }
     }
 
-    [[nodiscard]] Result<> choose(StepPlan const& plan, TensorView<float, 2, Backend> logits, Deadline deadline) {
+    [[nodiscard]] Result<> choose(StepPlan const& plan, Deadline deadline) {
         auto& rows = rows_;
         rows.assign(plan.parts.size(), {});
         for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -307,22 +301,10 @@ private:
             rows[i].sequence = sequence.request.random_stream.value_or(static_cast<std::uint64_t>(sequence.number));
             rows[i].step = static_cast<std::uint64_t>(sequence.made());
         }
-        TensorView<std::int32_t, 1, Backend> const chosen(chosen_.data(), {static_cast<std::int64_t>(rows.size())});
-        if (executor_->ends_model()) {
-            if (auto const done = sample(logits, std::span<SamplingRow const>(rows), chosen, *stream_); !done)
-                return done;
-        }
+        TokenChoice choice{rows, executor_->ends_model(), static_cast<bool>(on_logits_)};
         // Stages need not wait for each other while a prompt's chunks choose nothing.
-        bool const is_told = std::find(plan.chooses.begin(), plan.chooses.end(), true) != plan.chooses.end();
-        if (relay_.teller >= 0 && is_told) {
-            stream_->submit([relay = &relay_, chosen, logits]() -> Result<> {
-                if (auto const told = broadcast(*relay->links.world, chosen, relay->teller); !told) return told;
-                if (!relay->shares_logits) return {};
-                TensorView<float, 1, Backend> const all(logits.data(), {logits.elements()});
-                return broadcast(*relay->links.world, all, relay->teller);
-            });
-        }
-        return stream_->synchronize(deadline);
+        choice.is_told = std::find(plan.chooses.begin(), plan.chooses.end(), true) != plan.chooses.end();
+        return chooser_->choose(choice, relay_, *stream_, deadline);
     }
 
     void take_tokens(StepPlan const& plan, OnToken const& on_token, std::vector<Generation>& ended) {
@@ -331,11 +313,8 @@ private:
             auto& sequence = running_[plan.sequence[i]];
             sequence.computed += plan.parts[i].tokens;
             if (!plan.chooses[i]) continue;
-            if (on_logits_) {
-                auto const width = static_cast<std::size_t>(executor_->model().config.vocab_size);
-                on_logits_(sequence.number, {logits_.data() + i * width, width});
-            }
-            auto const token = chosen_.data()[i];
+            if (on_logits_) on_logits_(sequence.number, chooser_->row(i));
+            auto const token = chooser_->token(i);
             auto const& stops = sequence.request.stop_tokens;
             auto& reason = reasons[plan.sequence[i]];
             if (std::find(stops.begin(), stops.end(), token) != stops.end()) {
@@ -370,8 +349,7 @@ private:
     Stream* stream_;
     StageRelay<C> relay_;
     ExpertParallel<Backend, C>* exchange_ = nullptr;
-    Buffer<float, Backend> logits_;
-    Buffer<std::int32_t, Backend> chosen_;
+    std::optional<TokenChooser<Backend>> chooser_;
     std::vector<SamplingRow> rows_;
     std::deque<Waiting> waiting_;
     std::vector<Running> running_;

@@ -16,9 +16,11 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 struct AnyApi {
     struct StreamHandle;
     struct EventHandle;
+    struct GraphHandle;
     struct Products;
     using Stream = StreamHandle*;
     using Event = EventHandle*;
+    using Graph = GraphHandle*;
 
     static constexpr std::string_view name = "device";
     static constexpr std::int32_t warp_size = 32;
@@ -45,6 +47,10 @@ struct AnyApi {
     static Result<> hold_back(Stream stream, Event event);
     static Result<bool> is_reached(Event event);
     static Result<> enable_peer(std::int32_t device, std::int32_t peer);
+    static Result<> begin_capture(Stream stream);
+    static Result<Graph> end_capture(Stream stream);
+    static Result<> launch_graph(Graph graph, Stream stream);
+    static void destroy_graph(Graph graph);
 };
 
 static_assert(DeviceApi<AnyApi>);

@@ -25,6 +25,7 @@ class CublasLtProducts;
 struct CudaApi {
     using Stream = cudaStream_t;
     using Event = cudaEvent_t;
+    using Graph = cudaGraphExec_t;
     using Products = CublasLtProducts;
 
     static constexpr std::string_view name = "cuda";
@@ -136,6 +137,25 @@ struct CudaApi {
         if (status == cudaErrorPeerAccessAlreadyEnabled) return (void)cudaGetLastError(), Result<>{};
         return cuda_result(status, "cudaDeviceEnablePeerAccess");
     }
+
+    static Result<> begin_capture(Stream stream) {
+        return cuda_result(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    }
+    static Result<Graph> end_capture(Stream stream) {
+        cudaGraph_t graph = nullptr;
+        auto const ended = cuda_result(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
+        // A capture that was broken leaves its reason behind as the last error.
+        if (!ended) return (void)cudaGetLastError(), ended.error();
+        Graph instance = nullptr;
+        auto const made = cuda_result(cudaGraphInstantiate(&instance, graph, 0), "cudaGraphInstantiate");
+        (void)cudaGraphDestroy(graph);
+        if (!made) return (void)cudaGetLastError(), made.error();
+        return instance;
+    }
+    static Result<> launch_graph(Graph graph, Stream stream) {
+        return cuda_result(cudaGraphLaunch(graph, stream), "cudaGraphLaunch");
+    }
+    static void destroy_graph(Graph graph) { (void)cudaGraphExecDestroy(graph); }
 };
 
 static_assert(DeviceApi<CudaApi>);

@@ -20,8 +20,8 @@ struct DeviceFacts {
 /// The vendor functions that `DeviceBackend` is written over, as static functions of a struct. Each says the vendor's status as a
 /// Result whose error names the call, so that nothing above it knows a vendor's codes. They act on the current device.
 template <class Api>
-concept DeviceApi = requires(typename Api::Stream stream, typename Api::Event event, void* memory, void const* from,
-                             std::size_t bytes, std::int32_t device) {
+concept DeviceApi = requires(typename Api::Stream stream, typename Api::Event event, typename Api::Graph graph,
+                             void* memory, void const* from, std::size_t bytes, std::int32_t device) {
     { Api::name } -> std::convertible_to<std::string_view>;
     { Api::warp_size } -> std::convertible_to<std::int32_t>;
     { Api::co_resident_blocks } -> std::convertible_to<bool>;
@@ -45,6 +45,11 @@ concept DeviceApi = requires(typename Api::Stream stream, typename Api::Event ev
     { Api::hold_back(stream, event) } -> std::same_as<Result<>>;
     { Api::is_reached(event) } -> std::same_as<Result<bool>>;
     { Api::enable_peer(device, device) } -> std::same_as<Result<>>;
+    // What is put into a stream between the two is taken down, not run; the end makes a graph of it that can be launched.
+    { Api::begin_capture(stream) } -> std::same_as<Result<>>;
+    { Api::end_capture(stream) } -> std::same_as<Result<typename Api::Graph>>;
+    { Api::launch_graph(graph, stream) } -> std::same_as<Result<>>;
+    Api::destroy_graph(graph);
 };
 
 /// Makes a device current for a while, and then again the one that was before: the including program keeps its own choice.

@@ -26,6 +26,7 @@ class TiledProducts;
 struct HipApi {
     using Stream = hipStream_t;
     using Event = hipEvent_t;
+    using Graph = hipGraphExec_t;
     using Products = TiledProducts<HipApi>;
 
     static constexpr std::string_view name = "hip";
@@ -154,6 +155,27 @@ struct HipApi {
         auto const status = hipDeviceEnablePeerAccess(peer, 0);
         if (status == hipErrorPeerAccessAlreadyEnabled) return (void)hipGetLastError(), Result<>{};
         return hip_result(status, "hipDeviceEnablePeerAccess");
+    }
+
+    static Result<> begin_capture(Stream stream) {
+        return hip_result(hipStreamBeginCapture(stream, hipStreamCaptureModeThreadLocal), "hipStreamBeginCapture");
+    }
+    static Result<Graph> end_capture(Stream stream) {
+        hipGraph_t graph = nullptr;
+        auto const ended = hip_result(hipStreamEndCapture(stream, &graph), "hipStreamEndCapture");
+        // A capture that was broken leaves its reason behind as the last error.
+        if (!ended) return (void)hipGetLastError(), ended.error();
+        Graph instance = nullptr;
+        auto const made = hip_result(hipGraphInstantiate(&instance, graph, nullptr, nullptr, 0), "hipGraphInstantiate");
+        (void)hipGraphDestroy(graph);
+        if (!made) return (void)hipGetLastError(), made.error();
+        return instance;
+    }
+    static Result<> launch_graph(Graph graph, Stream stream) {
+        return hip_result(hipGraphLaunch(graph, stream), "hipGraphLaunch");
+    }
+    static void destroy_graph(Graph graph) {
+        (void)hipGraphExecDestroy(graph);
     }
 };
 

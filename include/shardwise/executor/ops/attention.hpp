@@ -6,7 +6,7 @@
 #include <shardwise/executor/step_capacity.hpp>
 #include <shardwise/op/alibi_slopes.hpp>
 #include <shardwise/op/relative_buckets.hpp>
-#include <shardwise/parallel/attend_heads.hpp>
+#include <shardwise/parallel/step_attend_heads.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -15,8 +15,8 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// Keys and values enter the rank's cache, where there is one, and its heads attend to what is there. Each sequence of a step is
-/// attended to on its own.
+/// Keys and values enter the rank's cache, where there is one, and its heads attend to what is there, in all sequences of a step at
+/// once. A latent is attended to one sequence after another, on the host alone.
 template <ComputeBackend Backend, ReductionPolicy Policy>
 struct ExecutedOp<AttentionOp, Backend, Policy> {
     using Held = HeldOperation<Backend, Policy>;
@@ -25,6 +25,7 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
     [[nodiscard]] static Result<Held> load(Loader const& from, Operation const& op, BlockBody const&,
                                            BlockCut const& cut) {
         auto const& config = from.model().config;
+        if (op.attention.latent > 0 && !HasHostMemory<Backend>) return no_kernel<Backend>("latent attention");
         if (config.rounded_alibi) return not_executed("an attention with rounded linear biases (ALiBi)");
         auto const own = cut.heads->query;
         if (config.alibi) {
@@ -46,6 +47,7 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
     [[nodiscard]] static Result<> count(MemoryTally& to, CountedBlock const& block, Operation const& op,
                                         ParameterFormat) {
         auto const& heads = block.cut.heads;
+        if (op.attention.latent > 0 && !HasHostMemory<Backend>) return no_kernel<Backend>("latent attention");
         if (heads) to.add_vector(op, 0, heads->query.size() * score_numbers(op.attention));
         if (heads && block.model.config.alibi) to.weights += 4 * heads->query.size();
         if (!op.attention.is_causal) return {};
@@ -62,14 +64,20 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
             return latent_workspace(op.attention, heads.query.size(), limits.step_tokens, limits.context);
         AttentionOptions options;
         options.shape = op.attention;
-        // For the longest chunk and for one token: a chunk between them that needs more goes without.
-        return std::max(attend_heads_workspace(options, heads, limits.step_tokens, limits.context),
-                        attend_heads_workspace(options, heads, 1, limits.context));
+        // A sequence whose chunk needs more than the longest and than one token is split over fewer threads.
+        return step_attend_heads_workspace<Backend>(options, heads, limits.step_tokens,
+                                                    std::min(limits.sequences, limits.step_tokens), limits.context);
     }
 
     template <Communicator C>
     [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, Operation const& op, std::size_t number) {
-        if (op.attention.latent > 0) return run_latent(walk, op);
+        if (op.attention.latent > 0) {
+            if constexpr (HasHostMemory<Backend>) {
+                return run_latent(walk, op);
+            } else {
+                return no_kernel<Backend>("latent attention");
+            }
+        }
         using Vector = typename BlockWalk<Backend, Policy, C>::Vector;
         auto const& config = walk.model.config;
         // Of each head: a score without a value, or how its scores fall with distance.
@@ -99,39 +107,23 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
         auto const out = walk.view(op.output);
         auto const& step = walk.step;
         auto& stream = walk.stream;
+        auto const attend = [&]<class Cache>(StepRows<Cache, Backend> const& keys,
+                                             StepRows<Cache, Backend> const& values) {
+            return step_attend_heads<Backend, Cache>(q, keys, values, out, step.table, options, share, stream,
+                                                     step.scratch, sinks, slopes);
+        };
+        // An encoder sees its whole sequence in one step and keeps nothing.
+        if (!shape.is_causal) return attend(StepRows<float, Backend>{k, {}, -1}, StepRows<float, Backend>{v, {}, -1});
         auto& cache = *step.cache;
         auto const layer = walk.block.cache_layer;
-        std::int64_t first = 0;
-        for (auto const& part : step.parts) {
-            options.first_query = part.past;
-            auto const known = part.past + part.tokens;
-            auto const keys = k.rows(first, part.tokens);
-            auto const values = v.rows(first, part.tokens);
-            // Without the workspace fewer threads share the work, and the bits are the same.
-            bool const has_workspace =
-                step.scratch.elements() >= attend_heads_workspace(options, share, part.tokens, known);
-            auto const attend_to = [&]<class Cache>(CachedRows<Cache, Backend> const& seen_keys,
-                                                    CachedRows<Cache, Backend> const& seen_values) {
-                return attend_heads<Backend, Cache>(
-                    q.rows(first, part.tokens), seen_keys, seen_values, out.rows(first, part.tokens), options, share,
-                    stream, has_workspace ? step.scratch : TensorView<float, 1, Backend>{}, sinks, slopes);
-            };
-            auto const attend_to_cache = [&]<class Cache>(Cache) {
-                return attend_to(cache.template keys<Cache>(layer, part.slot, known),
-                                 cache.template values<Cache>(layer, part.slot, known));
-            };
-            Result<> done;
-            if (shape.is_causal) {
-                done = cache.store(layer, part.slot, part.past, keys, values, stream);
-                if (done) done = cache.with_element(attend_to_cache);
-            } else {
-                // An encoder sees its whole sequence in one step and keeps nothing.
-                done = attend_to(CachedRows<float, Backend>(keys), CachedRows<float, Backend>(values));
-            }
-            if (!done) return done;
-            first += part.tokens;
-        }
-        return {};
+        if (auto const stored = cache.store(layer, k, v, step.table, stream); !stored) return stored;
+        return cache.with_element([&]<class Cache>(Cache) {
+            auto const keys = cache.template key_memory<Cache>(layer);
+            auto const values = cache.template value_memory<Cache>(layer);
+            auto const group = cache.group(layer);
+            return attend(StepRows<Cache, Backend>{keys.elements, keys.scales, group},
+                          StepRows<Cache, Backend>{values.elements, values.scales, group});
+        });
     }
 
 private:

@@ -1,50 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/backend/host/huge_pages.hpp>
-#include <shardwise/backend/host/mapped_pages.hpp>
+#include <shardwise/executor/held_table.hpp>
 #include <shardwise/executor/ops/executed_op.hpp>
+#include <shardwise/kernels/add_row.hpp>
+#include <shardwise/kernels/embedding.hpp>
+#include <shardwise/kernels/fill.hpp>
 #include <shardwise/parallel/collectives.hpp>
 
+#include <cstdint>
 #include <cstring>
+#include <span>
+#include <utility>
+#include <variant>
+#include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// Rows of a table that is held as the file has it; of tokens' rows this rank's share, which ranks then add up.
+/// Rows of a table that is held as the file has it; of tokens' rows this rank's share, which ranks then add up. On a device a type of
+/// tokens, which all rows have, is one row in fp32.
 template <ComputeBackend Backend, ReductionPolicy Policy>
 struct ExecutedOp<EmbeddingOp, Backend, Policy> {
-    [[nodiscard]] static Result<HeldOperation<Backend, Policy>> load(OperationLoader<Backend> const& from,
-                                                                     Operation const& op, BlockBody const&,
-                                                                     BlockCut const&) {
+    using Held = HeldOperation<Backend, Policy>;
+
+    [[nodiscard]] static Result<Held> load(OperationLoader<Backend> const& from, Operation const& op, BlockBody const&,
+                                           BlockCut const&) {
         auto const stored = from.find(op.parameters[0]);
         if (!stored) return stored.error();
-        HeldTable<Backend> table;
         auto const& place = from.place();
         bool const is_dealt = stored->tensor->shard.kind != ShardKind::replicated;
-        table.rows = is_dealt ? split_units(op.in_features, place.ranks, place.rank) : UnitRange{0, op.in_features};
-        UnitRange const rows[] = {table.rows};
+        auto const own = is_dealt ? split_units(op.in_features, place.ranks, place.rank) : UnitRange{0, op.in_features};
+        if (holds_one_row(op)) return load_row(from, op, *stored, own);
+        UnitRange const rows[] = {own};
         auto slice =
             from.parameters().matrix(*stored, {.outputs = op.in_features, .inputs = op.out_features, .rows = rows});
         if (!slice) return slice.error();
         slice->read_once();
-        auto const& source = slice->source();
-        auto const size = source.data.size();
-        auto held = Buffer<std::byte, Backend>::allocate(from.context(),
-                                                         static_cast<std::int64_t>(size + source.scales.size()));
-        if (!held) return held.error();
-        prefer_huge_pages(held->data(), held->size());
-        read_in_order(from.context().pool(), source.data, source.is_mapped, static_cast<std::int64_t>(size), 1,
-                              std::int64_t{4} << 20, [&](std::int64_t begin, std::int64_t end) {
-                                  std::memcpy(held->data() + begin, source.data.data() + begin,
-                                              static_cast<std::size_t>(end - begin));
-                              });
-        if (!source.scales.empty()) std::memcpy(held->data() + size, source.scales.data(), source.scales.size());
-        table.data = std::move(*held);
-        table.source = source;
-        table.source.is_mapped = false;
-        table.source.data = {table.data.data(), size};
-        table.source.scales = {table.data.data() + size, source.scales.size()};
-        return HeldOperation<Backend, Policy>{std::move(table)};
+        auto table = HeldTable<Backend>::hold(from.parameters().rank(), slice->source(), own);
+        if (!table) {
+            auto error = table.error();
+            return error.at(from.name_of(op.parameters[0]));
+        }
+        return Held{std::move(*table)};
     }
 
     [[nodiscard]] static Result<> count(MemoryTally& to, CountedBlock const& block, Operation const& op,
@@ -52,8 +49,16 @@ struct ExecutedOp<EmbeddingOp, Backend, Policy> {
         auto const& place = block.place;
         auto const rows =
             held.is_replicated ? op.in_features : split_units(op.in_features, place.ranks, place.rank).size();
-        auto const scales = scale_bytes(held.format, op.out_features, held.group);
-        to.weights += rows * (data_bytes(held.format, op.out_features) + scales);
+        if (holds_one_row(op)) {
+            to.weights += 4 * op.out_features;
+        } else if constexpr (HasHostMemory<Backend>) {
+            auto const scales = scale_bytes(held.format, op.out_features, held.group);
+            to.weights += rows * (data_bytes(held.format, op.out_features) + scales);
+        } else {
+            auto const bytes = held_weight_bytes<Backend>(held.format, rows, op.out_features, held.group);
+            if (!bytes) return bytes.error();
+            to.weights += bytes->count();
+        }
         return {};
     }
 
@@ -61,31 +66,65 @@ struct ExecutedOp<EmbeddingOp, Backend, Policy> {
 
     template <Communicator C>
     [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, Operation const& op, std::size_t number) {
-        auto const& table = std::get<HeldTable<Backend>>(walk.held(number));
         auto const out = walk.view(op.output);
-        auto const numbers = op.index == TableIndex::position ? walk.step.positions : walk.step.ids;
-        bool const is_type = op.index == TableIndex::token_type;
-        auto const look_up = [out, numbers, is_type, &table, first = op.first_row](std::int64_t begin,
-                                                                                   std::int64_t end) {
-            for (auto row = begin; row < end; ++row) {
-                auto const id = (is_type ? 0 : numbers.data()[row]) + first;
-                auto* const to = out.row(row);
-                if (id < table.rows.begin || id >= table.rows.end) {
-                    std::memset(to, 0, static_cast<std::size_t>(out.extent(1)) * sizeof(float));
-                    continue;
-                }
-                decode_source(table.source, id - table.rows.begin, 0, out.extent(1), to);
-                // Also makes +0 of -0, as the sum over ranks does.
-                for (std::int64_t i = 0; i < out.extent(1); ++i) to[i] += 0.0F;
-            }
-        };
-        Backend::launch(out.extent(0), look_up, walk.stream);
+        auto const& held = walk.held(number);
+        if (auto const* const row = std::get_if<HeldVector<Backend>>(&held)) {
+            if (auto const done = fill<float>(out, 0.0F, walk.stream); !done) return done;
+            return add_row<float>(TensorView<float const, 1, Backend>(row->values.view()), out, walk.stream);
+        }
+        auto const& table = std::get<HeldTable<Backend>>(held);
+        if (auto const done = look_up(walk, op, table, out); !done) return done;
         bool const is_dealt = table.rows.size() != op.in_features;
         if (is_dealt) {
             submit_all_reduce(walk.comm, TensorView<float, 1, Backend>{out.data(), {out.elements()}}, ReduceOp::sum,
                               walk.stream);
         }
         return {};
+    }
+
+private:
+    using Matrix = TensorView<float, 2, Backend>;
+
+    [[nodiscard]] static bool holds_one_row(Operation const& op) {
+        return !HasHostMemory<Backend> && op.index == TableIndex::token_type;
+    }
+    [[nodiscard]] static Result<Held> load_row(OperationLoader<Backend> const& from, Operation const& op,
+                                               StoredParameter const& stored, UnitRange own) {
+        if (own.size() != op.in_features) return no_kernel<Backend>("types of tokens that ranks share");
+        UnitRange const row[] = {{op.first_row * op.out_features, (op.first_row + 1) * op.out_features}};
+        auto const values = from.parameters().floats(stored, op.in_features * op.out_features, row);
+        if (!values) return values.error();
+        auto buffer = hold_floats<Backend>(from.context(), *values);
+        if (!buffer) return buffer.error();
+        return Held{HeldVector<Backend>{std::move(*buffer)}};
+    }
+
+    template <Communicator C>
+    [[nodiscard]] static Result<> look_up(BlockWalk<Backend, Policy, C>& walk, Operation const& op,
+                                          HeldTable<Backend> const& table, Matrix out) {
+        auto const numbers =
+            op.index == TableIndex::position ? walk.step.table.positions() : walk.step.table.ids();
+        if constexpr (HasHostMemory<Backend>) {
+            bool const is_type = op.index == TableIndex::token_type;
+            auto const decode = [out, numbers, is_type, &table, first = op.first_row](std::int64_t begin,
+                                                                                      std::int64_t end) {
+                for (auto row = begin; row < end; ++row) {
+                    auto const id = (is_type ? 0 : numbers.data()[row]) + first;
+                    auto* const to = out.row(row);
+                    if (id < table.rows.begin || id >= table.rows.end) {
+                        std::memset(to, 0, static_cast<std::size_t>(out.extent(1)) * sizeof(float));
+                        continue;
+                    }
+                    decode_source(table.source, id - table.rows.begin, 0, out.extent(1), to);
+                    // Also makes +0 of -0, as the sum over ranks does.
+                    for (std::int64_t i = 0; i < out.extent(1); ++i) to[i] += 0.0F;
+                }
+            };
+            Backend::launch(out.extent(0), decode, walk.stream);
+            return {};
+        } else {
+            return embedding(numbers, *table.weight, out, walk.stream, table.rows.begin - op.first_row);
+        }
     }
 };
 

@@ -12,6 +12,7 @@
 #include <shardwise/executor/ops/linear.hpp>
 #include <shardwise/executor/ops/norm.hpp>
 #include <shardwise/executor/ops/part.hpp>
+#include <shardwise/executor/ops/refused_op.hpp>
 #include <shardwise/executor/ops/rope.hpp>
 #include <shardwise/executor/ops/route.hpp>
 #include <shardwise/executor/ops/scale.hpp>
@@ -22,10 +23,16 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// Calls `rule` with the ExecutedOp of a kind.
+/// Calls `rule` with the ExecutedOp of a kind, or what refuses it.
 template <ComputeBackend Backend, ReductionPolicy Policy, class Rule>
 decltype(auto) visit_executed(OpKind kind, Rule&& rule) {
-    return visit_op(kind, [&]<class Op>(Op) -> decltype(auto) { return rule(ExecutedOp<Op, Backend, Policy>{}); });
+    return visit_op(kind, [&]<class Op>(Op) -> decltype(auto) {
+        if constexpr (executes_op<Op, Backend>) {
+            return rule(ExecutedOp<Op, Backend, Policy>{});
+        } else {
+            return rule(RefusedOp<Op, Backend, Policy>{});
+        }
+    });
 }
 
 /// The floats that a block's kernels and sums need beside their values in any step.

@@ -35,7 +35,7 @@ struct ExecutedOp<ExpertsOp, Backend, Policy> {
     [[nodiscard]] static Result<> count(MemoryTally& to, CountedBlock const& block, Operation const& op,
                                         ParameterFormat held) {
         auto const own = own_experts(op, block.experts).size();
-        return to.template add_product<Policy>(block, op, held, own, block.limits.step_tokens * block.experts.ranks);
+        return to.template add_product<Backend, Policy>(block, op, held, own, block.limits.step_tokens * block.experts.ranks);
     }
 
     [[nodiscard]] static std::int64_t scratch(CountedBlock const& block, Operation const& op, std::size_t) {

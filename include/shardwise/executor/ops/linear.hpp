@@ -21,7 +21,9 @@ struct ExecutedOp<LinearOp, Backend, Policy> {
                                            BlockCut const& cut) {
         auto const stored = from.find(op.parameters[0]);
         if (!stored) return stored.error();
-        if (auto const* const attention = attention_that_expands(op.output, body))
+        auto const* const attention = attention_that_expands(op.output, body);
+        if (attention != nullptr && !HasHostMemory<Backend>) return no_kernel<Backend>("latent attention");
+        if (attention != nullptr)
             return load_latent(from, op, *stored, attention->attention, cut);
         if (body.values()[static_cast<std::size_t>(op.output)].spread == Spread::partial)
             return load_row(from, op, *stored, cut);
@@ -34,7 +36,7 @@ struct ExecutedOp<LinearOp, Backend, Policy> {
             return count_latent(to, block, attention->attention, held);
         auto const& limits = block.limits;
         auto const rows = block.value(op.output).rows == Rows::sequences ? limits.sequences : limits.step_tokens;
-        return to.template add_product<Policy>(block, op, held, 1, rows);
+        return to.template add_product<Backend, Policy>(block, op, held, 1, rows);
     }
 
     [[nodiscard]] static std::int64_t scratch(CountedBlock const& block, Operation const& op, std::size_t) {

@@ -16,20 +16,24 @@ struct ExecutedOp<NormOp, Backend, Policy> {
     [[nodiscard]] static Result<HeldOperation<Backend, Policy>> load(OperationLoader<Backend> const& from,
                                                                      Operation const& op, BlockBody const& body,
                                                                      BlockCut const& cut) {
+        if (!HasHostMemory<Backend> && cut.norms[static_cast<std::size_t>(&op - body.operations().begin())])
+            return no_kernel<Backend>("a norm over columns that ranks share");
         HeldNorm<Backend> norm;
         auto const made = static_cast<std::size_t>(op.output);
         std::optional<std::span<UnitRange const>> own;
         if (spans_ranks(op, body.values()[made])) own = cut.columns[made];
-        auto weight = from.hold_vector(op.parameters[0], op.in_features, own);
-        if (!weight) return weight.error();
-        norm.weight = std::move(*weight);
+        auto values = from.floats(op.parameters[0], op.in_features, own);
+        if (!values) return values.error();
         // llama.cpp's norms only multiply: its converter adds the one that gemma's and nemotron's add.
         auto offset = 0.0F;
         if (op.norm == NormKind::rms_offset && from.is_gguf()) offset = -1.0F;
         if (op.norm == NormKind::layer_offset && !from.is_gguf()) offset = 1.0F;
         if (offset != 0.0F) {
-            for (auto& value : std::span(norm.weight.data(), static_cast<std::size_t>(op.in_features))) value += offset;
+            for (auto& value : *values) value += offset;
         }
+        auto weight = hold_floats<Backend>(from.context(), *values);
+        if (!weight) return weight.error();
+        norm.weight = std::move(*weight);
         auto bias = from.hold_vector(op.parameters[1], op.in_features);
         if (!bias) return bias.error();
         norm.bias = std::move(*bias);
@@ -60,7 +64,12 @@ struct ExecutedOp<NormOp, Backend, Policy> {
         auto const epsilon = static_cast<float>(op.epsilon > 0.0 ? op.epsilon : walk.model.config.norm_epsilon);
         auto const offset = op.norm == NormKind::rms_offset ? 1.0F : 0.0F;
         if (auto const& share = walk.block.cut.norms[number]) {
-            return sharded_rms_norm(in, *share, weight, out, epsilon, walk.step.scratch, walk.comm, walk.stream, offset);
+            if constexpr (HasHostMemory<Backend>) {
+                return sharded_rms_norm(in, *share, weight, out, epsilon, walk.step.scratch, walk.comm, walk.stream,
+                                        offset);
+            } else {
+                return no_kernel<Backend>("a norm over columns that ranks share");
+            }
         }
         if (op.is_first_part) {
             in = in.columns(0, op.in_features);
@@ -79,9 +88,10 @@ struct ExecutedOp<NormOp, Backend, Policy> {
             in = Matrix(in.data(), {in.extent(0) * heads, op.in_features});
             out = Matrix(out.data(), {out.extent(0) * heads, op.in_features});
         }
+        TensorView<float const, 2, Backend> const from = in;
         if (is_layer_norm(op.norm))
-            return layer_norm<float>(in, weight, Vector(norm.bias.view()), out, epsilon, walk.stream);
-        return rms_norm<float>(in, weight, out, epsilon, walk.stream, offset);
+            return layer_norm<float>(from, weight, Vector(norm.bias.view()), out, epsilon, walk.stream);
+        return rms_norm<float>(from, weight, out, epsilon, walk.stream, offset);
     }
 };
 

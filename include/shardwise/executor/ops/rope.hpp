@@ -22,7 +22,7 @@ struct ExecutedOp<RopeOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
         auto const layout = walk.model.config.interleaved_rope ? RopeLayout::interleaved : RopeLayout::half;
         auto const first = shape.rotary > 0 ? shape.key_dim - shape.rotary : 0;
         typename BlockWalk<Backend, Policy, C>::Vector const frequencies = block.frequencies.view();
-        return rope<float>(values, walk.step.positions, frequencies, shape.key_dim, layout, walk.stream,
+        return rope<float>(values, walk.step.table.positions(), frequencies, shape.key_dim, layout, walk.stream,
                            block.rope_scale, first);
     }
 };

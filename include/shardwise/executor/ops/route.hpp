@@ -40,7 +40,7 @@ struct ExecutedOp<RouteOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
     template <Communicator C>
     [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, Operation const& op, std::size_t number) {
         Routes<Backend> const chosen(walk.view(op.output));
-        walk.values.routed_rows = walk.step.ids.elements() * op.experts_per_token;
+        walk.values.routed_rows = walk.step.table.tokens() * op.experts_per_token;
         auto const& correction = std::get<HeldVector<Backend>>(walk.held(number));
         return route(walk.view(op.inputs[0]), correction.values.view(), chosen.ids, chosen.weights,
                      router_options(walk.model.config, op), walk.stream);

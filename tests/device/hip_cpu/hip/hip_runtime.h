@@ -43,6 +43,29 @@ inline hipError_t hipEventQuery(hipEvent_t event) {
     return done.wait_for(std::chrono::seconds{0}) == std::future_status::ready ? hipSuccess : hipErrorNotReady;
 }
 
+// It has no graphs.
+using hipGraph_t = void*;
+using hipGraphExec_t = void*;
+enum hipStreamCaptureMode { hipStreamCaptureModeThreadLocal };
+inline hipError_t hipStreamBeginCapture(hipStream_t, hipStreamCaptureMode) {
+    return hipErrorNotSupported;
+}
+inline hipError_t hipStreamEndCapture(hipStream_t, hipGraph_t*) {
+    return hipErrorNotSupported;
+}
+inline hipError_t hipGraphInstantiate(hipGraphExec_t*, hipGraph_t, void*, char*, std::size_t) {
+    return hipErrorNotSupported;
+}
+inline hipError_t hipGraphLaunch(hipGraphExec_t, hipStream_t) {
+    return hipErrorNotSupported;
+}
+inline hipError_t hipGraphDestroy(hipGraph_t) {
+    return hipSuccess;
+}
+inline hipError_t hipGraphExecDestroy(hipGraphExec_t) {
+    return hipSuccess;
+}
+
 /// 100 MHz, as gfx9 counts.
 inline long long wall_clock64() {
     auto const now = std::chrono::steady_clock::now().time_since_epoch();

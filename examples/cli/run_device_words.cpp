@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run_device_words.hpp"
+
+#include <shardwise/core/text.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <system_error>
+
+namespace shardwise::cli {
+
+namespace {
+
+struct VendorWord {
+    std::string_view start;
+    DeviceVendor vendor;
+};
+constexpr VendorWord vendor_words[] = {
+    {"cuda:", DeviceVendor::cuda}, {"hip:", DeviceVendor::hip}, {"rocm:", DeviceVendor::hip}};
+
+[[nodiscard]] std::optional<VendorWord> vendor_of(std::string_view word) {
+    for (auto const& known : vendor_words) {
+        if (equal_ignoring_case(word.substr(0, known.start.size()), known.start)) return known;
+    }
+    return std::nullopt;
+}
+
+}  // namespace
+
+Result<RunDevices> read_run_devices(Arguments const& arguments) {
+    RunDevices devices;
+    if (!arguments.devices || arguments.strategy) return devices;
+    std::string_view text = *arguments.devices;
+    // A path is a description file, whatever it begins with.
+    if (!vendor_of(text) || text.find('/') != std::string_view::npos) return devices;
+    Error error{ErrorCode::invalid_argument};
+    error.in("--devices");
+    while (true) {
+        auto const end = text.find_first_of(",+");
+        auto const word = text.substr(0, end);
+        auto const known = vendor_of(word);
+        if (!known || (!devices.empty() && known->vendor != devices.vendor)) {
+            return error.at(word)
+                .because("is no device of the vendor that is named first, and ranks compute on one vendor's")
+                .fix("write cuda:0,cuda:1 or hip:0,hip:1");
+        }
+        auto const digits = word.substr(known->start.size());
+        std::int32_t number = 0;
+        auto const [last, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+        if (problem != std::errc{} || last != digits.data() + digits.size() || number < 0)
+            return error.at(word).because("has no number of a device").fix("write cuda:0");
+        if (std::find(devices.numbers.begin(), devices.numbers.end(), number) != devices.numbers.end()) {
+            return error.at(word)
+                .because("is named before")
+                .fix("name each device once; --tp N puts several ranks on one");
+        }
+        devices.vendor = known->vendor;
+        devices.numbers.push_back(number);
+        if (end == std::string_view::npos) return devices;
+        text.remove_prefix(end + 1);
+    }
+}
+
+}  // namespace shardwise::cli

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/core/result.hpp>
+#include <shardwise/session/run_devices.hpp>
+
+#include "arguments.hpp"
+
+namespace shardwise::cli {
+
+/// The devices that --devices names as places to compute on: "cuda:0,cuda:1" or "hip:0". None where it is not given, where it names
+/// memory for --strategy to fill ("2xgpu:24GiB", "auto", a description file), or where --strategy is given.
+///
+/// Errors  invalid_argument for devices of two vendors, one that is named twice, or what is no number of a device
+[[nodiscard]] Result<RunDevices> read_run_devices(Arguments const& arguments);
+
+}  // namespace shardwise::cli

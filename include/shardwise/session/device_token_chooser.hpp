@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/backend/detail/pinned_array.hpp>
+#include <shardwise/backend/device.hpp>
+#include <shardwise/kernels/device/arg_max.hpp>
+#include <shardwise/session/token_chooser.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+/// Greedy tokens are found on the device and four bytes of each travel; else the logits do, and the host samples from them.
+template <class Api>
+class TokenChooser<DeviceBackend<Api>> {
+public:
+    using Backend = DeviceBackend<Api>;
+
+    /// Errors  out_of_memory; those of the device's calls
+    [[nodiscard]] static Result<TokenChooser> create(RankHome<Backend> const& rank, std::int64_t sequences,
+                                                     std::int64_t vocabulary) {
+        TokenChooser chooser(rank.host, rank.context);
+        chooser.sequences_ = sequences;
+        chooser.vocabulary_ = vocabulary;
+        auto logits = Buffer<float, Backend>::allocate(rank.context, sequences * vocabulary);
+        if (!logits) return logits.error();
+        chooser.logits_ = std::move(*logits);
+        auto chosen = Buffer<std::int32_t, Backend>::allocate(rank.context, sequences);
+        if (!chosen) return chosen.error();
+        chooser.chosen_ = std::move(*chosen);
+        auto tokens = chooser.template pin<std::int32_t>(sequences);
+        if (!tokens) return tokens.error();
+        chooser.tokens_ = std::move(*tokens);
+        return Result<TokenChooser>(std::move(chooser));
+    }
+
+    [[nodiscard]] TensorView<float, 2, Backend> logits(std::int64_t rows) { return logits_.matrix(rows, vocabulary_); }
+
+    /// As the host's.
+    ///
+    /// Errors  those of the streams and of `sample`; deadline_exceeded
+    template <Communicator C>
+    [[nodiscard]] Result<> choose(TokenChoice const& choice, StageRelay<C> const& relay, DeviceStream<Api>& stream,
+                                  Deadline deadline) {
+        auto const count = static_cast<std::int64_t>(choice.rows.size());
+        bool const is_relayed = relay.teller >= 0 && choice.is_told;
+        bool const shows = choice.shows_logits || (is_relayed && relay.shares_logits);
+        if (shows || !is_greedy(choice.rows)) {
+            if (auto const done = pin_logits(); !done) return done;
+        }
+        auto const done = choice.has_logits ? choose_here(choice.rows, shows, stream, deadline)
+                                            : stream.synchronize(deadline);
+        if (!done || !is_relayed) return done;
+        TensorView<float, 2, Host> const seen(host_logits_.data(), {shows ? count : 0, vocabulary_});
+        return relay.tell(TensorView<std::int32_t, 1, Host>(tokens_.data(), {count}), seen);
+    }
+
+    [[nodiscard]] std::int32_t token(std::size_t row) { return tokens_.data()[row]; }
+    /// Only where somebody looks.
+    [[nodiscard]] std::span<float const> row(std::size_t row) {
+        auto const width = static_cast<std::size_t>(vocabulary_);
+        return {host_logits_.data() + row * width, width};
+    }
+
+private:
+    TokenChooser(HostContext& host, DeviceContext<Api>& context) : host_(&host), context_(&context) {}
+
+    template <class T>
+    [[nodiscard]] Result<detail::PinnedArray<Api, T>> pin(std::int64_t count) {
+        detail::DeviceScope<Api> const scope(context_->device());
+        if (!scope.result()) return scope.result().error();
+        return detail::PinnedArray<Api, T>::make(count);
+    }
+    [[nodiscard]] Result<> pin_logits() {
+        if (host_logits_.data() != nullptr) return {};
+        auto made = pin<float>(sequences_ * vocabulary_);
+        if (!made) return made.error();
+        host_logits_ = std::move(*made);
+        return {};
+    }
+    [[nodiscard]] static bool is_greedy(std::span<SamplingRow const> rows) {
+        return std::all_of(rows.begin(), rows.end(), [](SamplingRow const& row) {
+            return row.options.temperature == 0.0F && row.options.repetition_penalty == 1.0F;
+        });
+    }
+
+    [[nodiscard]] Result<> choose_here(std::span<SamplingRow const> rows, bool shows, DeviceStream<Api>& stream,
+                                       Deadline deadline) {
+        auto const count = static_cast<std::int64_t>(rows.size());
+        TensorView<std::int32_t, 1, Host> const tokens(tokens_.data(), {count});
+        TensorView<float const, 2, Backend> const own = logits(count);
+        if (shows || !is_greedy(rows)) {
+            TensorView<float const, 1, Backend> const from(own.data(), {own.elements()});
+            TensorView<float, 1, Host> const to(host_logits_.data(), {own.elements()});
+            if (auto const copied = Backend::template copy<float>(from, to, stream); !copied) return copied;
+            if (auto const done = stream.synchronize(deadline); !done) return done;
+            auto host = host_->make_stream();
+            TensorView<float const, 2, Host> const seen(host_logits_.data(), {count, vocabulary_});
+            if (auto const done = sample(seen, rows, tokens, host); !done) return done;
+            return host.synchronize(deadline);
+        }
+        auto const chosen = chosen_.view().part(0, count);
+        if (auto const found = arg_max(own, chosen, stream); !found) return found;
+        TensorView<std::int32_t const, 1, Backend> const ids = chosen;
+        if (auto const copied = Backend::template copy<std::int32_t>(ids, tokens, stream); !copied) return copied;
+        if (auto const done = stream.synchronize(deadline); !done) return done;
+        for (std::int64_t i = 0; i < count; ++i) {
+            if (tokens.data()[i] >= 0) continue;
+            // As the host's `sample` says it.
+            return Error{ErrorCode::invalid_argument}
+                .in("sample")
+                .at("logits")
+                .because("a row has a NaN or infinity, or nothing that can be drawn")
+                .got(i);
+        }
+        return {};
+    }
+
+    HostContext* host_;
+    DeviceContext<Api>* context_;
+    std::int64_t sequences_ = 0;
+    std::int64_t vocabulary_ = 0;
+    Buffer<float, Backend> logits_;
+    Buffer<std::int32_t, Backend> chosen_;
+    detail::PinnedArray<Api, std::int32_t> tokens_;
+    /// Made when somebody first looks.
+    detail::PinnedArray<Api, float> host_logits_;
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE
