@@ -44,7 +44,8 @@ public:
             auto const bias = bias_of(expert, rows);
             if (!bias) return bias.error();
             UnitRange const all[] = {{0, part->source().outputs}};
-            auto column = ColumnLinear<Backend>::create(from_.context(), part->source(), all, view(*bias));
+            auto column = ColumnLinear<Backend>::create(from_.context(), part->source(), all, view(*bias),
+                                                        Policy::has_fixed_tree);
             if (!column) return named(column.error(), expert);
             out.experts.push_back(std::move(*column));
         }
