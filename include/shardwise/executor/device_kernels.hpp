@@ -8,13 +8,17 @@
 #include <shardwise/kernels/device/add.hpp>
 #include <shardwise/kernels/device/add_row.hpp>
 #include <shardwise/kernels/device/arg_max.hpp>
+#include <shardwise/kernels/device/combine_rows.hpp>
 #include <shardwise/kernels/device/copy_rows.hpp>
 #include <shardwise/kernels/device/embedding.hpp>
 #include <shardwise/kernels/device/fill.hpp>
 #include <shardwise/kernels/device/layer_norm.hpp>
+#include <shardwise/kernels/device/order_experts.hpp>
 #include <shardwise/kernels/device/residual_norm.hpp>
 #include <shardwise/kernels/device/rms_norm.hpp>
 #include <shardwise/kernels/device/rope.hpp>
+#include <shardwise/kernels/device/route.hpp>
+#include <shardwise/kernels/device/sample.hpp>
 #include <shardwise/kernels/device/scale.hpp>
 #include <shardwise/kernels/device/scale_rows.hpp>
 #include <shardwise/kernels/device/soft_cap.hpp>
