@@ -48,13 +48,13 @@ public:
 
     /// A barrier of the block, or of the calling thread's warp.
     void wait_for_block() { wait(block_); }
-    float shuffle_xor(float value, int mask) {
+    float shuffle_xor(float value, int mask) { return shuffle_from(value, index_ % warp_size_ ^ mask); }
+    float shuffle_from(float value, int lane) {
         auto const thread = index_;
         values_[static_cast<std::size_t>(thread)] = value;
         auto& warp = warps_[static_cast<std::size_t>(thread / warp_size_)];
         wait(warp);
-        auto const first = thread / warp_size_ * warp_size_;
-        auto const other = values_[static_cast<std::size_t>(first + ((thread - first) ^ mask))];
+        auto const other = values_[static_cast<std::size_t>(thread / warp_size_ * warp_size_ + lane)];
         wait(warp);
         return other;
     }

@@ -311,6 +311,7 @@ struct DeviceCode<testing::FakeApi> {
     static Pack load_once(void const* at) {
         return detail::load_pack(at);
     }
+    static float shuffle_from(float value, int lane) { return testing::Emulator::current().shuffle_from(value, lane); }
     static void store_release(std::uint32_t* at, std::uint32_t value) {
         std::atomic_ref(*at).store(value, std::memory_order_release);
     }

@@ -29,6 +29,7 @@
 #include <shardwise/kernels/scale_rows_launch.cuh>
 #include <shardwise/kernels/soft_cap_launch.cuh>
 #include <shardwise/kernels/softmax_launch.cuh>
+#include <shardwise/kernels/step_attention_launch.cuh>
 #include <shardwise/kernels/store_step_launch.cuh>
 // clang-format on
 
@@ -93,6 +94,10 @@ template Result<> launch_residual_norm<FakeApi>(ResidualNormCall<Float16> const&
 template Result<> launch_store_step<FakeApi>(StoreStepCall<float> const&, FakeApi::Stream);
 template Result<> launch_store_step<FakeApi>(StoreStepCall<Bfloat16> const&, FakeApi::Stream);
 template Result<> launch_store_step<FakeApi>(StoreStepCall<std::int8_t> const&, FakeApi::Stream);
+
+template Result<> launch_step_attention<FakeApi>(StepAttentionCall<float> const&, bool, FakeApi::Stream);
+template Result<> launch_step_attention<FakeApi>(StepAttentionCall<Bfloat16> const&, bool, FakeApi::Stream);
+template Result<> launch_step_attention<FakeApi>(StepAttentionCall<std::int8_t> const&, bool, FakeApi::Stream);
 
 template Result<> launch_softmax<FakeApi>(SoftmaxCall<float> const&, FakeApi::Stream);
 template Result<> launch_softmax<FakeApi>(SoftmaxCall<Bfloat16> const&, FakeApi::Stream);

@@ -4,7 +4,7 @@
 #include <shardwise/kernels/device/sample.hpp>
 #include <shardwise/kernels/sample.hpp>
 
-#include "row_cases.hpp"
+#include "test_rows.hpp"
 
 #include <algorithm>
 #include <cmath>
