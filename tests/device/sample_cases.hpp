@@ -17,7 +17,6 @@
 
 namespace {
 
-using shardwise::testing::TestDevice;
 using TestTable = SamplingTable<TestDevice>;
 
 /// The host's tokens; -1 where it refuses a row.

@@ -10,6 +10,9 @@
 
 namespace {
 
+using namespace shardwise;
+using namespace shardwise::testing;
+
 /// TestRows that lie `stride` apart and begin `shift` elements after the memory; what lies between them is 77.
 template <class T>
 struct TestRows {
