@@ -23,6 +23,7 @@
 #include <shardwise/kernels/device/scale.hpp>
 #include <shardwise/kernels/device/scale_rows.hpp>
 #include <shardwise/kernels/device/soft_cap.hpp>
+#include <shardwise/kernels/device/step_attention.hpp>
 #include <shardwise/kernels/device/step_table.hpp>
 #include <shardwise/kernels/device/store_step.hpp>
 #include <shardwise/kernels/device/take_rows.hpp>

@@ -46,24 +46,23 @@ __device__ void multiply_chunk(Pack16 const (&packs)[outputs],
         float totals[rows] = {};
         SHARDWISE_DEVICE_UNROLL
         for (int four = part * scaled / 4; four < (part + 1) * scaled / 4; ++four) {
-            float values[rows][4];
+            float quants[outputs][4];
+            SHARDWISE_DEVICE_UNROLL
+            for (int output = 0; output < outputs; ++output)
+                Chunk::decode(packs[output], rests[output], four, codes, quants[output]);
             SHARDWISE_DEVICE_UNROLL
             for (int row = 0; row < rows; ++row) {
-                widen_pack(load_pack(x + row * row_packs + four), values[row]);
+                float values[4];
+                widen_pack(load_pack(x + row * row_packs + four), values);
                 if constexpr (Chunk::has_offset) {
                     SHARDWISE_DEVICE_UNROLL
-                    for (int i = 0; i < 4; ++i) totals[row] += values[row][i];
+                    for (int i = 0; i < 4; ++i) totals[row] += values[i];
                 }
-            }
-            SHARDWISE_DEVICE_UNROLL
-            for (int output = 0; output < outputs; ++output) {
-                float quants[4];
-                Chunk::decode(packs[output], rests[output], four, codes, quants);
                 SHARDWISE_DEVICE_UNROLL
-                for (int row = 0; row < rows; ++row) {
+                for (int output = 0; output < outputs; ++output) {
                     auto& sum = Chunk::scaled == 0 ? sums[output * rows + row] : products[output * rows + row];
                     SHARDWISE_DEVICE_UNROLL
-                    for (int i = 0; i < 4; ++i) sum += quants[i] * values[row][i];
+                    for (int i = 0; i < 4; ++i) sum += quants[output][i] * values[i];
                 }
             }
         }
