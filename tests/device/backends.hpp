@@ -52,6 +52,7 @@
 #include <shardwise/kernels/device/copy_rows.hpp>
 #include <shardwise/kernels/device/embedding.hpp>
 #include <shardwise/kernels/device/fill.hpp>
+#include <shardwise/kernels/device/gated_delta.hpp>
 #include <shardwise/kernels/device/layer_norm.hpp>
 #include <shardwise/kernels/device/order_experts.hpp>
 #include <shardwise/kernels/device/residual_norm.hpp>
@@ -66,6 +67,7 @@
 #include <shardwise/kernels/device/step_attention.hpp>
 #include <shardwise/kernels/device/store_step.hpp>
 #include <shardwise/kernels/device/take_rows.hpp>
+#include <shardwise/kernels/device/xielu.hpp>
 
 #include <doctest/doctest.h>
 

@@ -18,6 +18,7 @@
 #include <shardwise/kernels/combine_rows_launch.cuh>
 #include <shardwise/kernels/copy_rows_launch.cuh>
 #include <shardwise/kernels/embedding_launch.cuh>
+#include <shardwise/kernels/gated_delta_launch.cuh>
 #include <shardwise/kernels/layer_norm_launch.cuh>
 #include <shardwise/kernels/order_experts_launch.cuh>
 #include <shardwise/kernels/residual_norm_launch.cuh>
@@ -31,6 +32,7 @@
 #include <shardwise/kernels/softmax_launch.cuh>
 #include <shardwise/kernels/step_attention_launch.cuh>
 #include <shardwise/kernels/store_step_launch.cuh>
+#include <shardwise/kernels/xielu_launch.cuh>
 // clang-format on
 
 #include <chrono>
@@ -64,6 +66,8 @@ template Result<> launch_rope<FakeApi>(RopeCall<float> const&, FakeApi::Stream);
 template Result<> launch_rope<FakeApi>(RopeCall<Bfloat16> const&, FakeApi::Stream);
 template Result<> launch_rope<FakeApi>(RopeCall<Float16> const&, FakeApi::Stream);
 template Result<> launch_sample<FakeApi>(SampleCall const&, FakeApi::Stream);
+template Result<> launch_xielu<FakeApi>(XieluCall const&, FakeApi::Stream);
+template Result<> launch_gated_delta<FakeApi>(GatedDeltaCall const&, FakeApi::Stream);
 template Result<> launch_route<FakeApi>(RouteCall const&, FakeApi::Stream);
 template Result<> launch_order_experts<FakeApi>(OrderExpertsCall const&, FakeApi::Stream);
 template Result<> launch_combine_rows<FakeApi>(CombineRowsCall const&, FakeApi::Stream);

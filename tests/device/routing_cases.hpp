@@ -5,7 +5,7 @@
 #include <shardwise/kernels/order_experts.hpp>
 #include <shardwise/kernels/route.hpp>
 
-#include "row_cases.hpp"
+#include "test_rows.hpp"
 
 #include <algorithm>
 #include <bit>

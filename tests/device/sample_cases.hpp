@@ -4,7 +4,7 @@
 #include <shardwise/kernels/device/sample.hpp>
 #include <shardwise/kernels/sample.hpp>
 
-#include "row_cases.hpp"
+#include "test_rows.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -17,7 +17,6 @@
 
 namespace {
 
-using shardwise::testing::TestDevice;
 using TestTable = SamplingTable<TestDevice>;
 
 /// The host's tokens; -1 where it refuses a row.

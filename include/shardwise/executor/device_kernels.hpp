@@ -12,12 +12,14 @@
 #include <shardwise/kernels/device/copy_rows.hpp>
 #include <shardwise/kernels/device/embedding.hpp>
 #include <shardwise/kernels/device/fill.hpp>
+#include <shardwise/kernels/device/gated_delta.hpp>
 #include <shardwise/kernels/device/layer_norm.hpp>
 #include <shardwise/kernels/device/order_experts.hpp>
 #include <shardwise/kernels/device/residual_norm.hpp>
 #include <shardwise/kernels/device/rms_norm.hpp>
 #include <shardwise/kernels/device/rope.hpp>
 #include <shardwise/kernels/device/route.hpp>
+#include <shardwise/kernels/device/sample.hpp>
 #include <shardwise/kernels/device/scale.hpp>
 #include <shardwise/kernels/device/scale_rows.hpp>
 #include <shardwise/kernels/device/soft_cap.hpp>
@@ -25,4 +27,5 @@
 #include <shardwise/kernels/device/step_table.hpp>
 #include <shardwise/kernels/device/store_step.hpp>
 #include <shardwise/kernels/device/take_rows.hpp>
+#include <shardwise/kernels/device/xielu.hpp>
 #include <shardwise/parallel/device_collectives.hpp>

@@ -31,6 +31,7 @@
 #include <shardwise/kernels/device/copy_rows.hpp>
 #include <shardwise/kernels/device/embedding.hpp>
 #include <shardwise/kernels/device/fill.hpp>
+#include <shardwise/kernels/device/gated_delta.hpp>
 #include <shardwise/kernels/device/layer_norm.hpp>
 #include <shardwise/kernels/device/order_experts.hpp>
 #include <shardwise/kernels/device/residual_norm.hpp>
@@ -45,6 +46,7 @@
 #include <shardwise/kernels/device/softmax.hpp>
 #include <shardwise/kernels/device/store_step.hpp>
 #include <shardwise/kernels/device/take_rows.hpp>
+#include <shardwise/kernels/device/xielu.hpp>
 #include <shardwise/kernels/dropout.hpp>
 #include <shardwise/kernels/embedding.hpp>
 #include <shardwise/kernels/fill.hpp>
@@ -180,7 +182,7 @@ concept HasSample = requires(KernelProbe<B> p, SamplingTable<B>& table) {
     sample(p.in, table, p.chosen, p.stream);
 };
 template <class B>
-concept HasGatedDelta = requires(KernelProbe<B> p, TensorView<float, 1, B> state, DeltaWeights const& weights) {
+concept HasGatedDelta = requires(KernelProbe<B> p, TensorView<float, 1, B> state, DeltaWeights<B> const& weights) {
     gated_delta(p.in, p.in, DeltaShape{}, weights, true, state, state, p.out, p.stream);
 };
 template <class B>

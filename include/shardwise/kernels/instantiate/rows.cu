@@ -6,6 +6,7 @@
 #include <shardwise/kernels/combine_rows_launch.cuh>
 #include <shardwise/kernels/copy_rows_launch.cuh>
 #include <shardwise/kernels/embedding_launch.cuh>
+#include <shardwise/kernels/gated_delta_launch.cuh>
 #include <shardwise/kernels/layer_norm_launch.cuh>
 #include <shardwise/kernels/order_experts_launch.cuh>
 #include <shardwise/kernels/residual_norm_launch.cuh>
@@ -18,6 +19,7 @@
 #include <shardwise/kernels/soft_cap_launch.cuh>
 #include <shardwise/kernels/softmax_launch.cuh>
 #include <shardwise/kernels/store_step_launch.cuh>
+#include <shardwise/kernels/xielu_launch.cuh>
 
 #include <cstdint>
 #include <string_view>
@@ -67,6 +69,8 @@ template Result<> launch_scale_rows<KernelApi>(ScaleRowsCall const&, KernelApi::
 template Result<> launch_weight_rows<KernelApi>(WeightRowsCall const&, KernelApi::Stream);
 
 template Result<> launch_sample<KernelApi>(SampleCall const&, KernelApi::Stream);
+template Result<> launch_xielu<KernelApi>(XieluCall const&, KernelApi::Stream);
+template Result<> launch_gated_delta<KernelApi>(GatedDeltaCall const&, KernelApi::Stream);
 template Result<> launch_route<KernelApi>(RouteCall const&, KernelApi::Stream);
 template Result<> launch_order_experts<KernelApi>(OrderExpertsCall const&, KernelApi::Stream);
 template Result<> launch_combine_rows<KernelApi>(CombineRowsCall const&, KernelApi::Stream);

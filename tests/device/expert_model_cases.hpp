@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "model_cases.hpp"
+
+namespace shardwise::testing {
+
+inline constexpr auto tiny_mixtral =
+    R"({"model_type":"mixtral","architectures":["MixtralForCausalLM"],"vocab_size":61,"hidden_size":32,)"
+    R"("intermediate_size":48,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,)"
+    R"("num_local_experts":4,"num_experts_per_tok":2,"max_position_embeddings":64})";
+inline constexpr auto tiny_qwen2_moe =
+    R"({"model_type":"qwen2_moe","architectures":["Qwen2MoeForCausalLM"],"vocab_size":61,"hidden_size":32,)"
+    R"("intermediate_size":48,"moe_intermediate_size":24,"shared_expert_intermediate_size":40,)"
+    R"("num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,"num_experts":6,)"
+    R"("num_experts_per_tok":3,"max_position_embeddings":64})";
+inline constexpr auto tiny_gpt_oss =
+    R"({"model_type":"gpt_oss","architectures":["GptOssForCausalLM"],"vocab_size":61,"hidden_size":32,)"
+    R"("intermediate_size":48,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":8,)"
+    R"("num_local_experts":4,"num_experts_per_tok":2,"max_position_embeddings":64})";
+
+}  // namespace shardwise::testing
+
+TEST_CASE_TEMPLATE("Models: tiny ones with experts generate the host's tokens on every back end", B,
+                   SHARDWISE_TEST_BACKENDS) {
+    using namespace shardwise;
+    if (!testing::open_context<B>()) return;
+    ExecutorLimits const limits{.sequences = 3, .context = 32, .step_tokens = 8};
+    for (auto const* const config : {testing::tiny_mixtral, testing::tiny_qwen2_moe, testing::tiny_gpt_oss}) {
+        CAPTURE(config);
+        testing::check_model<B, Fast>(config, 1, limits, 3);
+    }
+}
