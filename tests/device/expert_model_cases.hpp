@@ -24,10 +24,9 @@ inline constexpr auto tiny_gpt_oss =
 TEST_CASE_TEMPLATE("Models: tiny ones with experts generate the host's tokens on every back end", B,
                    SHARDWISE_TEST_BACKENDS) {
     using namespace shardwise;
-    if (!testing::open_context<B>()) return;
-    ExecutorLimits const limits{.sequences = 3, .context = 32, .step_tokens = 8};
+    if (!testing::open_bench<B>()) return;
     for (auto const* const config : {testing::tiny_mixtral, testing::tiny_qwen2_moe, testing::tiny_gpt_oss}) {
-        CAPTURE(config);
-        testing::check_model<B, Fast>(config, 1, limits, 3);
+        CAPTURE(std::string(config));
+        testing::check_model<B>({config});
     }
 }
