@@ -97,16 +97,15 @@ private:
             !checked)
             return checked.error();
         return from_.parameters().matrix(*stored, {.outputs = op_.out_features,
-                                        .inputs = op_.in_features,
-                                        .is_turned = stored->tensor->is_transposed,
-                                        .rows = rows,
-                                        .columns = inputs});
+                                                   .inputs = op_.in_features,
+                                                   .is_turned = stored->tensor->is_transposed,
+                                                   .rows = rows,
+                                                   .columns = inputs});
     }
 
     /// Some of an expert's biases; nothing where it has none.
-    [[nodiscard]] Result<Buffer<float, Backend>> bias_of(std::int64_t expert,
-                                                         std::vector<UnitRange> const& rows) const {
-        if (op_.parameters[1].empty()) return Buffer<float, Backend>{};
+    [[nodiscard]] Result<std::vector<float>> bias_of(std::int64_t expert, std::vector<UnitRange> const& rows) const {
+        if (op_.parameters[1].empty()) return std::vector<float>{};
         auto const stored = find(op_.parameters[1], expert);
         if (!stored) return stored.error();
         auto const count = is_stacked(op_.parameters[1]) ? op_.experts : 1;
