@@ -426,7 +426,9 @@ void check_attention(Bench<B>& bench, AttentionProblem const& problem) {
     AttentionTensors<Cache> const tensors(problem, 1U);
     auto const out = tensors.run(bench);
     tensors.check(out);
+#if defined(SHARDWISE_TEST_HOST)
     if (std::is_same_v<B, Host>) CHECK(out == attended_one_by_one(tensors));
+#endif
     // The same bits from other pages, and without a workspace.
     CHECK(out == AttentionTensors<Cache>(problem, 2U).run(bench));
     CHECK(out == tensors.run(bench, false));
@@ -434,14 +436,10 @@ void check_attention(Bench<B>& bench, AttentionProblem const& problem) {
 
 }  // namespace
 
-// Until devices have it.
-#if defined(SHARDWISE_TEST_HOST)
-#define SHARDWISE_TEST_ATTENTION Host
-
 TEST_SUITE_BEGIN("fibers");
 
 TEST_CASE_TEMPLATE("step_attention is within its bound of float64, whatever the pages and with or without a workspace",
-                   B, SHARDWISE_TEST_ATTENTION) {
+                   B, SHARDWISE_TEST_BACKENDS) {
     auto const bench = open_bench<B>();
     if (!bench) return;
     for (auto const& problem : attention_problems()) {
@@ -452,5 +450,3 @@ TEST_CASE_TEMPLATE("step_attention is within its bound of float64, whatever the 
 }
 
 TEST_SUITE_END();
-
-#endif

@@ -11,5 +11,8 @@
 #endif
 #include "kernel_cases.hpp"
 #include "peer_cases.hpp"
+#include "product_cases.hpp"
+#include "routing_cases.hpp"
 #include "row_cases.hpp"
+#include "sample_cases.hpp"
 #include "step_cases.hpp"

@@ -48,13 +48,13 @@ public:
 
     /// A barrier of the block, or of the calling thread's warp.
     void wait_for_block() { wait(block_); }
-    float shuffle_xor(float value, int mask) {
+    float shuffle_xor(float value, int mask) { return shuffle_from(value, index_ % warp_size_ ^ mask); }
+    float shuffle_from(float value, int lane) {
         auto const thread = index_;
         values_[static_cast<std::size_t>(thread)] = value;
         auto& warp = warps_[static_cast<std::size_t>(thread / warp_size_)];
         wait(warp);
-        auto const first = thread / warp_size_ * warp_size_;
-        auto const other = values_[static_cast<std::size_t>(first + ((thread - first) ^ mask))];
+        auto const other = values_[static_cast<std::size_t>(thread / warp_size_ * warp_size_ + lane)];
         wait(warp);
         return other;
     }
@@ -169,6 +169,9 @@ inline void __threadfence_system() {
 }
 inline std::uint32_t atomicAdd(std::uint32_t* at, std::uint32_t value) {
     return std::atomic_ref(*at).fetch_add(value);
+}
+inline std::uint32_t atomicOr(std::uint32_t* at, std::uint32_t bits) {
+    return std::atomic_ref(*at).fetch_or(bits);
 }
 inline std::uint32_t atomicCAS(std::uint32_t* at, std::uint32_t expected, std::uint32_t value) {
     std::atomic_ref(*at).compare_exchange_strong(expected, value);

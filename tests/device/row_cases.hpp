@@ -495,39 +495,4 @@ TEST_CASE_TEMPLATE("embedding copies rows of a shard's table, and gives zeros fo
     }
 }
 
-TEST_CASE(
-    "embedding on a device decodes rows of a weight of every format that it holds as the format's reference does") {
-    using Device = shardwise::testing::TestDevice;
-    auto const bench = open_bench<Device>();
-    if (!bench) return;
-    constexpr std::int64_t first_row = 50;
-    for (auto const format : device_formats) {
-        CAPTURE(static_cast<int>(format));
-        bool const has_blocks = format == WeightFormat::q4_0 || format == WeightFormat::q8_0;
-        for (std::int64_t const width : {32, 160, has_blocks ? 64 : 37}) {
-            auto const weight = make_weight(format, 9, width);
-            auto const table = Device::hold_weight(bench->context(), weight.source());
-            REQUIRE(table);
-            auto const ids = some_ids(12, first_row, 9);
-            auto const tokens = bench->send(ids);
-            TestRows<float> const made(12, width, width + 3, 1, 7);
-            TestRows<float> const aligned(12, width, round_up(width, 4), 0, 7);
-            for (auto const* const rows : {&made, &aligned}) {
-                auto to = bench->send(rows->values);
-                REQUIRE(embedding(TensorView<std::int32_t const, 1, Device>(tokens.view()), *table, rows->view(to),
-                                  bench->stream(), first_row));
-                auto const out = rows->fetched(*bench, to);
-                for (std::int64_t token = 0; token < 12; ++token) {
-                    auto const row = ids[static_cast<std::size_t>(token)] - first_row;
-                    for (std::int64_t i = 0; i < width; ++i) {
-                        auto const at = static_cast<std::size_t>(row * width + i);
-                        REQUIRE(out.at(token, i) ==
-                                (row >= 0 && row < 9 ? static_cast<double>(weight.values[at]) : 0.0));
-                    }
-                }
-            }
-        }
-    }
-}
-
 TEST_SUITE_END();

@@ -22,6 +22,14 @@ struct DeviceCode<HipApi> {
     static constexpr bool has_own_warps = has_device_warps;
 
     static __device__ float shuffle_xor(float value, int mask) { return __shfl_xor(value, mask); }
+    /// What a thread of the warp holds.
+    static __device__ float shuffle_from(float value, int lane) { return __shfl(value, lane); }
+
+    /// Sixteen bytes that no thread writes.
+    template <class Pack>
+    static __device__ Pack load_once(void const* at) {
+        return *static_cast<Pack const*>(at);
+    }
 
     static __device__ void store_release(std::uint32_t* at, std::uint32_t value) {
         __hip_atomic_store(at, value, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_SYSTEM);

@@ -92,7 +92,8 @@ private:
         if (!bias) return bias.error();
         Buffer<float, Backend> const& own_bias = *bias;
         UnitRange const own[] = {{0, matrix->source().outputs}};
-        auto column = ColumnLinear<Backend>::create(from.context(), matrix->source(), own, own_bias.view());
+        auto column = ColumnLinear<Backend>::create(from.context(), matrix->source(), own, own_bias.view(),
+                                                    Policy::has_fixed_tree);
         if (!column) return named(column.error(), from, op);
         return Held{std::move(*column)};
     }

@@ -13,9 +13,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Whether a back end has the kernels that an operation of the kind calls. What some of its forms need beside, it refuses itself.
 template <class Op, class Backend>
-inline constexpr bool executes_op =
-    HasHostMemory<Backend> || (!std::is_same_v<Op, GatedDeltaOp> && !std::is_same_v<Op, RouteOp> &&
-                               !std::is_same_v<Op, ExpertsOp> && !std::is_same_v<Op, CombineOp>);
+inline constexpr bool executes_op = HasHostMemory<Backend> || !std::is_same_v<Op, GatedDeltaOp>;
 
 /// An operation that a back end has no kernels for: a model with it is refused there before it is loaded.
 template <class Op, ComputeBackend Backend, ReductionPolicy Policy>
