@@ -10,7 +10,7 @@
 #   --quick          fewer repeats, at most 6 minutes instead of 10
 #   --fake           on the fake vendor of tests/device, whose times say nothing: shows that this script works
 #   --out STEM       where to write (default: device_check)
-#   --deps DIR       a folder with include/doctest/doctest.h, where CMake does not find it by itself
+#   --deps DIR       a folder with include/doctest and include/nlohmann, where CMake does not find them by itself
 #   --build DIR      the folder to build in (default: build/device-check)
 #   --prebuilt DIR   takes test_device_* and bench_device_* from there, or its tests/ and bin/, and builds nothing
 #   --limit SECONDS  how long all of it may take
