@@ -19,15 +19,29 @@ inline constexpr auto tiny_gpt_oss =
     R"("intermediate_size":48,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":8,)"
     R"("num_local_experts":4,"num_experts_per_tok":2,"max_position_embeddings":64})";
 
+/// Gated delta rules beside attention, and experts.
+inline constexpr auto tiny_qwen3_next =
+    R"({"model_type":"qwen3_next","architectures":["Qwen3NextForCausalLM"],"vocab_size":61,"hidden_size":36,)"
+    R"("intermediate_size":52,"num_hidden_layers":4,"num_attention_heads":6,"num_key_value_heads":2,"head_dim":8,)"
+    R"("linear_num_key_heads":3,"linear_num_value_heads":6,"linear_key_head_dim":6,"linear_value_head_dim":4,)"
+    R"("num_experts":4,"num_experts_per_tok":2,"moe_intermediate_size":20,"shared_expert_intermediate_size":28,)"
+    R"("max_position_embeddings":64})";
+/// xIELU.
+inline constexpr auto tiny_apertus =
+    R"({"model_type":"apertus","architectures":["ApertusForCausalLM"],"vocab_size":61,"hidden_size":36,)"
+    R"("intermediate_size":52,"num_hidden_layers":2,"num_attention_heads":6,"num_key_value_heads":2,)"
+    R"("max_position_embeddings":64})";
+
 }  // namespace shardwise::testing
 
-TEST_CASE_TEMPLATE("Models: tiny ones with experts generate the host's tokens on every back end", B,
-                   SHARDWISE_TEST_BACKENDS) {
+TEST_CASE_TEMPLATE(
+    "Models: tiny ones with experts, gated delta rules and xIELU generate the host's tokens on every back end", B,
+    SHARDWISE_TEST_BACKENDS) {
     using namespace shardwise;
-    if (!testing::open_context<B>()) return;
-    ExecutorLimits const limits{.sequences = 3, .context = 32, .step_tokens = 8};
-    for (auto const* const config : {testing::tiny_mixtral, testing::tiny_qwen2_moe, testing::tiny_gpt_oss}) {
+    if (!testing::open_bench<B>()) return;
+    for (auto const* const config : {testing::tiny_mixtral, testing::tiny_qwen2_moe, testing::tiny_gpt_oss,
+                                     testing::tiny_qwen3_next, testing::tiny_apertus}) {
         CAPTURE(config);
-        testing::check_model<B, Fast>(config, 1, limits, 3);
+        testing::check_model<B>({config});
     }
 }

@@ -83,8 +83,8 @@ struct ExecutedOp<GatedDeltaOp, Backend, Policy> {
         auto const& config = walk.model.config;
         DeltaWeights<Backend> const weights{held.convolution.view(), held.dt_bias.view(), held.decay.view(),
                                             held.norm.view(), static_cast<float>(config.norm_epsilon)};
-        auto const in = walk.view(op.inputs[0]);
-        auto const ba = walk.view(op.inputs[1]);
+        TensorView<float const, 2, Backend> const in = walk.view(op.inputs[0]);
+        TensorView<float const, 2, Backend> const ba = walk.view(op.inputs[1]);
         auto const out = walk.view(op.output);
         std::int64_t first = 0;
         for (auto const& part : walk.step.parts) {
