@@ -23,7 +23,6 @@
 #include <shardwise/session/rank_tracer.hpp>
 #include <shardwise/session/request_limits.hpp>
 #include <shardwise/session/request_texts.hpp>
-#include <shardwise/session/without_vendor.hpp>
 #include <shardwise/session/run_options.hpp>
 #include <shardwise/session/session.hpp>
 
@@ -390,7 +389,6 @@ SHARDWISE_ON_CALL_BODY
 Result<RunReport> run_opened(HostCommunicator& world, Model const& model, StoredParameters const& parameters,
                              std::vector<GenerationRequest> const& requests, RunOptions const& options,
                              std::vector<StageBlocks> const& stages) {
-    if (!options.devices.empty()) return without_vendor(options.devices.vendor);
     return options.is_deterministic ? run_rank<Deterministic>(world, model, parameters, requests, options, stages)
                                     : run_rank<Fast>(world, model, parameters, requests, options, stages);
 }
