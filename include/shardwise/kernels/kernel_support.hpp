@@ -44,6 +44,7 @@
 #include <shardwise/kernels/device/scale_rows.hpp>
 #include <shardwise/kernels/device/soft_cap.hpp>
 #include <shardwise/kernels/device/softmax.hpp>
+#include <shardwise/kernels/device/step_attention.hpp>
 #include <shardwise/kernels/device/store_step.hpp>
 #include <shardwise/kernels/device/take_rows.hpp>
 #include <shardwise/kernels/device/xielu.hpp>
@@ -65,6 +66,7 @@
 #include <shardwise/kernels/scale_rows.hpp>
 #include <shardwise/kernels/soft_cap.hpp>
 #include <shardwise/kernels/softmax.hpp>
+#include <shardwise/kernels/step_attention.hpp>
 #include <shardwise/kernels/store_rows.hpp>
 #include <shardwise/kernels/store_step.hpp>
 #include <shardwise/kernels/take_rows.hpp>
@@ -206,6 +208,10 @@ concept HasSoftmax = requires(KernelProbe<B> p) {
     softmax<float>(p.in, p.out, p.stream);
 };
 template <class B>
+concept HasStepAttention = requires(KernelProbe<B> p, StepRows<float, B> const& cache, StepTable<B> const& table) {
+    step_attention<float>(p.in, cache, cache, p.out, table, AttentionOptions{}, p.stream);
+};
+template <class B>
 concept HasStoreRows = requires(KernelProbe<B> p, CachedRows<float, B> const& cache) {
     store_rows<float>(p.in, p.out, cache, std::int64_t{}, p.stream);
 };
@@ -320,6 +326,7 @@ inline constexpr std::array kernel_support{
     KernelSupport{"soft_cap", detail::HasSoftCap<Backend>},
     KernelSupport{"soft_cap_backward", detail::HasSoftCapBackward<Backend>},
     KernelSupport{"softmax", detail::HasSoftmax<Backend>},
+    KernelSupport{"step_attention", detail::HasStepAttention<Backend>},
     KernelSupport{"store_rows", detail::HasStoreRows<Backend>},
     KernelSupport{"store_step", detail::HasStoreStep<Backend>, true},
     KernelSupport{"take_rows", detail::HasTakeRows<Backend>},

@@ -49,7 +49,7 @@ Result<> launch_step_attention(StepAttentionCall<Cache> const& call, bool has_ti
     bool const has_value_eights = has_eights(call.v, call.value_dim);
     auto const singles = choose_singles<Api, Cache>(call, has_key_eights && has_value_eights);
     auto const head_tiles = call.kv_heads * ((call.group + singles.rows - 1) / singles.rows);
-    auto const items = call.chunks() * call.sequences * head_tiles;
+    auto const items = call.chunks * call.sequences * head_tiles;
     auto done =
         Launch::launch("attention", singles.kernel, std::min(items, max_blocks), attention_threads, stream, call);
     if (done && call.chunk != 0) {
@@ -60,8 +60,10 @@ Result<> launch_step_attention(StepAttentionCall<Cache> const& call, bool has_ti
     }
     if (!done || !has_tiles) return done;
     auto const launch_tiles = [&](auto kernel, int rows) {
-        auto const tiles = first_tile(call, static_cast<std::int32_t>(call.sequences), call.tokens, rows) + 1;
-        return Launch::launch("attention", kernel, std::min(tiles * call.kv_heads, std::int64_t{1} << 20),
+        auto const tiles =
+            first_tile(call, static_cast<std::int32_t>(call.sequences), static_cast<std::int32_t>(call.tokens), rows) +
+            1;
+        return Launch::launch("attention", kernel, std::min<std::int64_t>(std::int64_t{tiles} * call.kv_heads, 1 << 20),
                               attention_threads, stream, call, has_key_eights, has_value_eights);
     };
     auto const widest = std::max(call.key_dim, call.value_dim);

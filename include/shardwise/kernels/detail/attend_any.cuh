@@ -10,8 +10,9 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 /// Of a sequence of several tokens: the whole context of one head of a token.
 [[nodiscard]] __device__ inline SingleItem token_item(StepAttentionPlan const& call, std::int64_t index) {
     SingleItem item{};
-    auto const token = index / call.heads;
-    item.head_tile = static_cast<std::int32_t>(index - token * call.heads);
+    auto const heads = static_cast<std::uint32_t>(call.heads);
+    auto const token = static_cast<std::int64_t>(static_cast<std::uint32_t>(index) / heads);
+    item.head_tile = static_cast<std::int32_t>(static_cast<std::uint32_t>(index) % heads);
     if (token >= call.counts[0]) return item;
     item.sequence = call.sequence[token];
     if (call.rows[item.sequence] < 2) return item;
@@ -25,14 +26,15 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 /// Attends for any head width, wherever rows lie: a block for a head of a token, each thread for one column of its values. The
 /// scores are made anew for every 128 columns.
 template <class Api, class Cache, bool is_single>
-__global__ void __launch_bounds__(attention_threads) attend_any(StepAttentionCall<Cache> call) {
+__global__ void __launch_bounds__(attention_threads, 4) attend_any(StepAttentionCall<Cache> call) {
     constexpr int lanes = 16;
     constexpr int groups = attention_threads / lanes;
     constexpr int scores_of_thread = step_part_keys / attention_threads;
     __shared__ float scores[step_part_keys];
     auto const thread = static_cast<int>(threadIdx.x);
     auto const lane = thread % lanes;
-    auto const items = is_single ? call.chunks() * call.sequences * call.heads : call.tokens * call.heads;
+    auto const items =
+        is_single ? static_cast<std::int64_t>(call.chunks) * call.sequences * call.heads : call.tokens * call.heads;
     for (auto index = static_cast<std::int64_t>(blockIdx.x); index < items; index += gridDim.x) {
         auto const item = is_single ? single_item(call, index, call.heads) : token_item(call, index);
         if (!item.is_there) continue;

@@ -14,26 +14,31 @@ struct SinglesTeam {
     static constexpr int width = lanes * 8 * eights;
     /// Keys that a block reads at once, and those that a thread has under way.
     static constexpr int groups = attention_threads / lanes;
-    static constexpr int keys = 4;
+    static constexpr int keys = rows * eights * static_cast<int>(sizeof(Cache)) > 8 ? 2 : 4;
     static constexpr int step = keys * groups;
-    /// Scores of a thread, all of one row, after they were added up over the lanes.
-    static constexpr int scores = rows * keys / lanes;
-    static constexpr int row_lanes = keys / scores;
+    /// Scores of a thread, all of one row, after they were added up over the lanes, and threads that have the same ones.
+    static constexpr int copies = rows * keys < lanes ? lanes / (rows * keys) : 1;
+    static constexpr int scores = rows * keys * copies / lanes;
+    static constexpr int row_lanes = lanes / rows;
     /// Elements of the rows' sums that a thread has.
     static constexpr int elements = rows * width / attention_threads;
-    static_assert(scores >= 1 && scores <= keys && keys % scores == 0, "a thread's scores are of one row");
+    static_assert(rows <= lanes && step_part_keys % step == 0, "a thread's scores are of one row");
 
     static __device__ int thread() { return static_cast<int>(threadIdx.x); }
     static __device__ int lane() { return thread() % lanes; }
     static __device__ int group() { return thread() / lanes; }
     /// The row and the key, from 0 to keys - 1, of a thread's scores.
     static __device__ int row() { return lane() / row_lanes; }
-    static __device__ int key(int score) { return lane() % row_lanes * scores + score; }
+    static __device__ int key(int score) { return lane() % row_lanes / copies * scores + score; }
 
     /// Adds up values[row * keys + key] over the lanes; a thread is left with its own scores in the first ones.
-    static __device__ void add_lanes(float (&values)[rows * keys]) {
+    static __device__ void add_lanes(float (&values)[array_size<rows * keys>]) {
         SHARDWISE_DEVICE_UNROLL
         for (int mask = lanes / 2, count = rows * keys / 2; mask > 0; mask /= 2, count /= 2) {
+            if (count == 0) {
+                values[0] += DeviceCode<Api>::shuffle_xor(values[0], mask);
+                continue;
+            }
             bool const is_upper = (lane() & mask) != 0;
             SHARDWISE_DEVICE_UNROLL
             for (int i = 0; i < rows * keys / 2; ++i) {
@@ -47,11 +52,11 @@ struct SinglesTeam {
     /// What the thread of a row that has a key's score holds.
     static __device__ float of_row(float value, int row, int key = 0) {
         auto const warp_lane = thread() % DeviceCode<Api>::warp_size;
-        return DeviceCode<Api>::shuffle_from(value, warp_lane - lane() + row * row_lanes + key / scores);
+        return DeviceCode<Api>::shuffle_from(value, warp_lane - lane() + row * row_lanes + key / scores * copies);
     }
 
     struct Pack {
-        Eight<Cache> of[eights];
+        Eight<Cache> of[array_size<eights>];
 
         /// Of the row at a place; zeros of none.
         __device__ void load(StepRowsCall<Cache> const& rows_of, std::int64_t place, std::int64_t first, int dim) {
@@ -68,17 +73,17 @@ struct SinglesTeam {
 /// What the threads of a block know together.
 template <class Team, int rows>
 struct alignas(16) SinglesMemory {
-    float queries[rows * Team::width];
+    float queries[array_size<rows * Team::width>];
     /// The sums of each group of threads over its keys of a part, and what they are multiplied by.
-    float values[Team::groups * rows * Team::width];
-    RowSums sums[Team::groups * rows];
-    float factors[Team::groups * rows];
-    RowSums part[rows];
+    float values[array_size<Team::groups * rows * Team::width>];
+    RowSums sums[array_size<Team::groups * rows>];
+    float factors[array_size<Team::groups * rows>];
+    RowSums part[array_size<rows>];
     /// Of parts of a span, and of spans.
-    float span_values[rows * Team::width];
-    float total_values[rows * Team::width];
-    RowSums span[rows];
-    RowSums total[rows];
+    float span_values[array_size<rows * Team::width>];
+    float total_values[array_size<rows * Team::width>];
+    RowSums span[array_size<rows>];
+    RowSums total[array_size<rows>];
 };
 
 /// Attends to the keys of a part that are seen, and leaves each group's sums in memory.
@@ -95,7 +100,7 @@ __device__ void attend_part(StepAttentionCall<Cache> const& call, KeyPlaces cons
     auto const begin = seen.begin > first_key ? seen.begin - first_key : 0;
     auto const end = seen.end - first_key < step_part_keys ? seen.end - first_key : step_part_keys;
 
-    float sums[rows][8 * eights];
+    float sums[array_size<rows>][array_size<8 * eights>];
     SHARDWISE_DEVICE_UNROLL
     for (int row = 0; row < rows; ++row) {
         SHARDWISE_DEVICE_UNROLL
@@ -103,9 +108,9 @@ __device__ void attend_part(StepAttentionCall<Cache> const& call, KeyPlaces cons
     }
     auto greatest = no_score();
     float weights = 0.0F;
-    typename Team::Pack loaded[keys];
-    typename Team::Pack values[keys];
-    std::int64_t place[keys];
+    typename Team::Pack loaded[array_size<keys>];
+    typename Team::Pack values[array_size<keys>];
+    std::int64_t place[array_size<keys>];
     auto const load_keys = [&](std::int32_t base) {
         SHARDWISE_DEVICE_UNROLL
         for (int i = 0; i < keys; ++i) {
@@ -119,8 +124,8 @@ __device__ void attend_part(StepAttentionCall<Cache> const& call, KeyPlaces cons
     // Steps are the same whatever is seen of them: what is added does not depend on it.
     load_keys(begin / Team::step * Team::step);
     for (auto base = begin / Team::step * Team::step; base < end; base += Team::step) {
-        float key_scale[scores];
-        float value_scale[scores];
+        float key_scale[array_size<scores>];
+        float value_scale[array_size<scores>];
         SHARDWISE_DEVICE_UNROLL
         for (int i = 0; i < scores; ++i) {
             key_scale[i] = 1.0F;
@@ -136,12 +141,12 @@ __device__ void attend_part(StepAttentionCall<Cache> const& call, KeyPlaces cons
         SHARDWISE_DEVICE_UNROLL
         for (int i = 0; i < keys; ++i) values[i].load(call.v, place[i], first_of_value, call.value_dim);
 
-        float products[rows * keys];
+        float products[array_size<rows * keys>];
         SHARDWISE_DEVICE_UNROLL
         for (int i = 0; i < rows * keys; ++i) products[i] = 0.0F;
         SHARDWISE_DEVICE_UNROLL
         for (int eight = 0; eight < eights; ++eight) {
-            float of_key[keys][8];
+            float of_key[array_size<keys>][8];
             SHARDWISE_DEVICE_UNROLL
             for (int key = 0; key < keys; ++key) loaded[key].of[eight].get(of_key[key]);
             SHARDWISE_DEVICE_UNROLL
@@ -172,7 +177,7 @@ __device__ void attend_part(StepAttentionCall<Cache> const& call, KeyPlaces cons
             most = greater_of(most, products[i]);
         }
         SHARDWISE_DEVICE_UNROLL
-        for (int mask = Team::row_lanes / 2; mask > 0; mask /= 2)
+        for (int mask = Team::row_lanes / 2; mask >= Team::copies; mask /= 2)
             most = greater_of(most, DeviceCode<Api>::shuffle_xor(most, mask));
         most = greater_of(greatest, most);
         // Where all are minus infinity the weights are zeros; a NaN among them stays one.
@@ -186,7 +191,7 @@ __device__ void attend_part(StepAttentionCall<Cache> const& call, KeyPlaces cons
             weights += products[i];
             if constexpr (sizeof(Cache) == 1) products[i] *= value_scale[i];
         }
-        float weight[rows][keys];
+        float weight[array_size<rows>][array_size<keys>];
         SHARDWISE_DEVICE_UNROLL
         for (int row = 0; row < rows; ++row) {
             auto const factor = Team::of_row(correction, row);
@@ -213,7 +218,8 @@ __device__ void attend_part(StepAttentionCall<Cache> const& call, KeyPlaces cons
         }
     }
     SHARDWISE_DEVICE_UNROLL
-    for (int mask = Team::row_lanes / 2; mask > 0; mask /= 2) weights += DeviceCode<Api>::shuffle_xor(weights, mask);
+    for (int mask = Team::row_lanes / 2; mask >= Team::copies; mask /= 2)
+        weights += DeviceCode<Api>::shuffle_xor(weights, mask);
     if (Team::lane() % Team::row_lanes == 0) memory.sums[group * rows + Team::row()] = {greatest, weights};
     SHARDWISE_DEVICE_UNROLL
     for (int row = 0; row < rows; ++row) {
@@ -229,7 +235,7 @@ __device__ void attend_part(StepAttentionCall<Cache> const& call, KeyPlaces cons
 
 /// Adds up what the groups of threads have of a part, in their order: a thread's elements of it.
 template <class Team, int rows>
-__device__ void add_groups(SinglesMemory<Team, rows>& memory, float (&part)[Team::elements]) {
+__device__ void add_groups(SinglesMemory<Team, rows>& memory, float (&part)[array_size<Team::elements>]) {
     auto const thread = Team::thread();
     __syncthreads();
     if (thread < Team::groups * rows) {
@@ -266,7 +272,7 @@ __device__ void add_groups(SinglesMemory<Team, rows>& memory, float (&part)[Team
 
 /// Takes a thread's elements of a part, or of a span, into those of what is before them.
 template <class Team, int rows>
-__device__ void take_in(float* values, RowSums* sums, float const (&others)[Team::elements],
+__device__ void take_in(float* values, RowSums* sums, float const (&others)[array_size<Team::elements>],
                         RowSums const* other_sums) {
     SHARDWISE_DEVICE_UNROLL
     for (int i = 0; i < Team::elements; ++i) {
@@ -284,13 +290,14 @@ __device__ void take_in(float* values, RowSums* sums, float const (&others)[Team
 
 /// Attends for single tokens: a block to some parts of a context for up to `rows` heads of a group.
 template <class Api, class Cache, int lanes, int eights, int rows>
-__global__ void __launch_bounds__(attention_threads) attend_singles(StepAttentionCall<Cache> call) {
+__global__ void __launch_bounds__(attention_threads, sizeof(Cache) == 1 || rows * eights > 4 ? 2 : 3)
+    attend_singles(StepAttentionCall<Cache> call) {
     using Team = SinglesTeam<Api, Cache, lanes, eights, rows>;
     __shared__ SinglesMemory<Team, rows> memory;
     auto const thread = Team::thread();
     auto const tiles = (call.group + rows - 1) / rows;
     auto const head_tiles = call.kv_heads * tiles;
-    auto const items = call.chunks() * call.sequences * head_tiles;
+    auto const items = static_cast<std::int64_t>(call.chunks) * call.sequences * head_tiles;
     for (auto index = static_cast<std::int64_t>(blockIdx.x); index < items; index += gridDim.x) {
         auto const item = single_item(call, index, head_tiles);
         if (!item.is_there) continue;
@@ -313,7 +320,7 @@ __global__ void __launch_bounds__(attention_threads) attend_singles(StepAttentio
         }
         __syncthreads();
         auto const places = key_places(call, item.sequence);
-        float part[Team::elements];
+        float part[array_size<Team::elements>];
         for (auto number = item.parts.begin; number < item.parts.end; ++number) {
             attend_part<Team, Api, Cache, lanes, eights, rows>(call, places, item.seen, number, kv_head, first_head,
                                                                Team::row() < heads, memory);

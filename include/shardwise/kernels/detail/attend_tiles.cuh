@@ -12,8 +12,8 @@ template <int width>
 inline constexpr int tile_rows = width > 128 ? 16 : 32;
 
 /// Tiles of all sequences of several tokens at most: those of a sequence are numbered on from first_tile.
-[[nodiscard]] SHARDWISE_DEVICE inline std::int64_t first_tile(StepAttentionPlan const& call, std::int32_t sequence,
-                                                              std::int64_t first_token, int rows) {
+[[nodiscard]] SHARDWISE_DEVICE inline std::int32_t first_tile(StepAttentionPlan const& call, std::int32_t sequence,
+                                                              std::int32_t first_token, int rows) {
     return first_token * call.group / rows + sequence;
 }
 
@@ -50,7 +50,7 @@ __device__ void load_tile(StepRowsCall<Cache> const& from, KeyPlaces const& plac
 /// Attends for sequences of several tokens: a block for some queries and heads that share keys, over all that they see, 64 keys at
 /// a time. Scores are never kept beyond those.
 template <class Api, class Cache, int width>
-__global__ void __launch_bounds__(attention_threads)
+__global__ void __launch_bounds__(attention_threads, width == 128 ? 2 : 3)
     attend_tiles(StepAttentionCall<Cache> call, bool has_packed_keys, bool has_packed_values) {
     constexpr int rows = tile_rows<width>;
     constexpr int keys = 64;
@@ -66,19 +66,21 @@ __global__ void __launch_bounds__(attention_threads)
     constexpr int weight_pitch = keys + 4;
     constexpr int loaded_floats = keys * key_pitch > value_keys * width ? keys * key_pitch : value_keys * width;
     struct alignas(16) Memory {
-        float queries[rows * width];
-        float loaded[loaded_floats];
-        float weights[rows * weight_pitch];
+        float queries[array_size<rows * width>];
+        float loaded[array_size<loaded_floats>];
+        float weights[array_size<rows * weight_pitch>];
     };
     __shared__ Memory memory;
     auto const thread = static_cast<int>(threadIdx.x);
     auto const lane = thread % lanes;
     auto const first_row = thread / lanes * thread_rows;
-    auto const tiles = first_tile(call, static_cast<std::int32_t>(call.sequences), call.tokens, rows) + 1;
-    for (auto index = static_cast<std::int64_t>(blockIdx.x); index < tiles * call.kv_heads; index += gridDim.x) {
+    auto const tiles =
+        first_tile(call, static_cast<std::int32_t>(call.sequences), static_cast<std::int32_t>(call.tokens), rows) + 1;
+    for (auto index = static_cast<std::int32_t>(blockIdx.x); index < tiles * call.kv_heads;
+         index += static_cast<std::int32_t>(gridDim.x)) {
         // The last tiles see most keys: they come first.
         auto const number = tiles - 1 - index / call.kv_heads;
-        auto const kv_head = static_cast<std::int32_t>(index % call.kv_heads);
+        auto const kv_head = index % call.kv_heads;
         // The last sequence whose tiles begin at this one or before it.
         std::int32_t sequence = 0;
         for (auto beyond = call.counts[1]; beyond - sequence > 1;) {
@@ -91,7 +93,7 @@ __global__ void __launch_bounds__(attention_threads)
         }
         if (call.counts[1] == 0 || call.rows[sequence] < 2) continue;
         auto const tile_row = (number - first_tile(call, sequence, call.first[sequence], rows)) * rows;
-        auto const all_rows = static_cast<std::int64_t>(call.rows[sequence]) * call.group;
+        auto const all_rows = call.rows[sequence] * call.group;
         if (tile_row < 0 || tile_row >= all_rows) continue;
         auto const places = key_places(call, sequence);
         auto const token = static_cast<std::int64_t>(call.first[sequence]);
@@ -104,17 +106,16 @@ __global__ void __launch_bounds__(attention_threads)
             bool const is_there = tile_row + row < all_rows && at < call.key_dim;
             memory.queries[i] = is_there ? call.q[(token + query) * call.q_row + head * call.key_dim + at] : 0.0F;
         }
-        SeenKeys seen[thread_rows];
-        std::int32_t heads[thread_rows];
-        float sums[thread_rows][4 * fours];
-        float greatest[thread_rows];
-        float weights[thread_rows];
+        SeenKeys seen[array_size<thread_rows>];
+        std::int32_t heads[array_size<thread_rows>];
+        float sums[array_size<thread_rows>][array_size<4 * fours>];
+        float greatest[array_size<thread_rows>];
+        float weights[array_size<thread_rows>];
         SHARDWISE_DEVICE_UNROLL
         for (int i = 0; i < thread_rows; ++i) {
             auto const row = tile_row + first_row + i;
-            auto const query = static_cast<std::int32_t>(row / call.group);
-            heads[i] =
-                kv_head * call.group + static_cast<std::int32_t>(row - static_cast<std::int64_t>(query) * call.group);
+            auto const query = row / call.group;
+            heads[i] = kv_head * call.group + row - query * call.group;
             seen[i] = seen_keys(call, sequence, query);
             if (row >= all_rows) seen[i].end = seen[i].begin;
             greatest[i] = no_score();
@@ -124,12 +125,12 @@ __global__ void __launch_bounds__(attention_threads)
         }
         // Edges of windows and diagonals only rise with the query.
         auto const last_row = tile_row + rows < all_rows ? tile_row + rows - 1 : all_rows - 1;
-        auto const first_seen = seen_keys(call, sequence, static_cast<std::int32_t>(tile_row / call.group));
-        auto const last_seen = seen_keys(call, sequence, static_cast<std::int32_t>(last_row / call.group));
+        auto const first_seen = seen_keys(call, sequence, tile_row / call.group);
+        auto const last_seen = seen_keys(call, sequence, last_row / call.group);
         auto const begin = first_seen.begin;
         auto const end = last_seen.end;
         for (auto key = begin / keys * keys; key < end; key += keys) {
-            float scores[thread_rows][thread_keys];
+            float scores[array_size<thread_rows>][array_size<thread_keys>];
             SHARDWISE_DEVICE_UNROLL
             for (int i = 0; i < thread_rows; ++i) {
                 SHARDWISE_DEVICE_UNROLL
@@ -143,7 +144,7 @@ __global__ void __launch_bounds__(attention_threads)
                 __syncthreads();
                 SHARDWISE_DEVICE_UNROLL
                 for (int at = 0; at < columns; at += 4) {
-                    float of_key[thread_keys][4];
+                    float of_key[array_size<thread_keys>][4];
                     SHARDWISE_DEVICE_UNROLL
                     for (int j = 0; j < thread_keys; ++j)
                         load_floats(memory.loaded + (lane + j * lanes) * key_pitch + at, of_key[j]);
@@ -159,8 +160,8 @@ __global__ void __launch_bounds__(attention_threads)
                     }
                 }
             }
-            float key_scale[thread_keys];
-            float value_scale[thread_keys];
+            float key_scale[array_size<thread_keys>];
+            float value_scale[array_size<thread_keys>];
             SHARDWISE_DEVICE_UNROLL
             for (int j = 0; j < thread_keys; ++j) {
                 key_scale[j] = 1.0F;
@@ -212,7 +213,7 @@ __global__ void __launch_bounds__(attention_threads)
                 bool const is_edge = key + first < last_seen.begin || key + first + value_keys > first_seen.end;
                 SHARDWISE_DEVICE_UNROLL
                 for (int four = 0; four < value_keys; four += 4) {
-                    float weight[thread_rows][4];
+                    float weight[array_size<thread_rows>][4];
                     SHARDWISE_DEVICE_UNROLL
                     for (int i = 0; i < thread_rows; ++i)
                         load_floats(memory.weights + (first_row + i) * weight_pitch + first + four, weight[i]);

@@ -14,6 +14,10 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 constexpr int attention_threads = 128;
 
+/// An array's length, where sizes are counted as threads are.
+template <int count>
+inline constexpr unsigned array_size = static_cast<unsigned>(count);
+
 // Where two kernels compute the same sum it is written with this, so that compilers round it alike.
 [[nodiscard]] __device__ inline float fused(float a, float b, float c) {
     return __builtin_fmaf(a, b, c);
@@ -80,13 +84,13 @@ template <class Cache>
 }
 
 /// Neighbours in shared memory.
-template <int count>
+template <unsigned count>
 __device__ void store_floats(float* to, float const (&values)[count]) {
     SHARDWISE_DEVICE_UNROLL
-    for (int four = 0; four < count / 4; ++four) {
+    for (unsigned four = 0; four < count / 4; ++four) {
         float some[4];
         SHARDWISE_DEVICE_UNROLL
-        for (int i = 0; i < 4; ++i) some[i] = values[4 * four + i];
+        for (unsigned i = 0; i < 4; ++i) some[i] = values[4 * four + i];
         store_pack(to + 4 * four, narrow_pack(some));
     }
 }
@@ -157,9 +161,8 @@ struct ChunkPlace {
 };
 [[nodiscard]] __device__ inline ChunkPlace chunk_place(StepAttentionPlan const& call, std::int64_t sequence,
                                                        std::int64_t head, std::int64_t chunk) {
-    auto const chunks = call.chunks();
-    auto const at = (sequence * call.heads + head) * chunks + chunk;
-    auto* const sums = call.workspace + call.sequences * call.heads * chunks * call.value_dim;
+    auto const at = (sequence * call.heads + head) * call.chunks + chunk;
+    auto* const sums = call.workspace + call.sequences * call.heads * call.chunks * call.value_dim;
     return {call.workspace + at * call.value_dim, sums + 2 * at};
 }
 

@@ -35,8 +35,8 @@ __global__ void __launch_bounds__(attention_threads) merge_chunks(StepAttentionP
     auto const in_span = step_span_parts / call.chunk;
     auto const at_once = merged_spans * in_span;
     for (auto row = static_cast<std::int64_t>(blockIdx.x); row < call.sequences * call.heads; row += gridDim.x) {
-        auto const sequence = static_cast<std::int32_t>(row / call.heads);
-        auto const head = static_cast<std::int32_t>(row - static_cast<std::int64_t>(sequence) * call.heads);
+        auto const sequence = static_cast<std::int32_t>(row) / call.heads;
+        auto const head = static_cast<std::int32_t>(row) - sequence * call.heads;
         if (sequence >= call.counts[1] || call.rows[sequence] != 1) continue;
         auto const parts = seen_parts(seen_keys(call, sequence, 0));
         auto const begin = parts.begin / call.chunk;

@@ -60,15 +60,13 @@ struct StepAttentionPlan {
     /// At most.
     std::int64_t tokens;
     std::int64_t sequences;
-    std::int64_t parts;
     /// Of sequences of one token: parts that a block attends to, 1 or a span's; 0: all of them, and it finishes the rows.
     std::int32_t chunk;
+    /// Of a row at most.
+    std::int32_t chunks;
     /// Where blocks leave what they have summed: values [sequences, heads, chunks, value_dim], then greatest scores and weights
     /// [sequences, heads, chunks, 2].
     float* workspace;
-
-    /// Of a row: chunks at most.
-    [[nodiscard]] SHARDWISE_DEVICE std::int64_t chunks() const { return chunk == 0 ? 1 : (parts + chunk - 1) / chunk; }
 };
 
 /// An attention over a step table as its kernels take it.

@@ -78,7 +78,7 @@ requires detail::is_device_backend<Backend>
 ///         the bits are the same
 /// Memory  the table stays alive until it is done
 /// Order   on `stream`
-/// Errors  those of the host; size_overflow for more than 2^31 elements of a row, or 2^32 parts of heads
+/// Errors  those of the host; size_overflow for 2^31 elements of a row, or heads of tokens or of parts of contexts
 /// Source  Dao et al., FlashAttention, 2022 (online softmax); Dao et al., Flash-Decoding, 2023 (split contexts)
 template <DeviceCacheElement Cache, class Api>
 [[nodiscard]] Result<> step_attention(
@@ -100,12 +100,14 @@ template <DeviceCacheElement Cache, class Api>
     auto const sequences = std::min(q.extent(0), layout.max_sequences);
     auto const keys = is_paged ? std::min(layout.pages << layout.page_shift, most) : q.extent(0);
     auto const parts = detail::step_parts(keys);
-    if (std::max(q.extent(1), out.extent(1)) > most || parts * sequences > 2 * most / shape.heads) {
+    auto const counted = std::max(parts * sequences, q.extent(0) + sequences);
+    if (std::max(q.extent(1), out.extent(1)) > most || counted > most / shape.heads) {
         return Error{ErrorCode::size_overflow}
             .in("attention")
-            .because("has more parts of heads than 32 bits count")
-            .got(parts * sequences)
-            .at_most(2 * most / shape.heads);
+            .because("has more heads of tokens, or of parts of contexts, than 31 bits count")
+            .got(counted)
+            .at_most(most / shape.heads)
+            .fix("compute fewer tokens at once");
     }
     detail::StepAttentionCall<Cache> call;
     call.counts = table.data() + detail::StepLayout::counts;
@@ -136,8 +138,8 @@ template <DeviceCacheElement Cache, class Api>
     call.is_causal = shape.is_causal;
     call.tokens = q.extent(0);
     call.sequences = sequences;
-    call.parts = parts;
     call.chunk = detail::step_chunk(sequences * shape.heads, parts, shape.value_dim, workspace.elements());
+    call.chunks = call.chunk == 0 ? 1 : narrow((parts + call.chunk - 1) / call.chunk);
     call.workspace = workspace.data();
     auto const rows_of = [](StepRows<Cache, Backend> const& rows) {
         return detail::StepRowsCall<Cache>{rows.memory.data(), rows.memory.stride(0), rows.scales.data(),
