@@ -45,3 +45,20 @@ TEST_CASE_TEMPLATE(
         testing::check_model<B>({config});
     }
 }
+
+TEST_CASE_TEMPLATE("Models: tokens that are drawn where the logits lie are the host's", B, SHARDWISE_TEST_BACKENDS) {
+    using namespace shardwise;
+    if (!testing::open_bench<B>()) return;
+    testing::ModelCase const of{testing::tiny_llama, .new_tokens = 6};
+    testing::FormulaModel const model(of.config);
+    auto requests = testing::model_requests(of);
+    for (auto& one : requests) one.sampling = {.temperature = 0.9F, .top_k = 20, .top_p = 0.9F, .seed = 11};
+    requests[1].sampling.repetition_penalty = 1.3F;
+    requests[2].sampling = {};
+    auto const expected = testing::run_model<Host>(model, of, requests, nullptr);
+    REQUIRE_MESSAGE(expected, (expected ? "" : expected.error().message()));
+    auto const found = testing::run_model<B>(model, of, requests, nullptr);
+    REQUIRE_MESSAGE(found, (found ? "" : found.error().message()));
+    for (std::size_t i = 0; i < requests.size(); ++i)
+        CHECK(found->generations[i].tokens == expected->generations[i].tokens);
+}
