@@ -145,7 +145,7 @@ struct SampleSelector {
                 add(level, now, 0, score_of_key(key), key, memory.list_tokens[i]);
             }
         } else {
-            for_logits<width, sample_threads>(row, tokens, [&](float logit, std::uint32_t token) {
+            for_logits<width, sample_threads, 2>(row, tokens, [&](float logit, std::uint32_t token) {
                 auto const score = row.score_of(logit);
                 auto const distance = row.best - score;
                 if (!(distance < sampled_reach)) return;
@@ -289,7 +289,7 @@ __global__ void __launch_bounds__(sample_threads) sample_rows(SampleCall call) {
         auto largest = -__builtin_inff();
         std::uint32_t place = 0xFFFFFFFFU;
         bool is_odd = false;
-        for_logits<width, sample_threads>(row, call.tokens, [&](float logit, std::uint32_t token) {
+        for_logits<width, sample_threads, 4>(row, call.tokens, [&](float logit, std::uint32_t token) {
             is_odd = is_odd || !(logit <= greatest);
             // A thread's tokens ascend: of equal logits it keeps the first.
             if (logit > largest || place == 0xFFFFFFFFU) {

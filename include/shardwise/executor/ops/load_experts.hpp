@@ -49,6 +49,7 @@ public:
             if (!column) return named(column.error(), expert);
             out.experts.push_back(std::move(*column));
         }
+        if (auto const done = out.finish(from_.context()); !done) return done.error();
         return Result<ExpertColumns<Backend>>(std::move(out));
     }
 
@@ -63,6 +64,7 @@ public:
             auto const held = out.hold(from_.context(), part->source(), out.own_inputs().begin, view(*bias));
             if (!held) return named(held.error(), expert);
         }
+        if (auto const done = out.finish(from_.context()); !done) return done.error();
         return Result<ExpertRows<Backend, Policy>>(std::move(out));
     }
 

@@ -64,11 +64,10 @@ constexpr int sampled_bins = 2048;
     return static_cast<std::uint32_t>(static_cast<std::int32_t>(product_of(distance, 68.0F)));
 }
 
-/// Calls body(logit, token) for a block's share of a row, `width` of them at once.
-template <unsigned width, int threads, class Body>
+/// Calls body(logit, token) for a block's share of a row, `width` of them at once. `at_once`: loads of a thread that are under way
+/// together.
+template <unsigned width, int threads, unsigned at_once, class Body>
 __device__ void for_logits(SampledScores const& row, std::int32_t tokens, Body const& body) {
-    // Loads of a thread that are under way at once.
-    constexpr unsigned at_once = 4;
     auto const portions = static_cast<std::uint32_t>(tokens) / width;
     for (auto first = static_cast<std::uint32_t>(threadIdx.x); first < portions; first += at_once * threads) {
         float values[at_once][width];
