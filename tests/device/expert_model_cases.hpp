@@ -41,7 +41,7 @@ TEST_CASE_TEMPLATE(
     if (!testing::open_bench<B>()) return;
     for (auto const* const config : {testing::tiny_mixtral, testing::tiny_qwen2_moe, testing::tiny_gpt_oss,
                                      testing::tiny_qwen3_next, testing::tiny_apertus}) {
-        CAPTURE(config);
+        CAPTURE(std::string(config));
         testing::check_model<B>({config});
     }
 }
@@ -49,7 +49,8 @@ TEST_CASE_TEMPLATE(
 TEST_CASE_TEMPLATE("Models: tokens that are drawn where the logits lie are the host's", B, SHARDWISE_TEST_BACKENDS) {
     using namespace shardwise;
     if (!testing::open_bench<B>()) return;
-    testing::ModelCase const of{.config = testing::tiny_llama, .new_tokens = 6};
+    testing::ModelCase of{testing::tiny_llama};
+    of.new_tokens = 6;
     testing::FormulaModel const model(of.config);
     auto requests = testing::model_requests(of);
     for (auto& one : requests) one.sampling = {.temperature = 0.9F, .top_k = 20, .top_p = 0.9F, .seed = 11};

@@ -119,16 +119,79 @@ void check_model(ModelCase const& of) {
     CHECK(worst <= of.tolerance);
 }
 
-/// Grouped heads.
+// Tiny models: grouped heads; windows, soft caps and scaled embeddings; heads in one product; norms of heads; turned weights, biases and
+// tables of positions; parallel branches and a part of each head that turns.
 inline constexpr auto tiny_llama =
     R"({"model_type":"llama","architectures":["LlamaForCausalLM"],"vocab_size":61,"hidden_size":32,)"
     R"("intermediate_size":48,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,)"
     R"("max_position_embeddings":64})";
+inline constexpr auto tiny_gemma2 =
+    R"({"model_type":"gemma2","architectures":["Gemma2ForCausalLM"],"vocab_size":70,"hidden_size":32,)"
+    R"("num_hidden_layers":2,"intermediate_size":48,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":16,)"
+    R"("sliding_window":6,"max_position_embeddings":64})";
+inline constexpr auto tiny_gpt2 =
+    R"({"model_type":"gpt2","architectures":["GPT2LMHeadModel"],"vocab_size":67,"n_embd":32,"n_layer":2,"n_head":4,)"
+    R"("n_positions":64})";
+inline constexpr auto tiny_mistral =
+    R"({"model_type":"mistral","architectures":["MistralForCausalLM"],"vocab_size":90,"hidden_size":64,)"
+    R"("num_hidden_layers":2,"intermediate_size":96,"num_attention_heads":4,"num_key_value_heads":2,)"
+    R"("sliding_window":10,"max_position_embeddings":64})";
+inline constexpr auto tiny_phi3 =
+    R"({"model_type":"phi3","architectures":["Phi3ForCausalLM"],"vocab_size":77,"hidden_size":32,)"
+    R"("num_hidden_layers":2,"intermediate_size":48,"num_attention_heads":4,"num_key_value_heads":4,"pad_token_id":0,)"
+    R"("max_position_embeddings":64,"original_max_position_embeddings":64})";
+inline constexpr auto tiny_qwen3 =
+    R"({"model_type":"qwen3","architectures":["Qwen3ForCausalLM"],"vocab_size":61,"hidden_size":40,)"
+    R"("num_hidden_layers":2,"intermediate_size":56,"num_attention_heads":5,"num_key_value_heads":1,"head_dim":24,)"
+    R"("max_position_embeddings":64})";
+inline constexpr auto tiny_opt =
+    R"({"model_type":"opt","architectures":["OPTForCausalLM"],"vocab_size":59,"hidden_size":32,"ffn_dim":72,)"
+    R"("num_hidden_layers":2,"num_attention_heads":4,"max_position_embeddings":64,"word_embed_proj_dim":32})";
+inline constexpr auto tiny_gpt_neox =
+    R"({"model_type":"gpt_neox","architectures":["GPTNeoXForCausalLM"],"vocab_size":66,"hidden_size":32,)"
+    R"("intermediate_size":64,"num_hidden_layers":2,"num_attention_heads":4,"max_position_embeddings":64,)"
+    R"("rotary_pct":0.25})";
+
+[[nodiscard]] inline LoadOptions held_in(Dtype dtype) {
+    LoadOptions load;
+    load.dtype = dtype;
+    return load;
+}
 
 }  // namespace shardwise::testing
 
-TEST_CASE_TEMPLATE("Models: a tiny llama generates the host's tokens on every back end", B, SHARDWISE_TEST_BACKENDS) {
+TEST_CASE_TEMPLATE("Models: tiny ones generate the host's tokens on every back end", B, SHARDWISE_TEST_BACKENDS) {
     using namespace shardwise;
     if (!testing::open_bench<B>()) return;
-    testing::check_model<B>({testing::tiny_llama});
+    using testing::ModelCase;
+    for (auto const& of :
+         {ModelCase{testing::tiny_llama}, ModelCase{testing::tiny_gemma2, 2, 2, 5, 4, {}, Dtype::bf16, false, 1e-3},
+          ModelCase{testing::tiny_gpt2, 1, 3, 8, 3, testing::held_in(Dtype::bf16), Dtype::i8, false, 1e-3}}) {
+        CAPTURE(std::string(of.config));
+        testing::check_model<B>(of);
+    }
+}
+
+TEST_CASE_TEMPLATE("Models: families, formats, caches and ranks" * doctest::test_suite("long"), B,
+                   SHARDWISE_TEST_BACKENDS) {
+    using namespace shardwise;
+    if (!testing::open_bench<B>()) return;
+    using testing::ModelCase;
+    for (auto const* const config :
+         {testing::tiny_llama, testing::tiny_gemma2, testing::tiny_gpt2, testing::tiny_mistral, testing::tiny_phi3,
+          testing::tiny_qwen3, testing::tiny_opt, testing::tiny_gpt_neox}) {
+        CAPTURE(std::string(config));
+        for (bool const is_deterministic : {false, true}) {
+            for (auto const tp : {1, 2, 3}) {
+                CAPTURE(is_deterministic);
+                CAPTURE(tp);
+                testing::check_model<B>({config, tp, 2, 8, 4, {}, Dtype::f32, is_deterministic});
+            }
+        }
+        for (auto const dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
+            CAPTURE(traits(dtype).short_name);
+            testing::check_model<B>({config, 1, 3, 8, 4, testing::held_in(dtype), Dtype::bf16, false, 1e-3});
+            testing::check_model<B>({config, 2, 1, 5, 4, testing::held_in(dtype), Dtype::i8, false, 1e-2});
+        }
+    }
 }
