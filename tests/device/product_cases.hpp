@@ -211,12 +211,16 @@ TEST_CASE_TEMPLATE("multiply is within the rounding of its sums for every format
         check_multiply(*bench, format, 5, whole_blocks(format, 32), 4);
         check_multiply(*bench, format, 18, 1024, 6);
         check_multiply(*bench, format, 3, whole_blocks(format, 64), 17);
+        // Tiles of matrices, whole and not.
+        check_multiply(*bench, format, 130, whole_blocks(format, 96), 9);
+        check_multiply(*bench, format, 20, whole_blocks(format, 160), 70);
         // More than activations are staged at once.
         check_multiply(*bench, format, 2, 4352, 2);
     }
     // Rows that end within a device's 16 bytes.
-    for (auto const format : {WeightFormat::f32, WeightFormat::bf16, WeightFormat::f16, WeightFormat::int8,
-                              WeightFormat::int4}) {
+    for (auto const format :
+         {WeightFormat::f32, WeightFormat::bf16, WeightFormat::f16, WeightFormat::int8, WeightFormat::int4}) {
+        check_multiply(*bench, format, 33, 61, 11);
         check_multiply(*bench, format, 9, 37, 2);
         check_multiply(*bench, format, 1, 1, 1);
     }
@@ -241,25 +245,30 @@ TEST_CASE_TEMPLATE("multiply of integers is exact, and takes zeros, infinities a
     std::memcpy(data.data(), values.data(), data.size());
     auto const held = B::hold_weight(bench->context(), {WeightFormat::f32, 3, inputs, data, {}});
     REQUIRE(held);
-    std::vector<float> in(2 * inputs);
+    constexpr std::int64_t rows = 12;
+    std::vector<float> in(rows * inputs);
     for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<float>(static_cast<int>(i % 23) - 11);
     in[inputs + 69] = 0.0F;
     auto from = bench->send(in);
-    auto out = bench->send(std::vector<float>(6));
-    REQUIRE(B::multiply(TensorView<float const, 2, B>(from.matrix(2, inputs)), *held, out.matrix(2, 3), bench->stream()));
-    auto const made = bench->fetch(out);
-    for (std::size_t row = 0; row < 2; ++row) {
-        float sum = 0.0F;
-        for (std::size_t i = 0; i < inputs; ++i) sum += values[i] * in[row * inputs + i];
-        CHECK(made[3 * row] == sum);
-        CHECK(std::isnan(made[3 * row + 2]));
+    auto out = bench->send(std::vector<float>(3 * rows));
+    for (std::int64_t const taken : {std::int64_t{2}, rows}) {
+        REQUIRE(B::multiply(TensorView<float const, 2, B>(from.matrix(taken, inputs)), *held, out.matrix(taken, 3),
+                            bench->stream()));
+        auto const made = bench->fetch(out);
+        for (std::size_t row = 0; row < static_cast<std::size_t>(taken); ++row) {
+            float sum = 0.0F;
+            for (std::size_t i = 0; i < inputs; ++i) sum += values[i] * in[row * inputs + i];
+            CHECK(made[3 * row] == sum);
+            CHECK(std::isnan(made[3 * row + 2]));
+        }
+        CHECK(made[1] == (in[69] > 0.0F ? infinity : -infinity));
+        CHECK(std::isnan(made[4]));
     }
-    CHECK(made[1] == (in[69] > 0.0F ? infinity : -infinity));
-    CHECK(std::isnan(made[4]));
     // What lies beside a range does not count, no number or not.
     REQUIRE(B::multiply(TensorView<float const, 2, B>(from.data(), {2, 67}, inputs), *held, {2, 69}, out.matrix(2, 3),
                         bench->stream()));
-    for (auto const value : bench->fetch(out)) CHECK(std::isfinite(value));
+    auto const beside = bench->fetch(out);
+    for (std::size_t i = 0; i < 6; ++i) CHECK(std::isfinite(beside[i]));
 }
 
 TEST_CASE_TEMPLATE("multiply takes a range of inputs that begins anywhere with the bits of a weight of its own", B,

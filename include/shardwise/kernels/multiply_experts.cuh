@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(multiply_threads, 2) multiply_expert_rows(Mult
         for (std::int64_t first = 0; first < chunks; first += slots) {
             // What was staged before has been read.
             __syncthreads();
-            for (int i = thread; i < slots * (elements / 4); i += multiply_threads) {
+            for (int i = thread; i < static_cast<int>(end - first) * (elements / 4); i += multiply_threads) {
                 auto const input = first * elements + 4 * i;
                 auto const left = weight.inputs - input;
                 Pack16 pack{};
@@ -75,7 +75,6 @@ __global__ void __launch_bounds__(multiply_threads, 2) multiply_expert_rows(Mult
                 store_pack(staged + i / (elements / 4) * (Stage::slot / 4) + i % (elements / 4), pack);
             }
             __syncthreads();
-            auto const end = first + slots < chunks ? first + slots : chunks;
             for (auto chunk = first + lane; chunk < end; chunk += warp) {
                 auto const left = (weight.inputs - chunk * elements) * 16 / elements;
                 Pack16 packs[outputs];

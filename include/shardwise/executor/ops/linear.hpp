@@ -23,8 +23,7 @@ struct ExecutedOp<LinearOp, Backend, Policy> {
         if (!stored) return stored.error();
         auto const* const attention = attention_that_expands(op.output, body);
         if (attention != nullptr && !HasHostMemory<Backend>) return no_kernel<Backend>("latent attention");
-        if (attention != nullptr)
-            return load_latent(from, op, *stored, attention->attention, cut);
+        if (attention != nullptr) return load_latent(from, op, *stored, attention->attention, cut);
         if (body.values()[static_cast<std::size_t>(op.output)].spread == Spread::partial)
             return load_row(from, op, *stored, cut);
         return load_column(from, op, *stored, body, cut);

@@ -99,10 +99,10 @@ private:
             !checked)
             return checked.error();
         return from_.parameters().matrix(*stored, {.outputs = op_.out_features,
-                                        .inputs = op_.in_features,
-                                        .is_turned = stored->tensor->is_transposed,
-                                        .rows = rows,
-                                        .columns = inputs});
+                                                   .inputs = op_.in_features,
+                                                   .is_turned = stored->tensor->is_transposed,
+                                                   .rows = rows,
+                                                   .columns = inputs});
     }
 
     /// Some of an expert's biases; nothing where it has none.
