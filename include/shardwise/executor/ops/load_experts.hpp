@@ -49,6 +49,7 @@ public:
             if (!column) return named(column.error(), expert);
             out.experts.push_back(std::move(*column));
         }
+        if (auto const done = out.finish(from_.context()); !done) return done.error();
         return Result<ExpertColumns<Backend>>(std::move(out));
     }
 
@@ -63,6 +64,7 @@ public:
             auto const held = out.hold(from_.context(), part->source(), out.own_inputs().begin, view(*bias));
             if (!held) return named(held.error(), expert);
         }
+        if (auto const done = out.finish(from_.context()); !done) return done.error();
         return Result<ExpertRows<Backend, Policy>>(std::move(out));
     }
 
@@ -104,8 +106,9 @@ private:
     }
 
     /// Some of an expert's biases; nothing where it has none.
-    [[nodiscard]] Result<std::vector<float>> bias_of(std::int64_t expert, std::vector<UnitRange> const& rows) const {
-        if (op_.parameters[1].empty()) return std::vector<float>{};
+    [[nodiscard]] Result<Buffer<float, Backend>> bias_of(std::int64_t expert,
+                                                         std::vector<UnitRange> const& rows) const {
+        if (op_.parameters[1].empty()) return Buffer<float, Backend>{};
         auto const stored = find(op_.parameters[1], expert);
         if (!stored) return stored.error();
         auto const count = is_stacked(op_.parameters[1]) ? op_.experts : 1;
