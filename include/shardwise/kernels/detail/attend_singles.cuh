@@ -7,6 +7,12 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
+constexpr int singles_threads = 128;
+
+/// Blocks that registers are left for, by the elements of a thread.
+template <int eights>
+inline constexpr int singles_blocks = (eights > 4 ? 384 : 512) / singles_threads;
+
 /// How a block attends for single tokens: `lanes` threads read a key together, `eights` times eight elements each, and compute `rows`
 /// heads of its group.
 template <class Api, class CacheElementType, int lane_count, int eight_count, int row_count>
@@ -17,17 +23,21 @@ struct SinglesTeam {
     static constexpr int eights = eight_count;
     static constexpr int rows = row_count;
     static constexpr int width = lanes * 8 * eights;
-    static constexpr int groups = attention_threads / lanes;
-    static constexpr int warps = attention_threads / DeviceCode<Api>::warp_size;
+    static constexpr int threads = singles_threads;
+    static constexpr int groups = threads / lanes;
+    static constexpr int warps = threads / DeviceCode<Api>::warp_size;
     /// Neighbouring keys that a group reads at once, which lie in one page, and those of a block.
-    static constexpr int keys = eights > 1 ? 2 : 4;
+    static constexpr int keys = eights > 1 || sizeof(Cache) == 4 ? 2 : 4;
     static constexpr int step = keys * groups;
     /// Scores of a thread, all of one row, after they were added up over the lanes, and threads that have the same ones.
     static constexpr int copies = rows * keys < lanes ? lanes / (rows * keys) : 1;
     static constexpr int scores = rows * keys * copies / lanes;
     static constexpr int row_lanes = lanes / rows;
+    /// Threads that make weights of a row's scores, and how often there are so many.
+    static constexpr int weighing_lanes = 16;
+    static constexpr int sections = threads / weighing_lanes / rows;
     /// Elements of the rows' sums that a thread has.
-    static constexpr int elements = rows * width / attention_threads;
+    static constexpr int elements = rows * width / threads;
     static_assert(rows <= lanes && step_part_keys % step == 0, "a thread's scores are of one row");
 
     static __device__ int thread() { return static_cast<int>(threadIdx.x); }
@@ -90,6 +100,7 @@ struct alignas(16) SinglesMemory {
     float scores[array_size<step_part_keys * Team::rows>];
     /// The sums of each warp over its keys of a part.
     float values[array_size<Team::warps * Team::rows * Team::width>];
+    RowSums sections[array_size<Team::sections * Team::rows>];
     RowSums part[array_size<Team::rows>];
     /// Of parts of a span, and of spans.
     float span_values[array_size<Team::rows * Team::width>];
@@ -168,36 +179,42 @@ __device__ void score_keys(StepAttentionCall<typename Team::Cache> const& call, 
 template <class Team>
 __device__ void weigh_keys(PartKeys const& part, SinglesMemory<Team>& memory) {
     using Code = DeviceCode<typename Team::Vendor>;
-    constexpr int lanes = 16;
-    constexpr int teams = attention_threads / lanes;
-    constexpr int keys = step_part_keys / lanes;
+    constexpr int lanes = Team::weighing_lanes;
+    constexpr int keys = step_part_keys / lanes / Team::sections;
     auto const lane = Team::thread() % lanes;
-    for (int row = Team::thread() / lanes; row < Team::rows; row += teams) {
-        float scores[array_size<keys>];
-        auto greatest = no_score();
-        SHARDWISE_DEVICE_UNROLL
-        for (int i = 0; i < keys; ++i) {
-            auto const key = lane + i * lanes;
-            bool const is_seen = part.first + key >= part.seen.begin && part.first + key < part.seen.end;
-            scores[i] = is_seen ? memory.scores[key * Team::rows + row] : no_score();
-            greatest = greater_of(greatest, scores[i]);
-        }
-        SHARDWISE_DEVICE_UNROLL
-        for (int mask = lanes / 2; mask > 0; mask /= 2)
-            greatest = greater_of(greatest, Code::shuffle_xor(greatest, mask));
-        // Where all are minus infinity the weights are zeros; a NaN among them stays one.
-        auto const shift = greatest == no_score() ? 0.0F : greatest;
-        float weights = 0.0F;
-        SHARDWISE_DEVICE_UNROLL
-        for (int i = 0; i < keys; ++i) {
-            auto const weight = device_exp(scores[i] - shift);
-            weights += weight;
-            memory.scores[(lane + i * lanes) * Team::rows + row] = weight;
-        }
-        SHARDWISE_DEVICE_UNROLL
-        for (int mask = lanes / 2; mask > 0; mask /= 2) weights += Code::shuffle_xor(weights, mask);
-        if (lane == 0) memory.part[row] = {greatest, weights};
+    // Of each row several teams have a section of the keys each.
+    auto const team = Team::thread() / lanes;
+    auto const row = team % Team::rows;
+    auto const section = team / Team::rows;
+    auto const first = section * lanes * keys + lane;
+    float scores[array_size<keys>];
+    auto greatest = no_score();
+    SHARDWISE_DEVICE_UNROLL
+    for (int i = 0; i < keys; ++i) {
+        auto const key = first + i * lanes;
+        bool const is_seen = part.first + key >= part.seen.begin && part.first + key < part.seen.end;
+        scores[i] = is_seen ? memory.scores[key * Team::rows + row] : no_score();
+        greatest = greater_of(greatest, scores[i]);
     }
+    SHARDWISE_DEVICE_UNROLL
+    for (int mask = lanes / 2; mask > 0; mask /= 2) greatest = greater_of(greatest, Code::shuffle_xor(greatest, mask));
+    if (lane == 0) memory.sections[section * Team::rows + row].greatest = greatest;
+    __syncthreads();
+    SHARDWISE_DEVICE_UNROLL
+    for (int other = 0; other < Team::sections; ++other)
+        greatest = greater_of(greatest, memory.sections[other * Team::rows + row].greatest);
+    // Where all are minus infinity the weights are zeros; a NaN among them stays one.
+    auto const shift = greatest == no_score() ? 0.0F : greatest;
+    float weights = 0.0F;
+    SHARDWISE_DEVICE_UNROLL
+    for (int i = 0; i < keys; ++i) {
+        auto const weight = device_exp(scores[i] - shift);
+        weights += weight;
+        memory.scores[(first + i * lanes) * Team::rows + row] = weight;
+    }
+    SHARDWISE_DEVICE_UNROLL
+    for (int mask = lanes / 2; mask > 0; mask /= 2) weights += Code::shuffle_xor(weights, mask);
+    if (lane == 0) memory.sections[section * Team::rows + row].weights = weights;
 }
 
 /// Adds up the weighted values of a part's keys: a thread's elements of it.
@@ -221,6 +238,15 @@ __device__ void add_values(StepAttentionCall<typename Team::Cache> const& call, 
     packs.load(call.v, places, base, part.seen, first_column, call.value_dim);
     // The weights are there.
     __syncthreads();
+    if (Team::thread() < rows) {
+        auto all = memory.sections[Team::thread()];
+        for (int other = 1; other < Team::sections; ++other) {
+            auto const& section = memory.sections[other * rows + Team::thread()];
+            all.greatest = greater_of(all.greatest, section.greatest);
+            all.weights += section.weights;
+        }
+        memory.part[Team::thread()] = all;
+    }
     for (; base < part.seen.end; base += Team::step) {
         auto const current = packs;
         auto const key = base + Team::group() * keys;
@@ -277,7 +303,7 @@ __device__ void add_values(StepAttentionCall<typename Team::Cache> const& call, 
     __syncthreads();
     SHARDWISE_DEVICE_UNROLL
     for (int i = 0; i < Team::elements; ++i) {
-        auto const element = Team::thread() + i * attention_threads;
+        auto const element = Team::thread() + i * Team::threads;
         out[i] = memory.values[element];
         SHARDWISE_DEVICE_UNROLL
         for (int other = 1; other < Team::warps; ++other) out[i] += memory.values[other * rows * Team::width + element];
@@ -290,7 +316,7 @@ __device__ void take_in(float* values, RowSums* sums, float const (&others)[arra
                         RowSums const* other_sums) {
     SHARDWISE_DEVICE_UNROLL
     for (int i = 0; i < Team::elements; ++i) {
-        auto const element = Team::thread() + i * attention_threads;
+        auto const element = Team::thread() + i * Team::threads;
         auto const row = element / Team::width;
         values[element] = merge_sums(sums[row], other_sums[row]).merged(values[element], others[i]);
     }
@@ -304,7 +330,7 @@ __device__ void take_in(float* values, RowSums* sums, float const (&others)[arra
 
 /// Attends for single tokens: a block to some parts of a context for up to `rows` heads of a group.
 template <class Api, class Cache, int lanes, int eights, int rows>
-__global__ void __launch_bounds__(attention_threads, rows* eights > 4 ? 3 : 4)
+__global__ void __launch_bounds__(singles_threads, singles_blocks<rows * eights>)
     attend_singles(StepAttentionCall<Cache> call) {
     using Team = SinglesTeam<Api, Cache, lanes, eights, rows>;
     __shared__ SinglesMemory<Team> memory;
@@ -321,7 +347,7 @@ __global__ void __launch_bounds__(attention_threads, rows* eights > 4 ? 3 : 4)
         auto const heads = call.group - first_in_group < rows ? call.group - first_in_group : rows;
         auto const token = static_cast<std::int64_t>(call.first[item.sequence]);
         auto const* const q = call.q + token * call.q_row + static_cast<std::int64_t>(first_head) * call.key_dim;
-        for (int i = thread; i < rows * Team::width; i += attention_threads) {
+        for (int i = thread; i < rows * Team::width; i += Team::threads) {
             auto const row = i / Team::width;
             auto const at = i - row * Team::width;
             memory.queries[i] = row < heads && at < call.key_dim ? q[row * call.key_dim + at] : 0.0F;
@@ -335,6 +361,8 @@ __global__ void __launch_bounds__(attention_threads, rows* eights > 4 ? 3 : 4)
         __syncthreads();
         auto const places = key_places(call, item.sequence);
         float part[array_size<Team::elements>];
+        // It is merged with nothing.
+        bool const is_one = item.parts.end - item.parts.begin == 1;
         for (auto number = item.parts.begin; number < item.parts.end; ++number) {
             auto keys = PartKeys{number * step_part_keys, item.seen};
             keys.seen.begin = keys.seen.begin > keys.first ? keys.seen.begin : keys.first;
@@ -343,11 +371,12 @@ __global__ void __launch_bounds__(attention_threads, rows* eights > 4 ? 3 : 4)
             __syncthreads();
             weigh_keys<Team>(keys, memory);
             add_values<Team>(call, places, keys, kv_head, memory, part);
+            if (is_one) break;
             take_in<Team>(memory.span_values, memory.span, part, memory.part);
             if (call.chunk != 0 || ((number + 1) % step_span_parts != 0 && number + 1 != item.parts.end)) continue;
             SHARDWISE_DEVICE_UNROLL
             for (int i = 0; i < Team::elements; ++i) {
-                auto const element = thread + i * attention_threads;
+                auto const element = thread + i * Team::threads;
                 part[i] = memory.span_values[element];
                 memory.span_values[element] = 0.0F;
             }
@@ -356,21 +385,23 @@ __global__ void __launch_bounds__(attention_threads, rows* eights > 4 ? 3 : 4)
             __syncthreads();
         }
         auto const* const values = call.chunk == 0 ? memory.total_values : memory.span_values;
-        auto const* const sums = call.chunk == 0 ? memory.total : memory.span;
+        auto const* const sums = is_one ? memory.part : call.chunk == 0 ? memory.total : memory.span;
         SHARDWISE_DEVICE_UNROLL
         for (int i = 0; i < Team::elements; ++i) {
-            auto const element = thread + i * attention_threads;
+            auto const element = thread + i * Team::threads;
             auto const row = element / Team::width;
             auto const at = element - row * Team::width;
             if (row >= heads || at >= call.value_dim) continue;
             auto const head = first_head + row;
+            // A merged zero is not negative.
+            auto const value = is_one ? part[i] + 0.0F : values[element];
             if (item.is_whole) {
                 auto const* const sink = call.sinks == nullptr ? nullptr : call.sinks + head;
                 call.out[token * call.out_row + static_cast<std::int64_t>(head) * call.value_dim + at] =
-                    values[element] * last_factor(sums[row], sink);
+                    value * last_factor(sums[row], sink);
             } else {
                 auto const place = chunk_place(call, item.sequence, head, item.chunk);
-                place.values[at] = values[element];
+                place.values[at] = value;
                 if (at == 0) {
                     place.sums[0] = sums[row].greatest;
                     place.sums[1] = sums[row].weights;
