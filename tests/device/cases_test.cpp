@@ -5,6 +5,7 @@
 #include "attention_cases.hpp"
 #include "backend_cases.hpp"
 #include "element_cases.hpp"
+#include "expert_product_cases.hpp"
 #include "gated_delta_cases.hpp"
 #include "graph_cases.hpp"
 #if defined(SHARDWISE_HAS_CUDA) || defined(SHARDWISE_HAS_HIP)

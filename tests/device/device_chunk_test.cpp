@@ -28,7 +28,6 @@ namespace {
 template <WeightFormat format>
 std::vector<float> decode(DeviceWeightView const& weight, std::int64_t output) {
     using Chunk = DeviceChunk<format>;
-    constexpr int scaled = Chunk::scaled == 0 ? Chunk::elements : Chunk::scaled;
     float codes[16] = {};
     for (int code = 0; code < 16; ++code) Chunk::fill_codes(codes, code);
     std::vector<float> values;
@@ -37,11 +36,9 @@ std::vector<float> decode(DeviceWeightView const& weight, std::int64_t output) {
         auto const rest = Chunk::load_rest(weight, output, chunk);
         for (int four = 0; four < Chunk::elements / 4; ++four) {
             float quants[4];
-            Chunk::decode(pack, rest, four, codes, quants);
+            detail::decode_elements<format>(pack, rest, four, codes, quants);
             for (auto value : quants) {
-                if constexpr (Chunk::scaled != 0) value *= Chunk::scale(rest, 4 * four / scaled);
                 if constexpr (Chunk::has_row_scale) value *= Chunk::row_scale(weight, output);
-                if constexpr (Chunk::has_offset) value += Chunk::offset(rest);
                 values.push_back(value);
             }
         }
@@ -89,7 +86,8 @@ TEST_CASE("Device numbers: floats between two bfloat16 round to the nearest, tie
     }
 }
 
-TEST_CASE("DeviceChunk: the chunks of a packed weight are the elements of its checkpoint, bit for bit, in every format") {
+TEST_CASE(
+    "DeviceChunk: the chunks of a packed weight are the elements of its checkpoint, bit for bit, in every format") {
     constexpr std::int64_t outputs = 3;
     constexpr std::int64_t inputs = 512;
     constexpr std::int64_t group = 64;

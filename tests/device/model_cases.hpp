@@ -34,6 +34,7 @@ struct ModelCase {
     Dtype kv_dtype = Dtype::f32;
     bool is_deterministic = false;
     double tolerance = 1e-4;
+    bool has_graphs = true;
     std::int32_t pp = 1;
     /// What the fake vendor's devices have.
     std::int64_t free_bytes = std::int64_t{1} << 30U;
@@ -65,6 +66,7 @@ template <class B>
     options.load = of.load;
     options.is_deterministic = of.is_deterministic;
     options.limit = std::chrono::minutes(4);
+    options.has_graphs = of.has_graphs;
     if (logits != nullptr) {
         options.on_logits = [logits](std::int64_t request, std::span<float const> row) {
             (*logits)[request].emplace_back(row.begin(), row.end());
@@ -186,6 +188,32 @@ TEST_CASE_TEMPLATE("Models: tiny ones generate the host's tokens on every back e
     }
 }
 
+TEST_CASE_TEMPLATE("Models: steps that are launched as graphs have the bits of those that are not", B,
+                   SHARDWISE_TEST_BACKENDS) {
+    using namespace shardwise;
+    if (!testing::open_bench<B>()) return;
+    testing::ModelCase of{testing::tiny_llama, 1, 2, 8, 6};
+    testing::FormulaModel const model(of.config);
+    auto const requests = testing::model_requests(of);
+    testing::ModelLogits replayed;
+    testing::ModelLogits called;
+    auto const first = testing::run_model<B>(model, of, requests, &replayed);
+    of.has_graphs = false;
+    auto const second = testing::run_model<B>(model, of, requests, &called);
+    REQUIRE(first);
+    REQUIRE(second);
+    CHECK(second->graphs.captured == 0);
+    CHECK(second->graphs.replayed == 0);
+    for (std::size_t i = 0; i < requests.size(); ++i) CHECK(first->generations[i].tokens == second->generations[i].tokens);
+    CHECK(replayed == called);
+    if (HasHostMemory<B> || !first->graphs.reason.empty()) {
+        CHECK(first->graphs.captured == 0);
+    } else {
+        CHECK(first->graphs.captured >= 1);
+        CHECK(first->graphs.replayed >= 2);
+    }
+}
+
 TEST_CASE_TEMPLATE("Models: families, formats, caches and ranks" * doctest::test_suite("long"), B,
                    SHARDWISE_TEST_BACKENDS) {
     using namespace shardwise;
@@ -202,7 +230,7 @@ TEST_CASE_TEMPLATE("Models: families, formats, caches and ranks" * doctest::test
                 testing::check_model<B>({config, tp, 2, 8, 4, {}, Dtype::f32, is_deterministic});
             }
         }
-        testing::check_model<B>({config, 1, 2, 8, 4, {}, Dtype::f32, false, 1e-4, 2});
+        testing::check_model<B>({config, 1, 2, 8, 4, {}, Dtype::f32, false, 1e-4, true, 2});
         for (auto const dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
             CAPTURE(traits(dtype).short_name);
             testing::check_model<B>({config, 1, 3, 8, 4, testing::held_in(dtype), Dtype::bf16, false, 1e-3});

@@ -95,17 +95,18 @@ public:
         auto before = detail::device_row_layout(format_, inputs.begin, group_);
         if (traits(format_).scales == ScalePlace::row) before.scales = 0;
         auto const at = [&](std::int64_t offset) { return memory_.data() + offset; };
-        return {.format = format_,
-                .outputs = outputs_,
-                .inputs = inputs.size(),
-                .rows = at(before.quants),
-                .row_bytes = whole.row_bytes(),
-                .planes = at(whole.first_plane(outputs_) + before.planes),
-                .scales = at(whole.first_scale(outputs_) + before.scales),
-                .scale_row = unit.scale_bytes > 0 ? whole.scales / unit.scale_bytes : 0,
-                .supers = at(whole.first_super(outputs_) + before.supers),
-                .block_row = inputs_ / 32,
-                .scale_shift = static_cast<std::uint32_t>(std::bit_width(static_cast<std::uint64_t>(group_ / 32))) - 1U};
+        return {
+            .format = format_,
+            .outputs = outputs_,
+            .inputs = inputs.size(),
+            .rows = at(before.quants),
+            .row_bytes = whole.row_bytes(),
+            .planes = at(whole.first_plane(outputs_) + before.planes),
+            .scales = at(whole.first_scale(outputs_) + before.scales),
+            .scale_row = unit.scale_bytes > 0 ? whole.scales / unit.scale_bytes : 0,
+            .supers = at(whole.first_super(outputs_) + before.supers),
+            .block_row = inputs_ / 32,
+            .scale_shift = static_cast<std::uint32_t>(std::bit_width(static_cast<std::uint64_t>(group_ / 32))) - 1U};
     }
     /// Inputs that a range does not part: of a group, as a device has it.
     [[nodiscard]] std::int64_t grain() const {
@@ -263,16 +264,23 @@ Result<> DeviceBackend<Api>::multiply(TensorView<float const, 2, DeviceBackend> 
                                                                {weight.outputs(), weight.inputs()}, view.row_bytes / 4);
         return gemm<float>(in, factor, out, {.is_b_transposed = true}, stream);
     }
-    return multiply(in, weight, {0, weight.inputs()}, out, stream);
+    return submit_product(in, weight, {0, weight.inputs()}, out, false, stream);
 }
 
 template <class Api>
 Result<> DeviceBackend<Api>::multiply(TensorView<float const, 2, DeviceBackend> in, DeviceWeight<Api> const& weight,
                                       UnitRange inputs, TensorView<float, 2, DeviceBackend> out, Stream& stream) {
+    return submit_product(in, weight, inputs, out, true, stream);
+}
+
+template <class Api>
+Result<> DeviceBackend<Api>::submit_product(TensorView<float const, 2, DeviceBackend> in,
+                                            DeviceWeight<Api> const& weight, UnitRange inputs,
+                                            TensorView<float, 2, DeviceBackend> out, bool is_fixed, Stream& stream) {
     auto const checked = detail::check_device_product<Api>(in, weight, inputs, out);
     if (!checked || out.empty()) return checked;
-    auto const view = weight.view(inputs);
-    detail::MultiplyCall const call{view, in.data(), in.stride(0), out.data(), out.stride(0), in.extent(0)};
+    detail::MultiplyCall const call{weight.view(inputs), in.data(),    in.stride(0), out.data(),
+                                    out.stride(0),       in.extent(0), is_fixed};
     stream.submit([&](typename Api::Stream native) { return detail::launch_multiply<Api>(call, native); });
     return {};
 }

@@ -11,6 +11,7 @@
 #include <shardwise/kernels/device/combine_rows.hpp>
 #include <shardwise/kernels/device/copy_rows.hpp>
 #include <shardwise/kernels/device/embedding.hpp>
+#include <shardwise/kernels/device/expert_table.hpp>
 #include <shardwise/kernels/device/fill.hpp>
 #include <shardwise/kernels/device/gated_delta.hpp>
 #include <shardwise/kernels/device/layer_norm.hpp>

@@ -15,7 +15,6 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 template <WeightFormat format>
 __global__ void __launch_bounds__(row_threads, 2) decode_table_rows(WeightRowsCall call, PortionGrid grid) {
     using Chunk = DeviceChunk<format>;
-    constexpr int scaled = Chunk::scaled == 0 ? Chunk::elements : Chunk::scaled;
     __shared__ float codes[16];
     if constexpr (Chunk::has_codes) {
         if (threadIdx.x < 16) Chunk::fill_codes(codes, static_cast<int>(threadIdx.x));
@@ -41,16 +40,9 @@ __global__ void __launch_bounds__(row_threads, 2) decode_table_rows(WeightRowsCa
             SHARDWISE_DEVICE_UNROLL
             for (int four = 0; four < Chunk::elements / 4; ++four) {
                 float values[4];
-                Chunk::decode(pack, rest, four, codes, values);
+                decode_elements<format>(pack, rest, four, codes, values);
                 SHARDWISE_DEVICE_UNROLL
-                for (int i = 0; i < 4; ++i) {
-                    auto value = values[i];
-                    if constexpr (Chunk::scaled != 0) value *= Chunk::scale(rest, 4 * four / scaled);
-                    if constexpr (Chunk::has_row_scale) value *= row_scale;
-                    // The product of a quant and its scale is exact here: it does not matter whether it is rounded first.
-                    if constexpr (Chunk::has_offset) value += Chunk::offset(rest);
-                    values[i] = is_there ? value : 0.0F;
-                }
+                for (int i = 0; i < 4; ++i) values[i] = is_there ? values[i] * row_scale : 0.0F;
                 if (is_whole) {
                     store_pack(out + 4 * four, narrow_pack(values));
                 } else {

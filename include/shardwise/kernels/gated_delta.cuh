@@ -97,6 +97,11 @@ __global__ void __launch_bounds__(row_threads, 2) delta_rule(GatedDeltaCall call
         for (int i = 0; i < delta_groups; ++i) sum += parts[i * delta_columns + lane];
         return sum;
     };
+    constexpr int widest = delta_kept * delta_groups;
+    auto* const query = vectors;
+    auto* const key = vectors + widest;
+    // Rows beyond the last are zeros, and so is what they are multiplied with.
+    for (int i = thread; i < 2 * widest; i += row_threads) vectors[i] = 0.0F;
     for (auto index = static_cast<int>(blockIdx.x); index < value_heads * slices;
          index += static_cast<int>(gridDim.x)) {
         auto const value_head = index / slices;
@@ -117,17 +122,17 @@ __global__ void __launch_bounds__(row_threads, 2) delta_rule(GatedDeltaCall call
             auto const* const mixed = call.mixed + (token * call.heads + head) * channels;
             // What the token before shares has been read.
             __syncthreads();
-            for (int i = thread; i < 2 * dim; i += row_threads) vectors[i] = mixed[i];
+            for (int i = thread; i < dim; i += row_threads) {
+                query[i] = mixed[i];
+                key[i] = mixed[dim + i];
+            }
             __syncthreads();
             auto const* const gates = call.gates + 2 * (token * value_heads + value_head);
             auto const kept = gates[0];
-            auto const* const query = vectors;
-            auto const* const key = vectors + dim;
             float part = 0.0F;
             SHARDWISE_DEVICE_UNROLL
             for (int i = 0; i < delta_kept; ++i) {
                 auto const row = group + i * delta_groups;
-                if (row >= dim) continue;
                 own[i] *= kept;
                 part += own[i] * key[row];
             }
@@ -140,7 +145,6 @@ __global__ void __launch_bounds__(row_threads, 2) delta_rule(GatedDeltaCall call
             SHARDWISE_DEVICE_UNROLL
             for (int i = 0; i < delta_kept; ++i) {
                 auto const row = group + i * delta_groups;
-                if (row >= dim) continue;
                 own[i] += key[row] * correction;
                 part += own[i] * query[row];
             }

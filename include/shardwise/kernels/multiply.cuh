@@ -30,14 +30,15 @@ struct MultiplyStage {
     static constexpr int elements = DeviceChunk<format>::elements;
     static constexpr int slot = elements == 4 ? 4 : elements + 4;
     /// Rows of activations that find room.
-    static constexpr int max_rows = power_of_two_within(multiply_staged / (warp * slot) < 8 ? multiply_staged / (warp * slot) : 8);
+    static constexpr int max_rows =
+        power_of_two_within(multiply_staged / (warp * slot) < 8 ? multiply_staged / (warp * slot) : 8);
 };
 
 /// What a chunk of each of some outputs adds to their products with some rows.
 template <WeightFormat format, int rows, int outputs>
 __device__ void multiply_chunk(Pack16 const (&packs)[outputs],
-                               typename DeviceChunk<format>::Rest const (&rests)[outputs], Pack16 const* x, int row_packs,
-                               float const* codes, float (&sums)[outputs * rows]) {
+                               typename DeviceChunk<format>::Rest const (&rests)[outputs], Pack16 const* x,
+                               int row_packs, float const* codes, float (&sums)[outputs * rows]) {
     using Chunk = DeviceChunk<format>;
     constexpr int scaled = Chunk::scaled == 0 ? Chunk::elements : Chunk::scaled;
     SHARDWISE_DEVICE_UNROLL
@@ -116,23 +117,40 @@ __global__ void __launch_bounds__(multiply_threads, 2) multiply_rows(MultiplyCal
         auto const first_output = tile / row_groups * block_outputs + thread / warp * outputs;
         bool const has_packs = is_on_pack(call.in) && (call.rows == 1 || call.in_row % 4 == 0);
         float sums[outputs * rows] = {};
+        // Outputs that are not there are the last one once more.
+        std::int64_t of[outputs];
+        std::byte const* from[outputs];
+        SHARDWISE_DEVICE_UNROLL
+        for (int i = 0; i < outputs; ++i) {
+            of[i] = first_output + i < weight.outputs ? first_output + i : weight.outputs - 1;
+            from[i] = weight.rows + of[i] * weight.row_bytes;
+        }
         auto const load = [&](std::int64_t chunk, Pack16(&packs)[outputs], typename Chunk::Rest(&rests)[outputs]) {
+            if (chunk >= chunks) {
+                SHARDWISE_DEVICE_UNROLL
+                for (int i = 0; i < outputs; ++i) {
+                    packs[i] = Pack16{};
+                    rests[i] = typename Chunk::Rest{};
+                }
+                return;
+            }
             auto const left = (weight.inputs - chunk * elements) * 16 / elements;
             SHARDWISE_DEVICE_UNROLL
             for (int i = 0; i < outputs; ++i) {
-                packs[i] = Pack16{};
-                rests[i] = typename Chunk::Rest{};
-                auto const output = first_output + i;
-                if (chunk >= chunks || output >= weight.outputs) continue;
-                auto const* const at = weight.rows + output * weight.row_bytes + chunk * 16;
                 if constexpr (is_aligned) {
-                    packs[i] = Code::template load_once<Pack16>(at);
-                    if (Chunk::begins_anywhere && left < 16) packs[i] = clear_after(packs[i], left);
+                    packs[i] = Code::template load_once<Pack16>(from[i] + chunk * 16);
                 } else {
-                    packs[i] = gather_pack(at, left);
+                    packs[i] = gather_pack(from[i] + chunk * 16, left);
                 }
-                rests[i] = Chunk::load_rest(weight, output, chunk);
             }
+            if constexpr (is_aligned && Chunk::begins_anywhere) {
+                if (left < 16) {
+                    SHARDWISE_DEVICE_UNROLL
+                    for (int i = 0; i < outputs; ++i) packs[i] = clear_after(packs[i], left);
+                }
+            }
+            SHARDWISE_DEVICE_UNROLL
+            for (int i = 0; i < outputs; ++i) rests[i] = Chunk::load_rest(weight, of[i], chunk);
         };
         Pack16 packs[depth][outputs];
         typename Chunk::Rest rests[depth][outputs];
@@ -149,23 +167,29 @@ __global__ void __launch_bounds__(multiply_threads, 2) multiply_rows(MultiplyCal
             if (slot == 0) {
                 // What was staged before has been read.
                 __syncthreads();
-                auto const first_input = first * elements;
-                for (int i = thread; i < rows * slots * (elements / 4); i += multiply_threads) {
-                    auto const row = i / (slots * (elements / 4));
-                    auto const four = i % (slots * (elements / 4));
-                    auto const input = first_input + 4 * four;
-                    auto const left = first_row + row < call.rows ? weight.inputs - input : 0;
-                    auto const* const from = call.in + (first_row + row) * call.in_row + input;
-                    Pack16 pack{};
-                    if (has_packs && left >= 4) {
-                        pack = load_pack(from);
-                    } else {
-                        SHARDWISE_DEVICE_UNROLL
-                        for (int j = 0; j < 4; ++j) {
-                            if (j < left) pack.words[j] = bits_of_float(from[j]);
+                auto const left_inputs = weight.inputs - first * elements;
+                constexpr int fours = slots * (elements / 4);
+                // Not more of them than there are.
+                auto const used = left_inputs < slots * elements ? static_cast<int>(left_inputs + 3) / 4 : fours;
+                auto const wanted = (used + elements / 4 - 1) / (elements / 4) * (elements / 4);
+                SHARDWISE_DEVICE_UNROLL
+                for (int row = 0; row < rows; ++row) {
+                    auto const* const values = call.in + (first_row + row) * call.in_row + first * elements;
+                    bool const is_there = first_row + row < call.rows;
+                    for (int four = thread; four < wanted; four += multiply_threads) {
+                        Pack16 pack{};
+                        if (is_there && has_packs && 4 * four + 4 <= left_inputs) {
+                            pack = load_pack(values + 4 * four);
+                        } else if (is_there) {
+                            SHARDWISE_DEVICE_UNROLL
+                            for (int j = 0; j < 4; ++j) {
+                                if (4 * four + j < left_inputs) pack.words[j] = bits_of_float(values[4 * four + j]);
+                            }
                         }
+                        store_pack(staged + row * row_packs + four / (elements / 4) * (Stage::slot / 4) +
+                                       four % (elements / 4),
+                                   pack);
                     }
-                    store_pack(staged + row * row_packs + four / (elements / 4) * (Stage::slot / 4) + four % (elements / 4), pack);
                 }
                 __syncthreads();
             }
@@ -182,6 +206,8 @@ __global__ void __launch_bounds__(multiply_threads, 2) multiply_rows(MultiplyCal
             }
             SHARDWISE_DEVICE_UNROLL
             for (int turn = 0; turn < depth; ++turn) {
+                // What lies there is not staged.
+                if (first + turn * warp + lane >= chunks) continue;
                 multiply_chunk<format, rows, outputs>(packs[turn], rests[turn],
                                                       staged + (slot + turn * warp + lane) * (Stage::slot / 4),
                                                       row_packs, codes, sums);

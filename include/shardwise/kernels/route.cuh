@@ -11,12 +11,17 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 constexpr int route_threads = 256;
 
+/// Experts that are compared with each other first, where there are many: what is chosen is among the first of each such chunk.
+constexpr int routed_chunk = 32;
+
 /// What a block keeps of a token.
 struct RoutedToken {
     float scores[max_routed_experts];
     float ranks[max_routed_experts];
     std::int64_t keys[max_routed_experts];
     std::int64_t group_keys[max_routed_experts];
+    /// Of each chunk the first experts, in their order.
+    std::int64_t candidates[max_routed_experts];
     /// By expert how many are before it.
     std::int32_t places[max_routed_experts];
     float weights[max_routed_experts];
@@ -58,7 +63,38 @@ __device__ void softmax_of_router(float* values, int count, float* lanes) {
     return place;
 }
 
-/// A block chooses a token's experts: each expert counts those before it, which are as many as its place among them.
+/// By expert how many are before it, as far as that is below `chosen`; more where it is not, or the expert is not chosen from. Each
+/// expert counts those before it in its chunk, and the first ones of all chunks those among themselves.
+template <int threads>
+__device__ void find_places(RoutedToken& own, int experts, int chosen) {
+    auto const thread = static_cast<int>(threadIdx.x);
+    auto const chunks = (experts - 1) / routed_chunk + 1;
+    bool const is_parted = chunks * chosen * 2 <= experts;
+    for (int i = thread; is_parted && i < chunks * chosen; i += threads) own.candidates[i] = no_logit_key;
+    __syncthreads();
+    for (int i = thread; i < experts; i += threads) {
+        own.places[i] = experts;
+        auto const key = own.keys[i];
+        if (key == no_logit_key) continue;
+        if (!is_parted) {
+            own.places[i] = place_among(key, own.keys, experts);
+            continue;
+        }
+        auto const chunk = i / routed_chunk;
+        auto const first = chunk * routed_chunk;
+        auto const size = experts - first < routed_chunk ? experts - first : routed_chunk;
+        auto const place = place_among(key, own.keys + first, size);
+        if (place < chosen) own.candidates[chunk * chosen + place] = key;
+    }
+    __syncthreads();
+    for (int i = thread; is_parted && i < chunks * chosen; i += threads) {
+        auto const key = own.candidates[i];
+        if (key != no_logit_key) own.places[id_of_key(key)] = place_among(key, own.candidates, chunks * chosen);
+    }
+    __syncthreads();
+}
+
+/// A block chooses a token's experts.
 template <int threads>
 __global__ void __launch_bounds__(threads) route_tokens(RouteCall call) {
     __shared__ RoutedToken own;
@@ -88,11 +124,9 @@ __global__ void __launch_bounds__(threads) route_tokens(RouteCall call) {
             }
             __syncthreads();
         }
+        find_places<threads>(own, experts, call.chosen);
         for (int i = thread; i < experts; i += threads) {
-            // What is not chosen from comes after all that is.
-            bool const is_open = own.keys[i] != no_logit_key;
-            auto const place = is_open ? place_among(own.keys[i], own.keys, experts) : experts;
-            own.places[i] = place;
+            auto const place = own.places[i];
             if (place >= call.chosen) continue;
             own.weights[place] = own.scores[i];
             call.ids[token * call.ids_row + place] = i;

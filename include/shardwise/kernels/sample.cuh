@@ -13,6 +13,9 @@ constexpr int sample_threads = 512;
 /// Threads that add up a piece of a row where a token is drawn.
 constexpr int sample_team = 32;
 
+/// Tokens of a bin of distances that are listed, so that the whole row is not looked at again.
+constexpr std::uint32_t sample_listed = 2048;
+
 /// What a block shares about a row. Whole numbers only: their sums do not depend on who adds first.
 struct SampleMemory {
     /// By bin the sum of weights: its lower and its upper word.
@@ -20,6 +23,10 @@ struct SampleMemory {
     std::uint32_t high[sampled_bins];
     std::uint64_t sums[sample_threads];
     std::int64_t keys[sample_threads];
+    /// Tokens of the nearest bin, by their scores' keys; `listed` of them, or more than there is place for.
+    std::uint32_t list_keys[sample_listed];
+    std::uint32_t list_tokens[sample_listed];
+    std::uint32_t listed;
     /// The bin that was found, the sum of those before it, and its own.
     std::uint32_t bin;
     std::uint64_t before;
@@ -89,49 +96,72 @@ struct SampleSelector {
     SampledScores const& row;
     std::int32_t tokens;
 
-    /// The weight of a token in the order of a cut; 1 where tokens are counted.
-    [[nodiscard]] __device__ std::uint64_t weight(bool counts, SampleCut const& cut, float score, std::uint32_t key,
-                                                  std::uint32_t token) const {
-        if (counts) return 1;
-        return cut.keeps(key, token) ? sampling_weight(row.best - score) : 0;
+    /// What a descent has found so far, and whether it counts tokens or adds up the weights of those within a cut.
+    struct Descent {
+        bool counts;
+        SampleCut within;
+        std::uint32_t nearest;
+        SampleCut found;
+    };
+
+    /// Adds a token to its bin, where the levels above have led to it.
+    __device__ void add(int level, Descent const& now, std::uint32_t bin, float score, std::uint32_t key,
+                        std::uint32_t token) {
+        if (level > 0) {
+            bin = 2047U - (key >> 21U);
+            if (level > 1) {
+                if (((key ^ now.found.key) >> 21U) != 0) return;
+                bin = 2047U - ((key >> 10U) & 2047U);
+            }
+            if (level > 2) {
+                if (((key ^ now.found.key) >> 10U) != 0) return;
+                bin = 1023U - (key & 1023U);
+            }
+            if (level > 3) {
+                if (key != now.found.key) return;
+                bin = token >> 11U;
+            }
+            if (level > 4) {
+                if (bin != now.found.token >> 11U) return;
+                bin = token & 2047U;
+            }
+        }
+        std::uint64_t weight = 1;
+        if (!now.counts) weight = now.within.keeps(key, token) ? sampling_weight(row.best - score) : 0;
+        if (weight > 0) add_to_bin(memory, bin, weight);
     }
-    /// Adds up the bins of a level, of the tokens that are where the levels above have led.
-    __device__ void fill_bins(int level, bool counts, SampleCut const& within, std::uint32_t nearest,
-                              SampleCut const& found) {
-        for (auto bin = static_cast<int>(threadIdx.x); bin < sampled_bins; bin += sample_threads) {
+    /// Adds up the bins of a level.
+    __device__ void fill_bins(int level, Descent const& now) {
+        auto const thread = static_cast<int>(threadIdx.x);
+        for (auto bin = thread; bin < sampled_bins; bin += sample_threads) {
             memory.low[bin] = 0;
             memory.high[bin] = 0;
         }
+        if (thread == 0 && level == 1) memory.listed = 0;
         __syncthreads();
-        for_logits<width, sample_threads>(row, tokens, [&](float logit, std::uint32_t token) {
-            auto const score = row.score_of(logit);
-            auto const distance = row.best - score;
-            if (!(distance < sampled_reach)) return;
-            auto const key = score_key(score);
-            auto bin = bin_of_distance(distance);
-            if (level > 0) {
-                if (bin != nearest) return;
-                bin = 2047U - (key >> 21U);
-                if (level > 1) {
-                    if (((key ^ found.key) >> 21U) != 0) return;
-                    bin = 2047U - ((key >> 10U) & 2047U);
-                }
-                if (level > 2) {
-                    if (((key ^ found.key) >> 10U) != 0) return;
-                    bin = 1023U - (key & 1023U);
-                }
-                if (level > 3) {
-                    if (key != found.key) return;
-                    bin = token >> 11U;
-                }
-                if (level > 4) {
-                    if (bin != found.token >> 11U) return;
-                    bin = token & 2047U;
-                }
+        if (level > 1 && memory.listed <= sample_listed) {
+            for (auto i = static_cast<std::uint32_t>(thread); i < memory.listed; i += sample_threads) {
+                auto const key = memory.list_keys[i];
+                add(level, now, 0, score_of_key(key), key, memory.list_tokens[i]);
             }
-            auto const own = weight(counts, within, score, key, token);
-            if (own > 0) add_to_bin(memory, bin, own);
-        });
+        } else {
+            for_logits<width, sample_threads, 2>(row, tokens, [&](float logit, std::uint32_t token) {
+                auto const score = row.score_of(logit);
+                auto const distance = row.best - score;
+                if (!(distance < sampled_reach)) return;
+                auto const bin = bin_of_distance(distance);
+                if (level > 0 && bin != now.nearest) return;
+                auto const key = score_key(score);
+                if (level == 1) {
+                    auto const place = atomicAdd(&memory.listed, 1U);
+                    if (place < sample_listed) {
+                        memory.list_keys[place] = key;
+                        memory.list_tokens[place] = token;
+                    }
+                }
+                add(level, now, bin, score, key, token);
+            });
+        }
         __syncthreads();
     }
     /// Where the k-th greatest score is: all of its equals are kept.
@@ -151,18 +181,18 @@ private:
     template <class IsBefore>
     [[nodiscard]] __device__ SampleCut descend(bool counts, SampleCut const& within, int levels,
                                                IsBefore const& is_before) {
-        SampleCut found{0, 0};
-        std::uint32_t nearest = 0;
+        Descent now{counts, within, 0, {0, 0}};
+        auto& found = now.found;
         std::uint64_t before = 0;
         std::uint64_t all = 0;
         for (int level = 0; level <= levels; ++level) {
-            fill_bins(level, counts, within, nearest, found);
+            fill_bins(level, now);
             find_bin(memory, before, all, is_before);
             auto const bin = memory.bin;
             before = memory.before;
             // Fewer than are to be kept have any weight.
             if (counts && level == 0 && is_before(before + memory.inside, all)) return SampleCut{};
-            if (level == 0) nearest = bin;
+            if (level == 0) now.nearest = bin;
             if (level == 1) found.key = (2047U - bin) << 21U;
             if (level == 2) found.key |= (2047U - bin) << 10U;
             if (level == 3) found.key |= 1023U - bin;
@@ -177,8 +207,8 @@ private:
 /// The token at which the weights so far, in order of tokens, exceed a part of their sum: bits / 2^64. Teams add up pieces of the row,
 /// then of the piece in which that is.
 template <class Weight>
-[[nodiscard]] __device__ std::int32_t draw_token(SampleMemory& memory, std::int32_t tokens, std::uint64_t bits,
-                                                 std::int32_t otherwise, Weight const& weight) {
+[[nodiscard]] __device__ std::int32_t draw_token(SampleMemory& memory, SampledScores const& row, std::int32_t tokens,
+                                                 std::uint64_t bits, std::int32_t otherwise, Weight const& weight) {
     constexpr int teams = sample_threads / sample_team;
     auto const thread = static_cast<int>(threadIdx.x);
     auto const lane = thread % sample_team;
@@ -190,7 +220,21 @@ template <class Weight>
         auto const own = begin + thread / sample_team * piece;
         auto const own_end = own + piece < end ? own + piece : end;
         std::uint64_t sum = 0;
-        for (auto token = own + lane; token < own_end; token += sample_team) sum += weight(token);
+        // Loads of a thread that are under way at once.
+        constexpr int at_once = 4;
+        for (auto first = own + lane; first < own_end; first += at_once * sample_team) {
+            float logits[at_once];
+            SHARDWISE_DEVICE_UNROLL
+            for (int i = 0; i < at_once; ++i) {
+                auto const token = first + i * sample_team;
+                logits[i] = token < own_end ? row.logit_of(token) : 0.0F;
+            }
+            SHARDWISE_DEVICE_UNROLL
+            for (int i = 0; i < at_once; ++i) {
+                auto const token = first + i * sample_team;
+                if (token < own_end) sum += weight(logits[i], token);
+            }
+        }
         memory.sums[thread] = sum;
         __syncthreads();
         for (int others = sample_team / 2; others > 0; others /= 2) {
@@ -242,11 +286,19 @@ __global__ void __launch_bounds__(sample_threads) sample_rows(SampleCall call) {
         }
         // Above all others where a logit is no number or plus infinity.
         constexpr std::int64_t odd_key = 0x7FFF'FFFF'FFFF'FFFF;
-        auto key = no_logit_key;
-        for_logits<width, sample_threads>(row, call.tokens, [&](float logit, std::uint32_t token) {
-            auto const other = logit <= greatest ? logit_key(logit, token) : odd_key;
-            key = other > key ? other : key;
+        auto largest = -__builtin_inff();
+        std::uint32_t place = 0xFFFFFFFFU;
+        bool is_odd = false;
+        for_logits<width, sample_threads, 4>(row, call.tokens, [&](float logit, std::uint32_t token) {
+            is_odd = is_odd || !(logit <= greatest);
+            // A thread's tokens ascend: of equal logits it keeps the first.
+            if (logit > largest || place == 0xFFFFFFFFU) {
+                largest = logit;
+                place = token;
+            }
         });
+        auto key = place == 0xFFFFFFFFU ? no_logit_key : logit_key(largest, place);
+        if (is_odd) key = odd_key;
         key = greatest_key(memory, key);
         auto chosen = id_of_key(key);
         auto const best = key == odd_key ? 0.0F : row.logit_of(chosen);
@@ -262,15 +314,15 @@ __global__ void __launch_bounds__(sample_threads) sample_rows(SampleCall call) {
             if (options.top_k > 0 && options.top_k < call.tokens)
                 cut = selector.keep_greatest(static_cast<std::uint64_t>(options.top_k));
             if (options.top_p < 1.0F) cut = selector.keep_most_probable(options.top_p, cut);
-            auto const weight_of = [&](std::int32_t token) {
-                auto const score = row.score_of(row.logit_of(token));
+            auto const weight_of = [&](float logit, std::int32_t token) {
+                auto const score = row.score_of(logit);
                 return cut.keeps(score_key(score), static_cast<std::uint32_t>(token))
                            ? sampling_weight(row.best - score)
                            : std::uint64_t{0};
             };
-            auto const min_weight = static_cast<double>(weight_of(chosen)) * static_cast<double>(options.min_p);
-            chosen = draw_token(memory, call.tokens, options.bits, chosen, [&](std::int32_t token) {
-                auto const weight = weight_of(token);
+            auto const min_weight = static_cast<double>(weight_of(best, chosen)) * static_cast<double>(options.min_p);
+            chosen = draw_token(memory, row, call.tokens, options.bits, chosen, [&](float logit, std::int32_t token) {
+                auto const weight = weight_of(logit, token);
                 return static_cast<double>(weight) < min_weight ? 0 : weight;
             });
         }

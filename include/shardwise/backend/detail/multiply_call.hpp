@@ -39,6 +39,8 @@ struct MultiplyCall {
     float* out;
     std::int64_t out_row;
     std::int64_t rows;
+    /// True where a row's bits may not depend on how many there are.
+    bool is_fixed;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

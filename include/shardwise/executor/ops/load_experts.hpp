@@ -49,6 +49,7 @@ public:
             if (!column) return named(column.error(), expert);
             out.experts.push_back(std::move(*column));
         }
+        if (auto const done = out.finish(from_.context()); !done) return done.error();
         return Result<ExpertColumns<Backend>>(std::move(out));
     }
 
@@ -63,6 +64,7 @@ public:
             auto const held = out.hold(from_.context(), part->source(), out.own_inputs().begin, view(*bias));
             if (!held) return named(held.error(), expert);
         }
+        if (auto const done = out.finish(from_.context()); !done) return done.error();
         return Result<ExpertRows<Backend, Policy>>(std::move(out));
     }
 
@@ -97,10 +99,10 @@ private:
             !checked)
             return checked.error();
         return from_.parameters().matrix(*stored, {.outputs = op_.out_features,
-                                        .inputs = op_.in_features,
-                                        .is_turned = stored->tensor->is_transposed,
-                                        .rows = rows,
-                                        .columns = inputs});
+                                                   .inputs = op_.in_features,
+                                                   .is_turned = stored->tensor->is_transposed,
+                                                   .rows = rows,
+                                                   .columns = inputs});
     }
 
     /// Some of an expert's biases; nothing where it has none.

@@ -97,7 +97,7 @@ __device__ void store_floats(float* to, float const (&values)[count]) {
 
 /// A byte's value: without a conversion, of which devices have few units.
 [[nodiscard]] __device__ inline float byte_value(std::uint32_t word, int byte) {
-    auto const bits = ((word >> (8 * byte)) & 0xFFU) ^ 0x80U;
+    auto const bits = ((word ^ 0x80808080U) >> (8 * byte)) & 0xFFU;
     return float_of_bits(0x4B000000U | bits) - 8388736.0F;
 }
 

@@ -221,8 +221,8 @@ struct DeviceChunk<WeightFormat::nf4> : CodedChunk {
 template <>
 struct DeviceChunk<WeightFormat::mxfp4> : CodedChunk {
     SHARDWISE_DEVICE static Rest load_rest(DeviceWeightView const& weight, std::int64_t output, std::int64_t chunk) {
-        auto const power = static_cast<std::uint32_t>(
-            part_at<std::uint8_t>(weight.scales, output * weight.scale_row + chunk));
+        auto const power =
+            static_cast<std::uint32_t>(part_at<std::uint8_t>(weight.scales, output * weight.scale_row + chunk));
         return {float_of_bits(power == 0 ? 0x00400000U : power == 255 ? 0x7FC00000U : power << 23U)};
     }
     /// A sign, two bits of exponent and one of mantissa.
@@ -358,30 +358,18 @@ struct DeviceChunk<WeightFormat::q6_k> : PlainChunk {
     }
 };
 
-/// Sixteen bytes of a row whose address is a multiple of nothing: of them `left` are the row's own, and none after those is read.
-[[nodiscard]] SHARDWISE_DEVICE inline Pack16 gather_pack(std::byte const* at, std::int64_t left) {
-    Pack16 pack{};
-    SHARDWISE_DEVICE_UNROLL
-    for (unsigned i = 0; i < 16; ++i) {
-        if (static_cast<std::int64_t>(i) < left) {
-            pack.words[i / 4] |= static_cast<std::uint32_t>(static_cast<std::uint8_t>(at[i])) << (8 * (i % 4));
-        }
-    }
-    return pack;
-}
-
-/// A pack whose bytes from `left` on are zeros.
-[[nodiscard]] SHARDWISE_DEVICE inline Pack16 clear_after(Pack16 pack, std::int64_t left) {
+/// Four elements of a chunk, but for a scale that all of their row share: bits as the references have them. The product of a code and
+/// its scale is exact where an offset is added, so that it does not matter whether it is rounded first.
+template <WeightFormat format>
+SHARDWISE_DEVICE void decode_elements(Pack16 const& pack, typename DeviceChunk<format>::Rest const& rest, int four,
+                                      float const* codes, float (&values)[4]) {
+    using Chunk = DeviceChunk<format>;
+    Chunk::decode(pack, rest, four, codes, values);
     SHARDWISE_DEVICE_UNROLL
     for (int i = 0; i < 4; ++i) {
-        auto const own = left - 4 * i;
-        if (own <= 0) {
-            pack.words[i] = 0;
-        } else if (own < 4) {
-            pack.words[i] &= 0xFFFFFFFFU >> (8U * static_cast<unsigned>(4 - own));
-        }
+        if constexpr (Chunk::scaled != 0) values[i] *= Chunk::scale(rest, 4 * four / Chunk::scaled);
+        if constexpr (Chunk::has_offset) values[i] += Chunk::offset(rest);
     }
-    return pack;
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -40,6 +40,11 @@ struct SampledScores {
     return (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;
 }
 
+/// The score of a key; of both zeros +0.
+[[nodiscard]] __device__ inline float score_of_key(std::uint32_t key) {
+    return float_of_bits((key & 0x80000000U) != 0 ? key ^ 0x80000000U : ~key);
+}
+
 /// The last token that is drawn from, in the order of scores and, of equals, of tokens.
 struct SampleCut {
     std::uint32_t key = 0;
@@ -59,17 +64,27 @@ constexpr int sampled_bins = 2048;
     return static_cast<std::uint32_t>(static_cast<std::int32_t>(product_of(distance, 68.0F)));
 }
 
-/// Calls body(logit, token) for a block's share of a row, `width` of them at once.
-template <unsigned width, int threads, class Body>
+/// Calls body(logit, token) for a block's share of a row, `width` of them at once. `at_once`: loads of a thread that are under way
+/// together.
+template <unsigned width, int threads, unsigned at_once, class Body>
 __device__ void for_logits(SampledScores const& row, std::int32_t tokens, Body const& body) {
     auto const portions = static_cast<std::uint32_t>(tokens) / width;
-    for (auto at = static_cast<std::uint32_t>(threadIdx.x); at < portions; at += threads) {
-        auto const first = at * width;
-        float values[width];
-        load_floats(row.logits + first, values);
-        auto const marked = row.marks == nullptr ? 0U : row.marks[first / 32] >> (first % 32);
+    for (auto first = static_cast<std::uint32_t>(threadIdx.x); first < portions; first += at_once * threads) {
+        float values[at_once][width];
         SHARDWISE_DEVICE_UNROLL
-        for (unsigned i = 0; i < width; ++i) body(row.penalised(values[i], marked >> i), first + i);
+        for (unsigned k = 0; k < at_once; ++k) {
+            auto const at = first + k * threads;
+            if (at < portions) load_floats(row.logits + at * width, values[k]);
+        }
+        SHARDWISE_DEVICE_UNROLL
+        for (unsigned k = 0; k < at_once; ++k) {
+            auto const at = first + k * threads;
+            if (at >= portions) continue;
+            auto const token = at * width;
+            auto const marked = row.marks == nullptr ? 0U : row.marks[token / 32] >> (token % 32);
+            SHARDWISE_DEVICE_UNROLL
+            for (unsigned i = 0; i < width; ++i) body(row.penalised(values[k][i], marked >> i), token + i);
+        }
     }
 }
 
