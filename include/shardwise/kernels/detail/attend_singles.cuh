@@ -72,18 +72,27 @@ struct SinglesTeam {
         /// Of the first key in memory; -1 where none is seen.
         std::int64_t place;
 
-        /// The keys of a group from `base` on, zeros of those that are not seen; `first` is the head's first element.
+        __device__ void clear() {
+            SHARDWISE_DEVICE_UNROLL
+            for (int i = 0; i < keys; ++i) {
+                SHARDWISE_DEVICE_UNROLL
+                for (int eight = 0; eight < eights; ++eight) of[i][eight].clear();
+            }
+        }
+        /// The keys of a group from `base` on, zeros of those that are not seen; `first` is the head's first element. What lies beyond
+        /// the head's width stays as it is.
         __device__ void load(StepRowsCall<Cache> const& from, KeyPlaces const& places, std::int32_t base,
                              SeenKeys const& seen, std::int64_t first, int dim) {
             auto const key = base + group() * keys;
+            bool const is_whole = key >= seen.begin && key + keys <= seen.end;
             place = key < seen.end && key + keys > seen.begin ? places.of(key) : -1;
             auto const* const data = from.data + first + lane() * 8 + (place < 0 ? 0 : place) * from.row;
+            if (!is_whole) clear();
             SHARDWISE_DEVICE_UNROLL
             for (int i = 0; i < keys; ++i) {
-                bool const is_seen = key + i >= seen.begin && key + i < seen.end;
+                bool const is_seen = is_whole || (key + i >= seen.begin && key + i < seen.end);
                 SHARDWISE_DEVICE_UNROLL
                 for (int eight = 0; eight < eights; ++eight) {
-                    of[i][eight].clear();
                     if (is_seen && (eight * lanes + lane()) * 8 < dim)
                         of[i][eight].load(data + i * from.row + eight * lanes * 8);
                 }
@@ -125,6 +134,7 @@ __device__ void score_keys(StepAttentionCall<typename Team::Cache> const& call, 
     constexpr int keys = Team::keys;
     auto const first_column = static_cast<std::int64_t>(kv_head) * call.key_dim;
     typename Team::Packs packs;
+    packs.clear();
     auto base = part.first + (part.seen.begin - part.first) / Team::step * Team::step;
     packs.load(call.k, places, base, part.seen, first_column, call.key_dim);
     for (; base < part.seen.end; base += Team::step) {
@@ -234,6 +244,7 @@ __device__ void add_values(StepAttentionCall<typename Team::Cache> const& call, 
         for (int i = 0; i < 8 * Team::eights; ++i) sums[row][i] = 0.0F;
     }
     typename Team::Packs packs;
+    packs.clear();
     auto base = part.first + (part.seen.begin - part.first) / Team::step * Team::step;
     packs.load(call.v, places, base, part.seen, first_column, call.value_dim);
     // The weights are there.
