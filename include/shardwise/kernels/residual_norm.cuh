@@ -19,13 +19,13 @@ struct SummedRows {
 
     template <class Kept>
     __device__ void take(std::int64_t row, std::int64_t portions, Kept& kept) const {
-        if (call.count != 1) {
+        if (call.count > 1) {
             kept.load(portions, [&](std::int64_t at, Portion<T, width>& portion) { make(row, at, portion); });
             return;
         }
         // All loads before the first store, which the others would wait for.
         Kept part;
-        auto const* const from = parts[0] + row * call.norm.width;
+        auto const* const from = call.parts[0] + row * call.norm.width;
         part.load(portions, [&](std::int64_t at, Portion<T, width>& portion) { portion.load(from + at); });
         kept.load(portions, [&](std::int64_t at, Portion<T, width>& portion) { again(row, at, portion); });
         kept.visit_own_with(part, [&](std::int64_t at, Portion<T, width>& portion, Portion<T, width> const& added) {
@@ -42,7 +42,7 @@ struct SummedRows {
     __device__ void make(std::int64_t row, std::int64_t at, Portion<T, width>& portion) const {
         float sums[width];
         float values[width];
-        portion.load(parts[0] + row * call.norm.width + at);
+        portion.load(call.parts[0] + row * call.norm.width + at);
         portion.get(sums);
         SHARDWISE_DEVICE_ROLL
         for (std::int64_t part = 1; part < call.count; ++part) {
@@ -66,15 +66,17 @@ struct SummedRows {
 template <class Api, class T, unsigned width, bool is_narrow>
 __global__ void __launch_bounds__(norm_threads<is_narrow>, is_narrow ? 2 : 1)
     add_and_normalise_rows(ResidualNormCall<T> call) {
-    // Arguments that are indexed at run time would lie in each thread's own memory (HIP).
+    // Arguments that are indexed at run time would lie in each thread's own memory (HIP). One part is not: nothing waits for it.
     __shared__ T const* parts[max_residual_parts];
-    if (threadIdx.x == 0) {
-        SHARDWISE_DEVICE_UNROLL
-        for (int part = 0; part < max_residual_parts; ++part) {
-            if (part < call.count) parts[part] = call.parts[part];
+    if (call.count > 1) {
+        if (threadIdx.x == 0) {
+            SHARDWISE_DEVICE_UNROLL
+            for (int part = 0; part < max_residual_parts; ++part) {
+                if (part < call.count) parts[part] = call.parts[part];
+            }
         }
+        __syncthreads();
     }
-    __syncthreads();
     norm_rows<NormTeam<Api, is_narrow>, T, width>(SummedRows<T, width>{call, parts}, call.norm);
 }
 

@@ -101,7 +101,7 @@ __device__ float block_greatest(float value) {
 template <class Api>
 __device__ float any_block_sum(float value) {
     constexpr int warp = DeviceCode<Api>::warp_size;
-    __shared__ float sums[1024 / warp];
+    __shared__ float sums[static_cast<unsigned>(1024 / warp)];
     auto const thread = static_cast<int>(threadIdx.x);
     auto const of_warp = warp_sum<Api>(value);
     // The reads of the call before are over.

@@ -71,7 +71,7 @@ public:
     }
 
 private:
-    Portion<T, width> own_[kept];
+    Portion<T, width> own_[static_cast<unsigned>(kept)];
     std::int64_t portions_ = 0;
     int own_portions_ = 0;
 };
