@@ -8,9 +8,11 @@
 #include <shardwise/executor/graph_counts.hpp>
 #include <shardwise/model/architecture.hpp>
 #include <shardwise/op/operation.hpp>
+#include <shardwise/op/visit_op.hpp>
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -20,27 +22,12 @@ namespace detail {
 
 /// True where what an operation puts into a stream depends on a step's table alone, for steps of as many sequences with one token each.
 [[nodiscard]] constexpr bool repeats_itself(Operation const& op) {
-    switch (op.kind) {
-        case OpKind::embedding:
-        case OpKind::norm:
-        case OpKind::linear:
-        case OpKind::rope:
-        case OpKind::activation:
-        case OpKind::add:
-        case OpKind::last_token:
-        case OpKind::scale:
-        case OpKind::part:
-            return true;
-        case OpKind::attention:
-            return op.attention.is_causal;
+    return visit_op(op.kind, [&]<class Op>(Op) {
         // The host waits for how many rows each expert has, and names the states of a step's sequences.
-        case OpKind::route:
-        case OpKind::experts:
-        case OpKind::combine:
-        case OpKind::gated_delta:
-            return false;
-    }
-    return false;
+        constexpr bool is_counted = std::is_same_v<Op, RouteOp> || std::is_same_v<Op, ExpertsOp> ||
+                                    std::is_same_v<Op, CombineOp> || std::is_same_v<Op, GatedDeltaOp>;
+        return !is_counted && (!std::is_same_v<Op, AttentionOp> || op.attention.is_causal);
+    });
 }
 
 }  // namespace detail
