@@ -61,14 +61,18 @@ TEST_CASE("host formats: the layout of a panel is as quant_layout.hpp describes 
     CHECK(detail::stretch_inputs(WeightFormat::int4, all - all % 32) == all);
 }
 
-TEST_CASE(
-    "device formats: what runs is elements, bytes with a scale for each row, and blocks that begin with one half") {
+TEST_CASE("device formats: every format runs on devices, in as many bytes as its blocks or a few more") {
     for (auto const& unit : weight_format_table) {
         CAPTURE(unit.name);
-        bool const is_even = unit.bits == 4 || unit.bits % 8 == 0;
-        bool const begins_with_half = unit.block_elements == 32 && unit.block_bytes == 2 + 4 * unit.bits;
-        bool const can = unit.scales == ScalePlace::none || unit.scales == ScalePlace::row ||
-                         (is_even && unit.scales == ScalePlace::blocks && begins_with_half);
-        CHECK(has_device_products(unit.format) == can);
+        CHECK(has_device_products(unit.format));
+        auto const& device = detail::device_format(unit.format);
+        CHECK(device.quant_bits + device.plane_bits == unit.bits);
+        if (unit.block_bytes == 0) continue;
+        auto const count = std::max<std::int64_t>(256, unit.block_elements);
+        auto const scales = device.scale_elements > 0 ? count / device.scale_elements * device.scale_bytes : 0;
+        auto const bytes = count * unit.bits / 8 + scales + count / 256 * device.super_bytes;
+        auto const stored = count / unit.block_elements * unit.block_bytes;
+        CHECK(bytes >= stored);
+        CHECK(bytes <= stored + stored / 32);
     }
 }

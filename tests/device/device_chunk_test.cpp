@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/backend/detail/device_numbers.hpp>
+#include <shardwise/backend/device_weight.hpp>
 #include <shardwise/kernels/detail/device_chunk.hpp>
 #include <shardwise/kernels/detail/nearest_byte.hpp>
-#include <shardwise/quant/decode_legacy.hpp>
 #include <shardwise/quant/encode_legacy.hpp>
+#include <shardwise/quant/weight_format.hpp>
 
 #include <doctest/doctest.h>
 
-#include <array>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <limits>
+#include <random>
+#include <utility>
 #include <vector>
 
 using namespace shardwise;
@@ -22,17 +24,34 @@ using detail::Pack16;
 
 namespace {
 
-/// A chunk's elements times their scale.
+/// Elements of a row, chunk by chunk.
 template <WeightFormat format>
-std::vector<float> decode(DeviceWeightView const& weight, std::int64_t output, std::int64_t chunk) {
+std::vector<float> decode(DeviceWeightView const& weight, std::int64_t output) {
+    using Chunk = DeviceChunk<format>;
+    float codes[16] = {};
+    for (int code = 0; code < 16; ++code) Chunk::fill_codes(codes, code);
     std::vector<float> values;
-    auto const pack = detail::load_pack(weight.rows + output * weight.row_bytes + 16 * chunk);
-    for (int four = 0; four < DeviceChunk<format>::elements / 4; ++four) {
-        float quants[4];
-        DeviceChunk<format>::decode(pack, four, quants);
-        for (auto const quant : quants) values.push_back(quant * DeviceChunk<format>::scale(weight, output, chunk));
+    for (std::int64_t chunk = 0; chunk * Chunk::elements < weight.inputs; ++chunk) {
+        auto const pack = detail::load_pack(weight.rows + output * weight.row_bytes + 16 * chunk);
+        auto const rest = Chunk::load_rest(weight, output, chunk);
+        for (int four = 0; four < Chunk::elements / 4; ++four) {
+            float quants[4];
+            detail::decode_elements<format>(pack, rest, four, codes, quants);
+            for (auto value : quants) {
+                if constexpr (Chunk::has_row_scale) value *= Chunk::row_scale(weight, output);
+                values.push_back(value);
+            }
+        }
     }
+    values.resize(static_cast<std::size_t>(weight.inputs));
     return values;
+}
+
+template <std::size_t... format>
+std::vector<float> decode_any(DeviceWeightView const& weight, std::int64_t output, std::index_sequence<format...>) {
+    using Decode = std::vector<float> (*)(DeviceWeightView const&, std::int64_t);
+    constexpr Decode decoders[] = {&decode<static_cast<WeightFormat>(format)>...};
+    return decoders[static_cast<std::size_t>(weight.format)](weight, output);
 }
 
 }  // namespace
@@ -67,55 +86,58 @@ TEST_CASE("Device numbers: floats between two bfloat16 round to the nearest, tie
     }
 }
 
-TEST_CASE("DeviceChunk: the chunks of a packed weight are the elements of its checkpoint, bit for bit") {
-    // Two rows of two blocks each, as hold_weight lays them out: quants first, then the scales.
-    constexpr std::int64_t inputs = 64;
-    std::array<std::uint8_t, 4 * 18> q4{};
-    std::array<std::uint8_t, 4 * 34> q8{};
-    for (std::size_t i = 0; i < q4.size(); ++i) q4[i] = static_cast<std::uint8_t>(i * 37 + 11);
-    for (std::size_t i = 0; i < q8.size(); ++i) q8[i] = static_cast<std::uint8_t>(i * 53 + 7);
-    alignas(16) std::array<std::byte, 4 * 18> q4_packed{};
-    alignas(16) std::array<std::byte, 4 * 34> q8_packed{};
-    for (std::size_t block = 0; block < 4; ++block) {
-        auto const scale = Float16(0.25F * static_cast<float>(block + 1));
-        std::memcpy(q4.data() + block * 18, &scale.bits, 2);
-        std::memcpy(q8.data() + block * 34, &scale.bits, 2);
-        std::memcpy(q4_packed.data() + block * 16, q4.data() + block * 18 + 2, 16);
-        std::memcpy(q4_packed.data() + 64 + block * 2, &scale.bits, 2);
-        std::memcpy(q8_packed.data() + block * 32, q8.data() + block * 34 + 2, 32);
-        std::memcpy(q8_packed.data() + 128 + block * 2, &scale.bits, 2);
-    }
-    DeviceWeightView const q4_view{WeightFormat::q4_0, 2, inputs, q4_packed.data(), 32, q4_packed.data() + 64,
-                                   inputs / 32};
-    DeviceWeightView const q8_view{WeightFormat::q8_0, 2, inputs, q8_packed.data(), 64, q8_packed.data() + 128,
-                                   inputs / 32};
-    for (std::size_t block = 0; block < 4; ++block) {
-        auto const output = static_cast<std::int64_t>(block / 2);
-        auto const within = static_cast<std::int64_t>(block % 2);
-        std::array<float, 32> expected{};
-        decode_q4_0(std::span<std::uint8_t const, 18>(q4.data() + block * 18, 18), expected);
-        CHECK(decode<WeightFormat::q4_0>(q4_view, output, within) ==
-              std::vector<float>(expected.begin(), expected.end()));
-        decode_q8_0(std::span<std::uint8_t const, 34>(q8.data() + block * 34, 34), expected);
-        auto values = decode<WeightFormat::q8_0>(q8_view, output, 2 * within);
-        auto const rest = decode<WeightFormat::q8_0>(q8_view, output, 2 * within + 1);
-        values.insert(values.end(), rest.begin(), rest.end());
-        CHECK(values == std::vector<float>(expected.begin(), expected.end()));
-    }
-}
-
-TEST_CASE("DeviceChunk: int8 takes its row's scale, and signs are kept") {
-    alignas(16) std::array<std::byte, 32 + 8> packed{};
-    for (std::size_t i = 0; i < 32; ++i) packed[i] = static_cast<std::byte>(i * 9);
-    std::array<float, 2> const scales{0.5F, 0.25F};
-    std::memcpy(packed.data() + 32, scales.data(), 8);
-    DeviceWeightView const view{WeightFormat::int8, 2, 16, packed.data(), 16, packed.data() + 32, 0};
-    for (std::int64_t output = 0; output < 2; ++output) {
-        auto const values = decode<WeightFormat::int8>(view, output, 0);
-        for (std::size_t i = 0; i < 16; ++i) {
-            auto const byte =
-                static_cast<std::int8_t>(static_cast<std::uint8_t>((static_cast<std::size_t>(output) * 16 + i) * 9));
-            CHECK(values[i] == scales[static_cast<std::size_t>(output)] * static_cast<float>(byte));
+TEST_CASE(
+    "DeviceChunk: the chunks of a packed weight are the elements of its checkpoint, bit for bit, in every format") {
+    constexpr std::int64_t outputs = 3;
+    constexpr std::int64_t inputs = 512;
+    constexpr std::int64_t group = 64;
+    std::mt19937 random(5);
+    for (auto const& unit : weight_format_table) {
+        CAPTURE(unit.name);
+        auto const data_row = detail::data_bytes(unit.format, inputs);
+        auto const scale_row = detail::scale_bytes(unit.format, inputs, group);
+        // Any bytes: of the numbers that they are, all but NaN are compared, and NaN with NaN.
+        std::vector<std::byte> data(static_cast<std::size_t>(outputs * data_row));
+        std::vector<std::byte> scales(static_cast<std::size_t>(outputs * scale_row));
+        for (auto* const bytes : {&data, &scales}) {
+            for (auto& byte : *bytes) byte = static_cast<std::byte>(random());
+        }
+        auto const layout = detail::device_row_layout(unit.format, inputs, group);
+        std::vector<Pack16> memory(static_cast<std::size_t>(layout.bytes(outputs) / 16 + 1));
+        auto* const packed = reinterpret_cast<std::byte*>(memory.data());
+        for (std::int64_t row = 0; row < outputs; ++row) {
+            detail::device_format(unit.format)
+                .pack({data.data() + row * data_row, scales.data() + row * scale_row, group}, inputs,
+                      {packed + row * layout.row_bytes(), packed + layout.first_plane(outputs) + row * layout.planes,
+                       packed + layout.first_scale(outputs) + row * layout.scales,
+                       packed + layout.first_super(outputs) + row * layout.supers, group});
+        }
+        auto const scale_bytes = detail::device_format(unit.format).scale_bytes;
+        DeviceWeightView const view{.format = unit.format,
+                                    .outputs = outputs,
+                                    .inputs = inputs,
+                                    .rows = packed,
+                                    .row_bytes = layout.row_bytes(),
+                                    .planes = packed + layout.first_plane(outputs),
+                                    .scales = packed + layout.first_scale(outputs),
+                                    .scale_row = scale_bytes > 0 ? layout.scales / scale_bytes : 0,
+                                    .supers = packed + layout.first_super(outputs),
+                                    .block_row = inputs / 32,
+                                    .scale_shift = 1};
+        for (std::int64_t row = 0; row < outputs; ++row) {
+            std::vector<float> expected(inputs);
+            unit.decode({data.data() + row * data_row, scales.data() + row * scale_row, group}, 0, inputs,
+                        expected.data());
+            auto const values = decode_any(view, row, std::make_index_sequence<weight_format_count>{});
+            REQUIRE(values.size() == expected.size());
+            for (std::size_t i = 0; i < values.size(); ++i) {
+                CAPTURE(i);
+                if (std::isnan(expected[i])) {
+                    REQUIRE(std::isnan(values[i]));
+                } else {
+                    REQUIRE(std::bit_cast<std::uint32_t>(values[i]) == std::bit_cast<std::uint32_t>(expected[i]));
+                }
+            }
         }
     }
 }

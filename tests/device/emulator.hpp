@@ -183,6 +183,9 @@ inline void __threadfence_system() {
 inline std::uint32_t atomicAdd(std::uint32_t* at, std::uint32_t value) {
     return std::atomic_ref(*at).fetch_add(value);
 }
+inline std::uint32_t atomicOr(std::uint32_t* at, std::uint32_t bits) {
+    return std::atomic_ref(*at).fetch_or(bits);
+}
 inline std::uint32_t atomicCAS(std::uint32_t* at, std::uint32_t expected, std::uint32_t value) {
     std::atomic_ref(*at).compare_exchange_strong(expected, value);
     return expected;

@@ -5,8 +5,12 @@
 #include <shardwise/backend/detail/device_code.hpp>
 #include <shardwise/backend/device.hpp>
 #include <shardwise/backend/device_weight.hpp>
+#include <shardwise/kernels/detail/pack.hpp>
 
 #include "emulator.hpp"
+
+// Written in names that the emulator brings.
+#include <shardwise/backend/detail/matrix_tile.cuh>
 
 #include <atomic>
 #include <condition_variable>
@@ -28,6 +32,8 @@ struct FakeMachine {
     std::int32_t devices = 2;
     std::int32_t warp_size = 16;
     std::int32_t multiprocessors = 8;
+    /// What a device says is free, whatever was taken.
+    std::atomic<std::int64_t> free_bytes{1234};
     std::atomic<int> memory{0};
     std::atomic<int> pinned{0};
     std::atomic<int> streams{0};
@@ -46,7 +52,9 @@ struct FakeMachine {
         std::lock_guard const lock(mutex_);
         return calls_[call];
     }
-    [[nodiscard]] bool is_empty() const { return memory == 0 && pinned == 0 && streams == 0 && events == 0 && graphs == 0; }
+    [[nodiscard]] bool is_empty() const {
+        return memory == 0 && pinned == 0 && streams == 0 && events == 0 && graphs == 0;
+    }
 
     [[nodiscard]] Result<> enter(std::string_view call, ErrorCode code = ErrorCode::backend_failure) {
         std::lock_guard const lock(mutex_);
@@ -155,7 +163,7 @@ struct FakeApi {
         if (auto const result = machine().enter("describe"); !result) return result.error();
         return detail::DeviceFacts{machine().warp_size, machine().multiprocessors};
     }
-    static Result<Bytes> free_memory() { return Bytes{1234}; }
+    static Result<Bytes> free_memory() { return Bytes{machine().free_bytes}; }
 
     static Result<void*> allocate(std::size_t bytes) {
         if (auto const result = machine().enter("allocate", ErrorCode::out_of_memory); !result) return result.error();
@@ -307,6 +315,10 @@ struct DeviceCode<testing::FakeApi> {
 
     static float shuffle_xor(float value, int mask) { return testing::Emulator::current().shuffle_xor(value, mask); }
     static float shuffle_from(float value, int lane) { return testing::Emulator::current().shuffle_from(value, lane); }
+    template <class Pack>
+    static Pack load_once(void const* at) {
+        return detail::load_pack(at);
+    }
     static void store_release(std::uint32_t* at, std::uint32_t value) {
         std::atomic_ref(*at).store(value, std::memory_order_release);
     }
@@ -316,6 +328,34 @@ struct DeviceCode<testing::FakeApi> {
     static std::int64_t ticks() {
         std::this_thread::yield();
         return std::chrono::steady_clock::now().time_since_epoch().count();
+    }
+};
+
+/// Small matrices by plain sums, each lane its own of the 16 x 8.
+template <>
+struct MatrixTile<testing::FakeApi> {
+    static constexpr bool is_there = true;
+    static constexpr int values = 128 / testing::FakeApi::warp_size;
+    struct Left {
+        std::uint16_t const* rows;
+        int half;
+    };
+    using Right = Left;
+
+    static int row(int lane, int i) { return (lane * values + i) / 8; }
+    static int column(int lane, int i) { return (lane * values + i) % 8; }
+    static Left load_left(std::uint16_t const* rows, int half, int) { return {rows, half}; }
+    static void load_right(std::uint16_t const* rows, int, Right (&right)[2]) {
+        right[0] = {rows, 0};
+        right[1] = {rows, 1};
+    }
+    static void multiply(Left const& left, Right const& right, int lane, float (&sums)[values]) {
+        auto const value = [](Left const& of, int row, int k) {
+            return from_bf16(of.rows[matrix_place(row, 2 * of.half + k / 8) + k % 8]);
+        };
+        for (int i = 0; i < values; ++i) {
+            for (int k = 0; k < 16; ++k) sums[i] += value(left, row(lane, i), k) * value(right, column(lane, i), k);
+        }
     }
 };
 

@@ -17,6 +17,16 @@ struct DeviceCode<CudaApi> {
     /// What a thread of the warp holds.
     static __device__ float shuffle_from(float value, int lane) { return __shfl_sync(0xFFFFFFFFU, value, lane); }
 
+    /// Sixteen bytes that no thread writes and none reads soon again: they do not push others out of the first cache.
+    template <class Pack>
+    static __device__ Pack load_once(void const* at) {
+        Pack pack;
+        asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(pack.words[0]), "=r"(pack.words[1]), "=r"(pack.words[2]), "=r"(pack.words[3])
+                     : "l"(at));
+        return pack;
+    }
+
     static __device__ void store_release(std::uint32_t* at, std::uint32_t value) {
         asm volatile("st.release.sys.u32 [%0], %1;" : : "l"(at), "r"(value) : "memory");
     }

@@ -145,8 +145,8 @@ struct DeviceBackend {
                                            DeviceWeight<Api> const& weight, TensorView<float, 2, DeviceBackend> out,
                                            Stream& stream);
 
-    /// out = in * weight[:, inputs]^T by a kernel of ours, whose sums do not depend on where in the weight the inputs lie, as a
-    /// vendor's product may. Defined in backend/device_weight.hpp.
+    /// out = in * weight[:, inputs]^T by a kernel whose sums do not depend on where in the weight the inputs lie or on the rows
+    /// and outputs beside, as those of the product above may. Defined in backend/device_weight.hpp.
     ///
     /// Shapes  in [rows, inputs.size()], out [rows, outputs]; inputs begin and end where the format's blocks do
     /// Memory  as above
@@ -164,6 +164,10 @@ struct DeviceBackend {
     static void launch(std::int64_t count, Body body, Stream& stream, std::int64_t grain = 1);
 
 private:
+    /// The product by a range of inputs; where `is_fixed`, in an order that does not depend on the number of rows.
+    static Result<> submit_product(TensorView<float const, 2, DeviceBackend> in, DeviceWeight<Api> const& weight,
+                                   UnitRange inputs, TensorView<float, 2, DeviceBackend> out, bool is_fixed,
+                                   Stream& stream);
     static void clear(TensorView<float, 2, DeviceBackend> out, Stream& stream) {
         auto const width = static_cast<std::size_t>(out.extent(1)) * sizeof(float);
         for (std::int64_t row = 0; row < out.extent(0); ++row) {

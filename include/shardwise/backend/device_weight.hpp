@@ -9,6 +9,7 @@
 #include <shardwise/quant/weight_format.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -22,47 +23,45 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
-/// How a format's rows lie on a device and in a checkpoint.
+/// Bytes of the parts of a row on a device.
 struct DeviceRowLayout {
-    /// Quants of a row, without the padding to 16 bytes.
-    std::int64_t quant_bytes = 0;
-    /// Scales of a row.
-    std::int64_t scale_bytes = 0;
-    /// A row of WeightSource::data.
-    std::int64_t source_bytes = 0;
-    /// True where `data` holds blocks that begin with their scale.
-    bool has_blocks = false;
+    /// Without the padding to 16 bytes.
+    std::int64_t quants = 0;
+    std::int64_t planes = 0;
+    std::int64_t scales = 0;
+    std::int64_t supers = 0;
 
-    [[nodiscard]] constexpr std::int64_t row_bytes() const { return round_up(quant_bytes, 16); }
+    [[nodiscard]] constexpr std::int64_t row_bytes() const { return round_up(quants, 16); }
+    /// Where the parts of `rows` rows begin, one after another, and where they end.
+    [[nodiscard]] constexpr std::int64_t first_plane(std::int64_t rows) const { return rows * row_bytes(); }
+    [[nodiscard]] constexpr std::int64_t first_scale(std::int64_t rows) const {
+        return first_plane(rows) + round_up(rows * planes, 16);
+    }
+    [[nodiscard]] constexpr std::int64_t first_super(std::int64_t rows) const {
+        return first_scale(rows) + round_up(rows * scales, 16);
+    }
+    [[nodiscard]] constexpr std::int64_t bytes(std::int64_t rows) const { return first_super(rows) + rows * supers; }
 };
 
-/// The layout of a format that has a kernel; nothing for the others. `inputs` is made of whole blocks.
-[[nodiscard]] constexpr Optional<DeviceRowLayout> device_row_layout(WeightFormat format, std::int64_t inputs) {
-    if (!has_device_products(format)) return std::nullopt;
-    auto const& unit = traits(format);
-    bool const has_blocks = unit.scales == ScalePlace::blocks;
-    auto const quants = inputs * unit.bits / 8;
-    auto const source = data_bytes(format, inputs);
-    // The scales of blocks take what their quants leave.
-    auto const scales = has_blocks ? inputs / unit.block_elements *
-                                         (unit.block_bytes - unit.block_elements * unit.bits / 8)
-                                   : scale_bytes(format, inputs, 0);
-    return DeviceRowLayout{quants, scales, source, has_blocks};
+/// The layout of the first `inputs` elements of a row: all of them, or whole blocks and groups. `group` is a device's.
+[[nodiscard]] constexpr DeviceRowLayout device_row_layout(WeightFormat format, std::int64_t inputs,
+                                                          std::int64_t group) {
+    auto const& unit = device_format(format);
+    auto const is_grouped = traits(format).scales == ScalePlace::group;
+    auto const scale_count = unit.scale_elements > 0 ? inputs / unit.scale_elements
+                             : is_grouped            ? ceil_divide(inputs, group)
+                                                     : 1;
+    return {ceil_divide(inputs * unit.quant_bits, 8), inputs / 32 * 4 * unit.plane_bits, scale_count * unit.scale_bytes,
+            inputs / 256 * unit.super_bytes};
 }
 
-/// Brings a checkpoint's row into the device's order: quants (padded with zeros) and scales apart.
-inline void pack_device_row(DeviceRowLayout const& layout, std::int64_t block_bytes, std::byte const* source,
-                            std::byte* quants, std::byte* scales) {
-    auto const size = [](std::int64_t bytes) { return static_cast<std::size_t>(bytes); };
-    std::memset(quants + layout.quant_bytes, 0, size(layout.row_bytes() - layout.quant_bytes));
-    if (!layout.has_blocks) {
-        if (layout.quant_bytes > 0) std::memcpy(quants, source, size(layout.quant_bytes));
-        return;
-    }
-    for (std::int64_t block = 0; block < layout.source_bytes / block_bytes; ++block) {
-        std::memcpy(scales + 2 * block, source + block * block_bytes, 2);
-        std::memcpy(quants + block * (block_bytes - 2), source + block * block_bytes + 2, size(block_bytes - 2));
-    }
+/// Elements that share a scale on a device: a power of two times 32 that divides the checkpoint's group, all of a row that is one
+/// group, or 0 for groups that devices do not read.
+[[nodiscard]] constexpr std::int64_t device_group(std::int64_t inputs, std::int64_t group) {
+    constexpr std::int64_t whole_row = std::int64_t{1} << 40U;
+    if (group >= inputs) return whole_row;
+    auto const part = group & -group;
+    return part >= 32 ? part : 0;
 }
 
 [[nodiscard]] inline Result<> check_size(std::string_view what, std::span<std::byte const> bytes, std::int64_t wanted) {
@@ -91,21 +90,40 @@ public:
     [[nodiscard]] detail::DeviceWeightView view() const { return view({0, inputs_}); }
     /// A range of its inputs, which begins where a block does.
     [[nodiscard]] detail::DeviceWeightView view(UnitRange inputs) const {
-        auto const before = detail::device_row_layout(format_, inputs.begin);
-        auto const* const scales = memory_.data() + outputs_ * row_bytes_;
-        return {format_,       outputs_,
-                inputs.size(), memory_.data() + before->quant_bytes,
-                row_bytes_,    before->has_blocks ? scales + before->scale_bytes : scales,
-                inputs_ / 32};
+        auto const& unit = detail::device_format(format_);
+        auto const whole = layout();
+        auto before = detail::device_row_layout(format_, inputs.begin, group_);
+        if (traits(format_).scales == ScalePlace::row) before.scales = 0;
+        auto const at = [&](std::int64_t offset) { return memory_.data() + offset; };
+        return {
+            .format = format_,
+            .outputs = outputs_,
+            .inputs = inputs.size(),
+            .rows = at(before.quants),
+            .row_bytes = whole.row_bytes(),
+            .planes = at(whole.first_plane(outputs_) + before.planes),
+            .scales = at(whole.first_scale(outputs_) + before.scales),
+            .scale_row = unit.scale_bytes > 0 ? whole.scales / unit.scale_bytes : 0,
+            .supers = at(whole.first_super(outputs_) + before.supers),
+            .block_row = inputs_ / 32,
+            .scale_shift = static_cast<std::uint32_t>(std::bit_width(static_cast<std::uint64_t>(group_ / 32))) - 1U};
+    }
+    /// Inputs that a range does not part: of a group, as a device has it.
+    [[nodiscard]] std::int64_t grain() const {
+        bool const is_grouped = traits(format_).scales == ScalePlace::group;
+        return is_grouped ? std::clamp<std::int64_t>(inputs_, 1, group_) : traits(format_).block_elements;
     }
 
 private:
     friend struct DeviceBackend<Api>;
 
+    [[nodiscard]] detail::DeviceRowLayout layout() const { return detail::device_row_layout(format_, inputs_, group_); }
+
     WeightFormat format_ = WeightFormat::f32;
     std::int64_t outputs_ = 0;
     std::int64_t inputs_ = 0;
-    std::int64_t row_bytes_ = 0;
+    /// int4: elements that share a scale.
+    std::int64_t group_ = 32;
     Buffer<std::byte, DeviceBackend<Api>> memory_;
 };
 
@@ -119,63 +137,78 @@ Result<DeviceWeight<Api>> DeviceBackend<Api>::hold_weight(Context& context, Weig
     if (source.inputs > (std::int64_t{1} << 40U) || !checked_multiply(source.outputs, 8 * source.inputs)) {
         return error.because("has more bytes than 63 bits count").got(source.inputs);
     }
-    auto const layout = detail::device_row_layout(source.format, source.inputs);
-    if (!layout) {
+    if (!has_device_products(source.format)) {
         return Error{ErrorCode::unsupported}
             .in(Api::name)
             .at(format.name)
             .because("is no format that this back end multiplies by")
             .fix("decode the weight into bf16 or fp32 first, or keep it on the host");
     }
-    if (layout->has_blocks && source.inputs % format.block_elements != 0) {
-        return error.because("a row is not made of whole blocks").got(source.inputs).multiple_of(format.block_elements);
+    auto const multiple = row_multiple(source.format);
+    if (source.inputs % multiple != 0) {
+        return error.because("a row is not made of whole blocks").got(source.inputs).multiple_of(multiple);
     }
-    auto const scale_source = layout->has_blocks ? 0 : source.outputs * layout->scale_bytes;
-    if (auto const sized = detail::check_size("data", source.data, source.outputs * layout->source_bytes); !sized) {
+    bool const is_grouped = format.scales == ScalePlace::group;
+    if (is_grouped && source.group < 1) return error.because("a group has less than one element").got(source.group);
+    detail::StoredRow stored{source.data.data(), source.scales.data(), source.group};
+    auto const data_row = detail::data_bytes(source.format, source.inputs);
+    auto const scale_row = detail::scale_bytes(source.format, source.inputs, source.group);
+    if (auto const sized = detail::check_size("data", source.data, source.outputs * data_row); !sized)
         return sized.error();
-    }
-    if (auto const sized = detail::check_size("scales", source.scales, scale_source); !sized) return sized.error();
+    if (auto const sized = detail::check_size("scales", source.scales, source.outputs * scale_row); !sized)
+        return sized.error();
 
     DeviceWeight<Api> weight;
     weight.format_ = source.format;
     weight.outputs_ = source.outputs;
     weight.inputs_ = source.inputs;
-    weight.row_bytes_ = layout->row_bytes();
-    auto const row_bytes = layout->row_bytes();
-    auto memory =
-        Buffer<std::byte, DeviceBackend>::allocate(context, source.outputs * (row_bytes + layout->scale_bytes));
+    if (is_grouped) weight.group_ = detail::device_group(source.inputs, source.group);
+    // Of groups that devices do not read, the values.
+    bool const is_decoded = weight.group_ == 0;
+    if (is_decoded) {
+        weight.format_ = WeightFormat::f32;
+        weight.group_ = 32;
+    }
+    auto const layout = weight.layout();
+    auto memory = Buffer<std::byte, DeviceBackend>::allocate(context, layout.bytes(source.outputs));
     if (!memory) return memory.error();
     weight.memory_ = std::move(*memory);
 
     // A slice at a time, so that the host holds little of a weight twice: large enough for the bus to run at full speed.
     constexpr std::int64_t slice_bytes = std::int64_t{8} << 20U;
-    auto const packed_bytes = row_bytes + layout->scale_bytes;
     auto const slice =
-        std::min(source.outputs, std::max<std::int64_t>(1, slice_bytes / std::max<std::int64_t>(1, packed_bytes)));
-    std::unique_ptr<std::byte[]> const staging(new (std::nothrow)
-                                                   std::byte[static_cast<std::size_t>(slice * packed_bytes)]);
-    if (!staging) return Error{ErrorCode::out_of_memory}.in("host memory").needs(Bytes{slice * packed_bytes});
+        std::min(source.outputs, std::max<std::int64_t>(1, slice_bytes / std::max<std::int64_t>(1, layout.bytes(1))));
+    auto const staged_bytes = layout.bytes(slice);
+    std::unique_ptr<std::byte[]> const staging(new (std::nothrow) std::byte[static_cast<std::size_t>(staged_bytes)]);
+    if (!staging) return Error{ErrorCode::out_of_memory}.in("host memory").needs(Bytes{staged_bytes});
+    std::memset(staging.get(), 0, static_cast<std::size_t>(staged_bytes));
     auto stream = context.make_stream();
-    auto const upload = [&](std::byte const* from, std::byte* to, std::int64_t bytes) {
-        return copy_elements(from, bytes, to, bytes, stream);
-    };
-    auto* const scales = weight.memory_.data() + source.outputs * row_bytes;
     for (std::int64_t first = 0; first < source.outputs; first += slice) {
         auto const rows = std::min(slice, source.outputs - first);
-        auto* const staged_scales = staging.get() + rows * row_bytes;
+        // Other parts lay there.
+        if (rows != slice) std::memset(staging.get(), 0, static_cast<std::size_t>(staged_bytes));
         for (std::int64_t row = 0; row < rows; ++row) {
-            detail::pack_device_row(*layout, format.block_bytes,
-                                    source.data.data() + (first + row) * layout->source_bytes,
-                                    staging.get() + row * row_bytes, staged_scales + row * layout->scale_bytes);
+            detail::DeviceRow const to{staging.get() + row * layout.row_bytes(),
+                                       staging.get() + layout.first_plane(rows) + row * layout.planes,
+                                       staging.get() + layout.first_scale(rows) + row * layout.scales,
+                                       staging.get() + layout.first_super(rows) + row * layout.supers, weight.group_};
+            if (is_decoded) {
+                format.decode(stored, 0, source.inputs, reinterpret_cast<float*>(to.quants));
+            } else {
+                detail::device_format(source.format).pack(stored, source.inputs, to);
+            }
+            stored.data += data_row;
+            stored.scales += scale_row;
         }
-        auto const scale_bytes = rows * layout->scale_bytes;
-        auto const* const from_scales =
-            layout->has_blocks ? staged_scales : source.scales.data() + first * layout->scale_bytes;
-        if (auto sent = upload(staging.get(), weight.memory_.data() + first * row_bytes, rows * row_bytes); !sent) {
-            return sent.error();
-        }
-        if (auto sent = upload(from_scales, scales + first * layout->scale_bytes, scale_bytes); !sent)
-            return sent.error();
+        auto const send = [&](std::int64_t from, std::int64_t to, std::int64_t row_bytes) {
+            return copy_elements(staging.get() + from, rows * row_bytes, weight.memory_.data() + to + first * row_bytes,
+                                 rows * row_bytes, stream);
+        };
+        auto sent = send(0, 0, layout.row_bytes());
+        if (sent) sent = send(layout.first_plane(rows), layout.first_plane(source.outputs), layout.planes);
+        if (sent) sent = send(layout.first_scale(rows), layout.first_scale(source.outputs), layout.scales);
+        if (sent) sent = send(layout.first_super(rows), layout.first_super(source.outputs), layout.supers);
+        if (!sent) return sent.error();
         if (auto done = stream.synchronize(Deadline::after(context.limit())); !done) return done.error();
     }
     return weight;
@@ -193,8 +226,9 @@ template <class Api>
     error.in("multiply");
     if (inputs.begin < 0 || inputs.size() < 0 || inputs.end > weight.inputs())
         return error.because("the range leaves the weight's inputs").got(inputs.end).at_most(weight.inputs());
-    auto const block = traits(weight.format()).block_elements;
-    if (inputs.begin % block != 0 || inputs.end % block != 0) {
+    auto const block = weight.grain();
+    bool const is_cut = inputs.end % block != 0 && inputs.end != weight.inputs();
+    if (inputs.begin % block != 0 || is_cut) {
         return error.because("the range parts a block")
             .got(inputs.begin % block != 0 ? inputs.begin : inputs.end)
             .multiple_of(block);
@@ -230,16 +264,23 @@ Result<> DeviceBackend<Api>::multiply(TensorView<float const, 2, DeviceBackend> 
                                                                {weight.outputs(), weight.inputs()}, view.row_bytes / 4);
         return gemm<float>(in, factor, out, {.is_b_transposed = true}, stream);
     }
-    return multiply(in, weight, {0, weight.inputs()}, out, stream);
+    return submit_product(in, weight, {0, weight.inputs()}, out, false, stream);
 }
 
 template <class Api>
 Result<> DeviceBackend<Api>::multiply(TensorView<float const, 2, DeviceBackend> in, DeviceWeight<Api> const& weight,
                                       UnitRange inputs, TensorView<float, 2, DeviceBackend> out, Stream& stream) {
+    return submit_product(in, weight, inputs, out, true, stream);
+}
+
+template <class Api>
+Result<> DeviceBackend<Api>::submit_product(TensorView<float const, 2, DeviceBackend> in,
+                                            DeviceWeight<Api> const& weight, UnitRange inputs,
+                                            TensorView<float, 2, DeviceBackend> out, bool is_fixed, Stream& stream) {
     auto const checked = detail::check_device_product<Api>(in, weight, inputs, out);
     if (!checked || out.empty()) return checked;
-    auto const view = weight.view(inputs);
-    detail::MultiplyCall const call{view, in.data(), in.stride(0), out.data(), out.stride(0), in.extent(0)};
+    detail::MultiplyCall const call{weight.view(inputs), in.data(),    in.stride(0), out.data(),
+                                    out.stride(0),       in.extent(0), is_fixed};
     stream.submit([&](typename Api::Stream native) { return detail::launch_multiply<Api>(call, native); });
     return {};
 }

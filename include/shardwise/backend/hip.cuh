@@ -25,6 +25,12 @@ struct DeviceCode<HipApi> {
     /// What a thread of the warp holds.
     static __device__ float shuffle_from(float value, int lane) { return __shfl(value, lane); }
 
+    /// Sixteen bytes that no thread writes.
+    template <class Pack>
+    static __device__ Pack load_once(void const* at) {
+        return *static_cast<Pack const*>(at);
+    }
+
     static __device__ void store_release(std::uint32_t* at, std::uint32_t value) {
         __hip_atomic_store(at, value, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_SYSTEM);
     }

@@ -15,6 +15,11 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 template <WeightFormat format>
 __global__ void __launch_bounds__(row_threads, 2) decode_table_rows(WeightRowsCall call, PortionGrid grid) {
     using Chunk = DeviceChunk<format>;
+    __shared__ float codes[16];
+    if constexpr (Chunk::has_codes) {
+        if (threadIdx.x < 16) Chunk::fill_codes(codes, static_cast<int>(threadIdx.x));
+        __syncthreads();
+    }
     auto const width = call.table.inputs;
     for_portions<static_cast<unsigned>(Chunk::elements)>(
         grid, call.tokens, width, [&](std::int64_t token, std::int64_t at) {
@@ -22,19 +27,22 @@ __global__ void __launch_bounds__(row_threads, 2) decode_table_rows(WeightRowsCa
             bool const is_there = row >= 0 && row < call.table.outputs;
             auto const chunk = at / Chunk::elements;
             Pack16 pack{};
-            auto scale = 0.0F;
+            typename Chunk::Rest rest{};
+            auto row_scale = 0.0F;
             if (is_there) {
-                pack = load_chunk<format>(call.table, row, chunk);
-                scale = Chunk::scale(call.table, row, chunk);
+                // A whole weight's rows are whole packs.
+                pack = load_pack(call.table.rows + row * call.table.row_bytes + chunk * 16);
+                rest = Chunk::load_rest(call.table, row, chunk);
+                row_scale = Chunk::row_scale(call.table, row);
             }
             auto* const out = call.out + token * call.out_row + at;
             bool const is_whole = at + Chunk::elements <= width && is_on_pack(out);
             SHARDWISE_DEVICE_UNROLL
             for (int four = 0; four < Chunk::elements / 4; ++four) {
                 float values[4];
-                Chunk::decode(pack, four, values);
+                decode_elements<format>(pack, rest, four, codes, values);
                 SHARDWISE_DEVICE_UNROLL
-                for (int i = 0; i < 4; ++i) values[i] = is_there ? values[i] * scale : 0.0F;
+                for (int i = 0; i < 4; ++i) values[i] = is_there ? values[i] * row_scale : 0.0F;
                 if (is_whole) {
                     store_pack(out + 4 * four, narrow_pack(values));
                 } else {

@@ -5,21 +5,54 @@
 #include <shardwise/backend/device_format.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/kernels/multiply.cuh>
+#include <shardwise/kernels/multiply_tiles.cuh>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
+template <class Api, WeightFormat format, int rows, int outputs, int depth, bool is_aligned = true>
+Result<> launch_multiply_rows(MultiplyCall const& call, typename Api::Stream stream) {
+    // What is more runs in the kernel's loop.
+    constexpr std::int64_t max_blocks = 1 << 20;
+    constexpr std::int64_t block_outputs = multiply_threads / Api::warp_size * outputs;
+    auto const output_blocks = (call.weight.outputs - 1) / block_outputs + 1;
+    auto const row_groups = (call.rows - 1) / rows + 1;
+    auto const blocks = output_blocks < max_blocks / row_groups ? output_blocks * row_groups : max_blocks;
+    return DeviceLaunch<Api>::launch("multiply", &multiply_rows<Api, format, rows, outputs, depth, is_aligned>, blocks,
+                                     multiply_threads, stream, call);
+}
+
+template <class Api, WeightFormat format, int rows>
+Result<> launch_multiply_tiles(MultiplyCall const& call, typename Api::Stream stream) {
+    constexpr std::int64_t max_blocks = 1 << 20;
+    auto const blocks = ((call.weight.outputs - 1) / matrix_outputs + 1) * ((call.rows - 1) / rows + 1);
+    return DeviceLaunch<Api>::launch("multiply", &multiply_tiles<Api, format, rows>,
+                                     blocks < max_blocks ? blocks : max_blocks, matrix_threads, stream, call);
+}
+
 template <class Api, WeightFormat format>
 Result<> launch_multiply_as(MultiplyCall const& call, typename Api::Stream stream) {
-    constexpr std::int64_t max_blocks = 1 << 16;
-    constexpr std::int64_t warps = multiply_threads / Api::warp_size;
-    auto const tiles = (call.weight.outputs + warps - 1) / warps;
-    auto const blocks = tiles < max_blocks ? tiles : max_blocks;
-    auto const kernel = call.rows == 1 ? &multiply_rows<Api, format, 1> : &multiply_rows<Api, format, 4>;
-    return DeviceLaunch<Api>::launch("multiply", kernel, blocks, multiply_threads, stream, call);
+    using Chunk = DeviceChunk<format>;
+    constexpr int most = MultiplyStage<Api, format>::max_rows;
+    constexpr int depth = Chunk::elements <= 16 ? 2 : 1;
+    if constexpr (Chunk::begins_anywhere) {
+        if (reinterpret_cast<std::uintptr_t>(call.weight.rows) % 16 != 0)
+            return launch_multiply_rows<Api, format, std::min(4, most), multiply_outputs, 1, false>(call, stream);
+    }
+    // fp32 of many rows is the vendor's.
+    if constexpr (MatrixTile<Api>::is_there && format != WeightFormat::f32) {
+        // H200, 14336 x 4096, q4_0: 24 rows take 150 us by eights, and up to 64 of them 175 us by tiles.
+        constexpr std::int64_t few_rows = 24;
+        if (!call.is_fixed && call.rows > few_rows) return launch_multiply_tiles<Api, format, 64>(call, stream);
+    }
+    if (call.rows == 1) return launch_multiply_rows<Api, format, 1, multiply_outputs, depth>(call, stream);
+    if (call.rows == 2) return launch_multiply_rows<Api, format, 2, multiply_outputs, depth>(call, stream);
+    if (call.rows <= 4 && most >= 4) return launch_multiply_rows<Api, format, 4, multiply_outputs, 1>(call, stream);
+    return launch_multiply_rows<Api, format, most, multiply_outputs, 1>(call, stream);
 }
 
 /// By the format's kernel; hold_weight makes no weight of a format that has none.

@@ -6,6 +6,7 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/kernels/add_row.hpp>
+#include <shardwise/kernels/expert_table.hpp>
 #include <shardwise/parallel/detail/held_bias.hpp>
 #include <shardwise/parallel/weight_slice.hpp>
 
@@ -26,16 +27,19 @@ class ColumnLinear {
 public:
     using Stream = typename Backend::Stream;
 
-    /// Holds some rows of a weight, which is not needed afterwards. `bias` is that of all rows, or empty.
+    /// Holds some rows of a weight, which is not needed afterwards. `bias` is that of all rows, or empty. Where `is_fixed`, a row's
+    /// bits do not depend on the rows beside it either, as they may where a device multiplies many rows in another way than few.
     ///
     /// Errors  as slice_weight and hold_weight; shape_mismatch where the bias has not one number per row
     [[nodiscard]] static Result<ColumnLinear> create(typename Backend::Context& context, WeightSource const& whole,
                                                      std::span<UnitRange const> rows,
-                                                     TensorView<float const, 1, Backend> bias = {}) {
+                                                     TensorView<float const, 1, Backend> bias = {},
+                                                     bool is_fixed = false) {
         auto const slice = slice_weight(whole, rows, {0, whole.inputs});
         if (!slice) return slice.error();
         ColumnLinear layer;
         layer.inputs_ = whole.inputs;
+        layer.is_fixed_ = is_fixed;
         layer.outputs_ = slice->source().outputs;
         if (layer.outputs_ > 0) {
             auto held = Backend::hold_weight(context, slice->source());
@@ -65,7 +69,9 @@ public:
                 .expected(outputs_);
         }
         if (!weight_ || in.extent(0) == 0) return {};
-        if (auto const multiplied = Backend::multiply(in, *weight_, out, stream); !multiplied) return multiplied;
+        auto const multiplied = is_fixed_ ? Backend::multiply(in, *weight_, UnitRange{0, inputs_}, out, stream)
+                                          : Backend::multiply(in, *weight_, out, stream);
+        if (!multiplied) return multiplied;
         if (bias_.size() == 0) return {};
         return add_row<float>(TensorView<float const, 1, Backend>(bias_.view()), out, stream);
     }
@@ -79,12 +85,15 @@ public:
     void for_each_weight(Visit const& visit) {
         if (weight_) visit(*weight_);
     }
+    /// What its products are made of; no weight where it has no outputs.
+    [[nodiscard]] ExpertFactor<Backend> factor() const { return {weight_ ? &*weight_ : nullptr, bias_.view()}; }
 
 private:
     ColumnLinear() = default;
 
     std::int64_t inputs_ = 0;
     std::int64_t outputs_ = 0;
+    bool is_fixed_ = false;
     std::optional<typename Backend::Weight> weight_;
     Buffer<float, Backend> bias_;
 };

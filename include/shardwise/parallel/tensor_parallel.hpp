@@ -85,7 +85,7 @@ public:
     [[nodiscard]] Result<Column> column_linear(WeightSource const& weight, Bias bias = {}) const {
         if (auto const placed = detail::check_place(subject, place_); !placed) return placed.error();
         UnitRange const rows[] = {split_units(weight.outputs, place_.ranks, place_.rank)};
-        return Column::create(*context_, weight, rows, bias);
+        return Column::create(*context_, weight, rows, bias, Policy::has_fixed_tree);
     }
     /// A layer whose outputs are the inputs of a row-parallel layer that is cut into `pieces`: an FFN's first, ungated.
     ///
@@ -95,7 +95,7 @@ public:
                                                Bias bias = {}) const {
         if (auto const checked = check(weight.outputs, pieces.inputs, pieces); !checked) return checked.error();
         UnitRange const rows[] = {pieces.inputs_of_rank(place_.ranks, place_.rank)};
-        return Column::create(*context_, weight, rows, bias);
+        return Column::create(*context_, weight, rows, bias, Policy::has_fixed_tree);
     }
     /// Gate and up in one weight [gate, then up; inputs] (phi3): the rank's gate columns, then its up columns.
     ///
@@ -105,7 +105,7 @@ public:
         if (auto const checked = check(weight.outputs, 2 * pieces.inputs, pieces); !checked) return checked.error();
         auto const own = pieces.inputs_of_rank(place_.ranks, place_.rank);
         UnitRange const rows[] = {own, {pieces.inputs + own.begin, pieces.inputs + own.end}};
-        return Column::create(*context_, weight, rows, bias);
+        return Column::create(*context_, weight, rows, bias, Policy::has_fixed_tree);
     }
     /// Queries, keys and values in one weight: the rank's query heads, then its key heads, then its value heads.
     ///
@@ -124,7 +124,7 @@ public:
         };
         UnitRange const rows[] = {rows_of(0, share->query, packed.key_dim), rows_of(keys, share->kv, packed.key_dim),
                                   rows_of(values, share->kv, packed.value_dim)};
-        return Column::create(*context_, weight, rows, bias);
+        return Column::create(*context_, weight, rows, bias, Policy::has_fixed_tree);
     }
     /// A layer whose inputs are sharded over the ranks by pieces and whose products are summed by the policy.
     ///

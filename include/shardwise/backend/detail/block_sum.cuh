@@ -19,7 +19,41 @@ __device__ float warp_sum(float value) {
     }
     return value;
 }
-/// The greatest of them.
+
+/// The sums over a warp of `count` values of each thread, a power of two: in the order of warp_sum, but a thread adds only what
+/// leads to its own results, values[0, width), the sums `first` and following.
+template <class Api, int count>
+struct SpreadSums {
+    static constexpr int warp = DeviceCode<Api>::warp_size;
+    static constexpr int width = count > warp ? count / warp : 1;
+    int first = 0;
+    /// True of one of the threads that have the same results.
+    bool is_owner = true;
+
+    __device__ SpreadSums(float (&values)[count], int lane) {
+        int kept = count;
+        SHARDWISE_DEVICE_UNROLL
+        for (int mask = warp / 2; mask > 0; mask /= 2) {
+            bool const is_upper = (lane & mask) != 0;
+            if (kept == 1) {
+                values[0] += DeviceCode<Api>::shuffle_xor(values[0], mask);
+                if (is_upper) is_owner = false;
+                continue;
+            }
+            kept /= 2;
+            if (is_upper) first += kept;
+            SHARDWISE_DEVICE_UNROLL
+            for (int i = 0; i < count / 2; ++i) {
+                if (i >= kept) break;
+                auto const own = is_upper ? values[kept + i] : values[i];
+                auto const other = is_upper ? values[i] : values[kept + i];
+                values[i] = own + DeviceCode<Api>::shuffle_xor(other, mask);
+            }
+        }
+    }
+};
+
+/// The greatest value of the threads of a warp.
 template <class Api>
 __device__ float warp_greatest(float value) {
     SHARDWISE_DEVICE_UNROLL
@@ -61,6 +95,22 @@ __device__ float block_greatest(float value) {
     for (int warp = 1; warp < threads / DeviceCode<Api>::warp_size; ++warp)
         greatest = greater_of(greatest, found[warp]);
     return greatest;
+}
+
+/// The sum of a value of each thread of a block of whole warps, at most 1024 threads, in all of them. Every thread of the block calls it.
+template <class Api>
+__device__ float any_block_sum(float value) {
+    constexpr int warp = DeviceCode<Api>::warp_size;
+    __shared__ float sums[1024 / warp];
+    auto const thread = static_cast<int>(threadIdx.x);
+    auto const of_warp = warp_sum<Api>(value);
+    // The reads of the call before are over.
+    __syncthreads();
+    if (thread % warp == 0) sums[thread / warp] = of_warp;
+    __syncthreads();
+    float total = 0.0F;
+    for (int i = 0; i < static_cast<int>(blockDim.x) / warp; ++i) total += sums[i];
+    return total;
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

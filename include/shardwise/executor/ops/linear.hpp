@@ -23,8 +23,7 @@ struct ExecutedOp<LinearOp, Backend, Policy> {
         if (!stored) return stored.error();
         auto const* const attention = attention_that_expands(op.output, body);
         if (attention != nullptr && !HasHostMemory<Backend>) return no_kernel<Backend>("latent attention");
-        if (attention != nullptr)
-            return load_latent(from, op, *stored, attention->attention, cut);
+        if (attention != nullptr) return load_latent(from, op, *stored, attention->attention, cut);
         if (body.values()[static_cast<std::size_t>(op.output)].spread == Spread::partial)
             return load_row(from, op, *stored, cut);
         return load_column(from, op, *stored, body, cut);
@@ -92,7 +91,8 @@ private:
         if (!bias) return bias.error();
         Buffer<float, Backend> const& own_bias = *bias;
         UnitRange const own[] = {{0, matrix->source().outputs}};
-        auto column = ColumnLinear<Backend>::create(from.context(), matrix->source(), own, own_bias.view());
+        auto column = ColumnLinear<Backend>::create(from.context(), matrix->source(), own, own_bias.view(),
+                                                    Policy::has_fixed_tree);
         if (!column) return named(column.error(), from, op);
         return Held{std::move(*column)};
     }

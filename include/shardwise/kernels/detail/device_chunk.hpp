@@ -11,23 +11,66 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// Sixteen bytes of a weight's row, of which `left` are its own (more may be). Ranges of inputs begin anywhere: words that do not
-/// lie on 16 bytes are read apart, and none that begins after the row.
-[[nodiscard]] SHARDWISE_DEVICE inline Pack16 load_row_pack(std::byte const* at, std::int64_t left) {
-    auto const address = reinterpret_cast<std::uintptr_t>(at);
-    if (address % 16 == 0) return load_pack(at);
-    Pack16 pack{};
-    if (address % 4 == 0) {
-        auto const* const words = reinterpret_cast<std::uint32_t const*>(at);
-        for (int i = 0; i < 4; ++i) pack.words[i] = 4 * i < left ? words[i] : 0U;
-    } else {
-        for (unsigned i = 0; i < 16; ++i) {
-            auto const byte = static_cast<std::int64_t>(i) < left ? static_cast<std::uint32_t>(at[i]) : 0U;
-            pack.words[i / 4] |= byte << (8 * (i % 4));
-        }
+/// Four bytes as floats, less a number: exact. By the bits of 2^23 + byte, because conversions of integers are slow on NVIDIA's.
+SHARDWISE_DEVICE inline void widen_bytes(std::uint32_t bytes, float less, float (&quants)[4]) {
+    SHARDWISE_DEVICE_UNROLL
+    for (unsigned i = 0; i < 4; ++i) {
+#if defined(__HIP_DEVICE_COMPILE__)
+        quants[i] = static_cast<float>((bytes >> (8 * i)) & 0xFFU) - less;
+#else
+#if defined(__CUDA_ARCH__)
+        auto const bits = __byte_perm(bytes, 0x4B000000U, 0x7440U + i);
+#else
+        auto const bits = ((bytes >> (8 * i)) & 0xFFU) | 0x4B000000U;
+#endif
+        quants[i] = float_of_bits(bits) - (0x1p23F + less);
+#endif
     }
-    return pack;
 }
+
+/// Four signed bytes of a word.
+SHARDWISE_DEVICE inline void widen_signed_bytes(std::uint32_t word, float (&quants)[4]) {
+    widen_bytes(word ^ 0x80808080U, 128.0F, quants);
+}
+
+/// The low four bits of the four elements `four`, as bytes: backend/detail/pack_device_row.hpp says how they lie.
+[[nodiscard]] SHARDWISE_DEVICE inline std::uint32_t low_bits(Pack16 const& pack, int four) {
+    return (pack.words[four / 2] >> (four % 2 == 0 ? 0U : 4U)) & 0x0F0F0F0FU;
+}
+
+/// The value of an index of a part of a weight.
+template <class T>
+[[nodiscard]] SHARDWISE_DEVICE T part_at(std::byte const* part, std::int64_t index) {
+    return reinterpret_cast<T const*>(part)[index];
+}
+[[nodiscard]] SHARDWISE_DEVICE inline float low_half(std::uint32_t word) {
+    return half_value(static_cast<std::uint16_t>(word & 0xFFFFU));
+}
+[[nodiscard]] SHARDWISE_DEVICE inline float high_half(std::uint32_t word) {
+    return half_value(static_cast<std::uint16_t>(word >> 16U));
+}
+
+/// What a chunk of a format has that has neither scales nor codes.
+struct PlainChunk {
+    /// Elements of a chunk that share a scale; 0 where none has one of its own.
+    static constexpr int scaled = 0;
+    /// True where elements are scale * quant + offset.
+    static constexpr bool has_offset = false;
+    /// True where all of a row share a scale, which `row_scale` gives.
+    static constexpr bool has_row_scale = false;
+    /// Values of codes, where quants are looked up.
+    static constexpr bool has_codes = false;
+    /// True where a range of inputs may begin and end anywhere.
+    static constexpr bool begins_anywhere = false;
+
+    /// What lies apart from the quants.
+    struct Rest {};
+    SHARDWISE_DEVICE static Rest load_rest(DeviceWeightView const&, std::int64_t, std::int64_t) { return {}; }
+    SHARDWISE_DEVICE static float scale(Rest const&, int) { return 1.0F; }
+    SHARDWISE_DEVICE static float offset(Rest const&) { return 0.0F; }
+    SHARDWISE_DEVICE static float row_scale(DeviceWeightView const&, std::int64_t) { return 1.0F; }
+    SHARDWISE_DEVICE static void fill_codes(float*, int) {}
+};
 
 /// Sixteen bytes of a weight's row on a device: how many elements they hold, four neighbours of them as floats without their
 /// scale (a few at a time, so that no thread holds a whole chunk of small ones), and the scale that multiplies them.
@@ -35,16 +78,19 @@ template <WeightFormat format>
 struct DeviceChunk;
 
 template <>
-struct DeviceChunk<WeightFormat::f32> {
+struct DeviceChunk<WeightFormat::f32> : PlainChunk {
     static constexpr int elements = 4;
-    SHARDWISE_DEVICE static void decode(Pack16 const& pack, int, float (&quants)[4]) { widen_pack(pack, quants); }
-    SHARDWISE_DEVICE static float scale(DeviceWeightView const&, std::int64_t, std::int64_t) { return 1.0F; }
+    static constexpr bool begins_anywhere = true;
+    SHARDWISE_DEVICE static void decode(Pack16 const& pack, Rest const&, int, float const*, float (&quants)[4]) {
+        widen_pack(pack, quants);
+    }
 };
 
 template <>
-struct DeviceChunk<WeightFormat::bf16> {
+struct DeviceChunk<WeightFormat::bf16> : PlainChunk {
     static constexpr int elements = 8;
-    SHARDWISE_DEVICE static void decode(Pack16 const& pack, int four, float (&quants)[4]) {
+    static constexpr bool begins_anywhere = true;
+    SHARDWISE_DEVICE static void decode(Pack16 const& pack, Rest const&, int four, float const*, float (&quants)[4]) {
         SHARDWISE_DEVICE_UNROLL
         for (int i = 0; i < 2; ++i) {
             auto const word = pack.words[2 * four + i];
@@ -52,118 +98,278 @@ struct DeviceChunk<WeightFormat::bf16> {
             quants[2 * i + 1] = float_of_bits(word & 0xFFFF0000U);
         }
     }
-    SHARDWISE_DEVICE static float scale(DeviceWeightView const&, std::int64_t, std::int64_t) { return 1.0F; }
 };
 
 template <>
-struct DeviceChunk<WeightFormat::f16> {
+struct DeviceChunk<WeightFormat::f16> : PlainChunk {
     static constexpr int elements = 8;
-    SHARDWISE_DEVICE static void decode(Pack16 const& pack, int four, float (&quants)[4]) {
+    static constexpr bool begins_anywhere = true;
+    SHARDWISE_DEVICE static void decode(Pack16 const& pack, Rest const&, int four, float const*, float (&quants)[4]) {
         SHARDWISE_DEVICE_UNROLL
         for (int i = 0; i < 2; ++i) {
-            auto const word = pack.words[2 * four + i];
-            quants[2 * i] = half_value(static_cast<std::uint16_t>(word & 0xFFFFU));
-            quants[2 * i + 1] = half_value(static_cast<std::uint16_t>(word >> 16U));
+            quants[2 * i] = low_half(pack.words[2 * four + i]);
+            quants[2 * i + 1] = high_half(pack.words[2 * four + i]);
         }
     }
-    SHARDWISE_DEVICE static float scale(DeviceWeightView const&, std::int64_t, std::int64_t) { return 1.0F; }
 };
 
-/// Four signed bytes of a word.
-SHARDWISE_DEVICE inline void decode_bytes(std::uint32_t word, float (&quants)[4]) {
-    SHARDWISE_DEVICE_UNROLL
-    for (unsigned i = 0; i < 4; ++i) {
-        quants[i] = static_cast<float>(static_cast<std::int8_t>(static_cast<std::uint8_t>((word >> (8 * i)) & 0xFFU)));
-    }
-}
-
-/// The half at an index of a weight's scales.
-[[nodiscard]] SHARDWISE_DEVICE inline float half_scale(DeviceWeightView const& weight, std::int64_t index) {
-    return half_value(reinterpret_cast<Float16 const*>(weight.scales)[index].bits);
-}
-
 template <>
-struct DeviceChunk<WeightFormat::int8> {
+struct DeviceChunk<WeightFormat::int8> : PlainChunk {
     static constexpr int elements = 16;
-    SHARDWISE_DEVICE static void decode(Pack16 const& pack, int four, float (&quants)[4]) {
-        decode_bytes(pack.words[four], quants);
+    static constexpr bool has_row_scale = true;
+    static constexpr bool begins_anywhere = true;
+    SHARDWISE_DEVICE static void decode(Pack16 const& pack, Rest const&, int four, float const*, float (&quants)[4]) {
+        widen_signed_bytes(pack.words[four], quants);
     }
-    SHARDWISE_DEVICE static float scale(DeviceWeightView const& weight, std::int64_t output, std::int64_t) {
-        return reinterpret_cast<float const*>(weight.scales)[output];
+    SHARDWISE_DEVICE static float row_scale(DeviceWeightView const& weight, std::int64_t output) {
+        return part_at<float>(weight.scales, output);
     }
 };
 
 template <>
-struct DeviceChunk<WeightFormat::q8_0> {
+struct DeviceChunk<WeightFormat::q8_0> : PlainChunk {
     static constexpr int elements = 16;
-    SHARDWISE_DEVICE static void decode(Pack16 const& pack, int four, float (&quants)[4]) {
-        decode_bytes(pack.words[four], quants);
+    static constexpr int scaled = 16;
+    struct Rest {
+        std::uint16_t scale;
+    };
+    SHARDWISE_DEVICE static Rest load_rest(DeviceWeightView const& weight, std::int64_t output, std::int64_t chunk) {
+        return {part_at<std::uint16_t>(weight.scales, output * weight.scale_row + chunk / 2)};
     }
-    SHARDWISE_DEVICE static float scale(DeviceWeightView const& weight, std::int64_t output, std::int64_t chunk) {
-        return half_scale(weight, output * weight.scale_row + chunk / 2);
+    SHARDWISE_DEVICE static void decode(Pack16 const& pack, Rest const&, int four, float const*, float (&quants)[4]) {
+        widen_signed_bytes(pack.words[four], quants);
     }
+    SHARDWISE_DEVICE static float scale(Rest const& rest, int) { return half_value(rest.scale); }
 };
 
-template <>
-struct DeviceChunk<WeightFormat::q4_0> {
+/// Four bits whose scale is a half.
+struct HalfScaledChunk : PlainChunk {
     static constexpr int elements = 32;
-    SHARDWISE_DEVICE static void decode(Pack16 const& pack, int four, float (&quants)[4]) {
-        // The low halves of the bytes are the first sixteen elements.
-        auto const word = pack.words[four % 4] >> (four < 4 ? 0U : 4U);
-        SHARDWISE_DEVICE_UNROLL
-        for (unsigned i = 0; i < 4; ++i) {
-            quants[i] = static_cast<float>(static_cast<int>((word >> (8 * i)) & 15U) - 8);
-        }
+    static constexpr int scaled = 32;
+    struct Rest {
+        std::uint16_t scale;
+    };
+    SHARDWISE_DEVICE static void decode(Pack16 const& pack, Rest const&, int four, float const*, float (&quants)[4]) {
+        widen_bytes(low_bits(pack, four), 8.0F, quants);
     }
-    SHARDWISE_DEVICE static float scale(DeviceWeightView const& weight, std::int64_t output, std::int64_t chunk) {
-        return half_scale(weight, output * weight.scale_row + chunk);
+    SHARDWISE_DEVICE static float scale(Rest const& rest, int) { return half_value(rest.scale); }
+};
+
+template <>
+struct DeviceChunk<WeightFormat::q4_0> : HalfScaledChunk {
+    SHARDWISE_DEVICE static Rest load_rest(DeviceWeightView const& weight, std::int64_t output, std::int64_t chunk) {
+        return {part_at<std::uint16_t>(weight.scales, output * weight.scale_row + chunk)};
     }
 };
 
-/// The chunk of a weight's row at an index; what lies after the row's end is not its own.
-template <WeightFormat format>
-[[nodiscard]] SHARDWISE_DEVICE Pack16 load_chunk(DeviceWeightView const& weight, std::int64_t output,
-                                                 std::int64_t chunk) {
-    auto const left = weight.inputs - chunk * DeviceChunk<format>::elements;
-    // An element's bytes, or those of a pair of elements that share one.
-    auto const left_bytes = left * 16 / DeviceChunk<format>::elements;
-    return load_row_pack(weight.rows + output * weight.row_bytes + chunk * 16, left_bytes);
-}
+template <>
+struct DeviceChunk<WeightFormat::int4> : HalfScaledChunk {
+    SHARDWISE_DEVICE static Rest load_rest(DeviceWeightView const& weight, std::int64_t output, std::int64_t chunk) {
+        return {part_at<std::uint16_t>(weight.scales, output * weight.scale_row + (chunk >> weight.scale_shift))};
+    }
+};
 
-/// What one chunk of a weight's row adds to its products with `rows` rows of activations.
-template <WeightFormat format, unsigned rows>
-SHARDWISE_DEVICE void multiply_chunk(MultiplyCall const& call, std::int64_t output, std::int64_t chunk,
-                                     std::int64_t first_row, float (&sums)[rows]) {
-    using Chunk = DeviceChunk<format>;
-    auto const first = chunk * Chunk::elements;
-    auto const left = call.weight.inputs - first;
-    auto const pack = load_chunk<format>(call.weight, output, chunk);
-    auto const* const in = call.in + first_row * call.in_row + first;
-    bool const is_whole = left >= Chunk::elements && is_on_pack(in) && (rows == 1 || call.in_row % 4 == 0);
-    float chunk_sums[rows] = {};
-    // Constant bounds: quants that are indexed at run time would lie in memory.
-    SHARDWISE_DEVICE_UNROLL
-    for (int four = 0; four < Chunk::elements / 4; ++four) {
-        float quants[4];
-        Chunk::decode(pack, four, quants);
+/// Four bits that are looked up.
+struct CodedChunk : PlainChunk {
+    static constexpr int elements = 32;
+    static constexpr int scaled = 32;
+    static constexpr bool has_codes = true;
+    struct Rest {
+        float scale;
+    };
+    SHARDWISE_DEVICE static void decode(Pack16 const& pack, Rest const&, int four, float const* codes,
+                                        float (&quants)[4]) {
+        auto const bytes = low_bits(pack, four);
         SHARDWISE_DEVICE_UNROLL
-        for (unsigned row = 0; row < rows; ++row) {
-            if (first_row + row >= call.rows) break;
-            auto const* const values = in + row * call.in_row + 4 * four;
-            if (is_whole) {
-                float x[4];
-                widen_pack(load_pack(values), x);
-                SHARDWISE_DEVICE_UNROLL
-                for (int i = 0; i < 4; ++i) chunk_sums[row] += quants[i] * x[i];
-            } else {
-                SHARDWISE_DEVICE_UNROLL
-                for (int i = 0; i < 4; ++i) chunk_sums[row] += 4 * four + i < left ? quants[i] * values[i] : 0.0F;
-            }
+        for (unsigned i = 0; i < 4; ++i) quants[i] = codes[(bytes >> (8 * i)) & 15U];
+    }
+    SHARDWISE_DEVICE static float scale(Rest const& rest, int) { return rest.scale; }
+};
+
+template <>
+struct DeviceChunk<WeightFormat::nf4> : CodedChunk {
+    SHARDWISE_DEVICE static Rest load_rest(DeviceWeightView const& weight, std::int64_t output, std::int64_t chunk) {
+        return {part_at<float>(weight.scales, output * weight.scale_row + chunk / 2)};
+    }
+    /// Source  quant/decode_bitsandbytes.hpp (nf4_values)
+    SHARDWISE_DEVICE static void fill_codes(float* codes, int code) {
+        constexpr float values[16] = {
+            -1.0F,
+            -0.6961928009986877F,
+            -0.5250730514526367F,
+            -0.39491748809814453F,
+            -0.28444138169288635F,
+            -0.18477343022823334F,
+            -0.09105003625154495F,
+            0.0F,
+            0.07958029955625534F,
+            0.16093020141124725F,
+            0.24611230194568634F,
+            0.33791524171829224F,
+            0.44070982933044434F,
+            0.5626170039176941F,
+            0.7229568362236023F,
+            1.0F,
+        };
+        SHARDWISE_DEVICE_UNROLL
+        for (int i = 0; i < 16; ++i) {
+            if (i == code) codes[i] = values[i];
         }
     }
-    auto const scale = Chunk::scale(call.weight, output, chunk);
+};
+
+template <>
+struct DeviceChunk<WeightFormat::mxfp4> : CodedChunk {
+    SHARDWISE_DEVICE static Rest load_rest(DeviceWeightView const& weight, std::int64_t output, std::int64_t chunk) {
+        auto const power =
+            static_cast<std::uint32_t>(part_at<std::uint8_t>(weight.scales, output * weight.scale_row + chunk));
+        return {float_of_bits(power == 0 ? 0x00400000U : power == 255 ? 0x7FC00000U : power << 23U)};
+    }
+    /// A sign, two bits of exponent and one of mantissa.
+    SHARDWISE_DEVICE static void fill_codes(float* codes, int code) {
+        auto const bits = static_cast<std::uint32_t>(code);
+        auto const magnitude = (bits & 7U) < 2 ? 0.5F * static_cast<float>(bits & 7U)
+                                               : float_of_bits(((bits & 7U) << 22U) + (126U << 23U));
+        codes[code] = float_of_bits(bits_of_float(magnitude) | (bits & 8U) << 28U);
+    }
+};
+
+/// Bits above the low four, as bytes to be added to them.
+struct OneBitPlane {
+    static constexpr int bits = 1;
+    std::uint32_t word;
+
+    SHARDWISE_DEVICE static OneBitPlane load(DeviceWeightView const& weight, std::int64_t output, std::int64_t chunk) {
+        return {part_at<std::uint32_t>(weight.planes, output * weight.block_row + chunk)};
+    }
+    [[nodiscard]] SHARDWISE_DEVICE std::uint32_t high_bits(int four) const {
+        return ((word >> static_cast<unsigned>(four)) & 0x01010101U) << 4U;
+    }
+};
+struct TwoBitPlane {
+    static constexpr int bits = 2;
+    struct alignas(8) Words {
+        std::uint32_t at[2];
+    } words;
+
+    SHARDWISE_DEVICE static TwoBitPlane load(DeviceWeightView const& weight, std::int64_t output, std::int64_t chunk) {
+        return {part_at<Words>(weight.planes, output * weight.block_row + chunk)};
+    }
+    [[nodiscard]] SHARDWISE_DEVICE std::uint32_t high_bits(int four) const {
+        return ((words.at[four / 4] >> static_cast<unsigned>(2 * (four % 4))) & 0x03030303U) << 4U;
+    }
+};
+struct NoPlane {
+    static constexpr int bits = 0;
+    SHARDWISE_DEVICE static NoPlane load(DeviceWeightView const&, std::int64_t, std::int64_t) { return {}; }
+    [[nodiscard]] SHARDWISE_DEVICE std::uint32_t high_bits(int) const { return 0; }
+};
+
+/// 32 codes with a half, or with a half and a half that is added, in blocks of GGUF.
+template <class Plane, bool is_affine>
+struct BlockChunk : PlainChunk {
+    static constexpr int elements = 32;
+    static constexpr int scaled = 32;
+    static constexpr bool has_offset = is_affine;
+    struct Rest {
+        std::uint32_t halves;
+        Plane plane;
+    };
+    SHARDWISE_DEVICE static Rest load_rest(DeviceWeightView const& weight, std::int64_t output, std::int64_t chunk) {
+        auto const at = output * weight.scale_row + chunk;
+        auto const plane = Plane::load(weight, output, chunk);
+        if constexpr (is_affine) {
+            return {part_at<std::uint32_t>(weight.scales, at), plane};
+        } else {
+            return {part_at<std::uint16_t>(weight.scales, at), plane};
+        }
+    }
+    SHARDWISE_DEVICE static void decode(Pack16 const& pack, Rest const& rest, int four, float const*,
+                                        float (&quants)[4]) {
+        constexpr float middle = is_affine ? 0.0F : Plane::bits == 1 ? 16.0F : 8.0F;
+        widen_bytes(low_bits(pack, four) | rest.plane.high_bits(four), middle, quants);
+    }
+    SHARDWISE_DEVICE static float scale(Rest const& rest, int) { return low_half(rest.halves); }
+    SHARDWISE_DEVICE static float offset(Rest const& rest) { return high_half(rest.halves); }
+};
+
+template <>
+struct DeviceChunk<WeightFormat::q4_1> : BlockChunk<NoPlane, true> {};
+template <>
+struct DeviceChunk<WeightFormat::q5_0> : BlockChunk<OneBitPlane, false> {};
+template <>
+struct DeviceChunk<WeightFormat::q5_1> : BlockChunk<OneBitPlane, true> {};
+
+/// 32 of the 256 elements of Q4_K and Q5_K: two halves for all of them, two bytes for these.
+template <class Plane>
+struct SuperChunk : PlainChunk {
+    static constexpr int elements = 32;
+    static constexpr int scaled = 32;
+    static constexpr bool has_offset = true;
+    struct Rest {
+        std::uint32_t halves;
+        std::uint16_t bytes;
+        Plane plane;
+    };
+    SHARDWISE_DEVICE static Rest load_rest(DeviceWeightView const& weight, std::int64_t output, std::int64_t chunk) {
+        return {part_at<std::uint32_t>(weight.supers, output * (weight.block_row / 8) + chunk / 8),
+                part_at<std::uint16_t>(weight.scales, output * weight.block_row + chunk),
+                Plane::load(weight, output, chunk)};
+    }
+    SHARDWISE_DEVICE static void decode(Pack16 const& pack, Rest const& rest, int four, float const*,
+                                        float (&quants)[4]) {
+        widen_bytes(low_bits(pack, four) | rest.plane.high_bits(four), 0.0F, quants);
+    }
+    SHARDWISE_DEVICE static float scale(Rest const& rest, int) {
+        return low_half(rest.halves) * static_cast<float>(static_cast<std::uint32_t>(rest.bytes) & 0xFFU);
+    }
+    SHARDWISE_DEVICE static float offset(Rest const& rest) {
+        return -(high_half(rest.halves) * static_cast<float>(static_cast<std::uint32_t>(rest.bytes) >> 8U));
+    }
+};
+
+template <>
+struct DeviceChunk<WeightFormat::q4_k> : SuperChunk<NoPlane> {};
+template <>
+struct DeviceChunk<WeightFormat::q5_k> : SuperChunk<OneBitPlane> {};
+
+template <>
+struct DeviceChunk<WeightFormat::q6_k> : PlainChunk {
+    static constexpr int elements = 32;
+    static constexpr int scaled = 16;
+    struct Rest {
+        std::uint16_t half;
+        std::uint16_t bytes;
+        TwoBitPlane plane;
+    };
+    SHARDWISE_DEVICE static Rest load_rest(DeviceWeightView const& weight, std::int64_t output, std::int64_t chunk) {
+        return {part_at<std::uint16_t>(weight.supers, output * (weight.block_row / 8) + chunk / 8),
+                part_at<std::uint16_t>(weight.scales, output * weight.block_row + chunk),
+                TwoBitPlane::load(weight, output, chunk)};
+    }
+    SHARDWISE_DEVICE static void decode(Pack16 const& pack, Rest const& rest, int four, float const*,
+                                        float (&quants)[4]) {
+        widen_bytes(low_bits(pack, four) | rest.plane.high_bits(four), 32.0F, quants);
+    }
+    /// Of each sixteen.
+    SHARDWISE_DEVICE static float scale(Rest const& rest, int part) {
+        auto const bits = static_cast<std::uint32_t>(rest.bytes) >> (8U * static_cast<unsigned>(part)) & 0xFFU;
+        return half_value(rest.half) * (static_cast<float>(bits ^ 0x80U) - 128.0F);
+    }
+};
+
+/// Four elements of a chunk, but for a scale that all of their row share: bits as the references have them. The product of a code and
+/// its scale is exact where an offset is added, so that it does not matter whether it is rounded first.
+template <WeightFormat format>
+SHARDWISE_DEVICE void decode_elements(Pack16 const& pack, typename DeviceChunk<format>::Rest const& rest, int four,
+                                      float const* codes, float (&values)[4]) {
+    using Chunk = DeviceChunk<format>;
+    Chunk::decode(pack, rest, four, codes, values);
     SHARDWISE_DEVICE_UNROLL
-    for (unsigned row = 0; row < rows; ++row) sums[row] += scale * chunk_sums[row];
+    for (int i = 0; i < 4; ++i) {
+        if constexpr (Chunk::scaled != 0) values[i] *= Chunk::scale(rest, 4 * four / Chunk::scaled);
+        if constexpr (Chunk::has_offset) values[i] += Chunk::offset(rest);
+    }
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail
