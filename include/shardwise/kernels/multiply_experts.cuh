@@ -60,6 +60,7 @@ __global__ void __launch_bounds__(multiply_threads, 2) multiply_expert_rows(Mult
         for (std::int64_t first = 0; first < chunks; first += slots) {
             // What was staged before has been read.
             __syncthreads();
+            auto const end = first + slots < chunks ? first + slots : chunks;
             for (int i = thread; i < static_cast<int>(end - first) * (elements / 4); i += multiply_threads) {
                 auto const input = first * elements + 4 * i;
                 auto const left = weight.inputs - input;
