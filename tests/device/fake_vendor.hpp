@@ -337,20 +337,22 @@ struct MatrixTile<testing::FakeApi> {
     static constexpr bool is_there = true;
     static constexpr int values = 128 / testing::FakeApi::warp_size;
     struct Left {
-        std::uint16_t const* at;
-        int stride;
+        std::uint16_t const* rows;
+        int half;
     };
     using Right = Left;
 
     static int row(int lane, int i) { return (lane * values + i) / 8; }
     static int column(int lane, int i) { return (lane * values + i) % 8; }
-    static Left load_left(std::uint16_t const* at, int stride, int) { return {at, stride}; }
-    static void load_right(std::uint16_t const* at, int stride, int, Right (&right)[2]) {
-        right[0] = {at, stride};
-        right[1] = {at + 16, stride};
+    static Left load_left(std::uint16_t const* rows, int half, int) { return {rows, half}; }
+    static void load_right(std::uint16_t const* rows, int, Right (&right)[2]) {
+        right[0] = {rows, 0};
+        right[1] = {rows, 1};
     }
     static void multiply(Left const& left, Right const& right, int lane, float (&sums)[values]) {
-        auto const value = [](Left const& of, int row, int k) { return from_bf16(of.at[row * of.stride + k]); };
+        auto const value = [](Left const& of, int row, int k) {
+            return from_bf16(of.rows[matrix_place(row, 2 * of.half + k / 8) + k % 8]);
+        };
         for (int i = 0; i < values; ++i) {
             for (int k = 0; k < 16; ++k) sums[i] += value(left, row(lane, i), k) * value(right, column(lane, i), k);
         }

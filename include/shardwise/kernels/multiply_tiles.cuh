@@ -10,19 +10,14 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-constexpr int tile_threads = 256;
+constexpr int matrix_threads = 256;
 /// Outputs of a block.
-constexpr int tile_outputs = 128;
-/// Inputs that a block multiplies at a time.
-constexpr int tile_inputs = 32;
-/// Elements from a row in shared memory to the next: eight rows' sixteen bytes lie in different banks.
-constexpr int tile_stride = tile_inputs + 8;
-
+constexpr int matrix_outputs = 128;
 /// Numbers of eight bits that sum up to an element of a format without its scale: codes are one, halves have eleven bits.
 template <WeightFormat format>
-inline constexpr int tile_parts = format == WeightFormat::f32 || format == WeightFormat::nf4 ? 3
-                                  : format == WeightFormat::f16                              ? 2
-                                                                                             : 1;
+inline constexpr int matrix_parts = format == WeightFormat::f32 || format == WeightFormat::nf4 ? 3
+                                    : format == WeightFormat::f16                              ? 2
+                                                                                               : 1;
 
 /// Parts a float into `parts` bfloat16 whose sum it is (three suffice); one that is no number, or infinite, is the first of them.
 template <int parts>
@@ -76,47 +71,50 @@ __device__ float multiply_plainly(MultiplyCall const& call, std::int64_t row, st
     return sum;
 }
 
-/// out[r, o] = in[r] . weight[o] for many rows: a block makes tile_outputs outputs of `rows` rows. Activations are parted into three
+/// out[r, o] = in[r] . weight[o] for many rows: a block makes matrix_outputs outputs of `rows` rows. Activations are parted into three
 /// bfloat16, which loses nothing, and codes are bfloat16 already; their products are summed in float over 32 inputs, and those sums are
 /// scaled and added. The order does not depend on other rows, but it is not that of multiply_rows.
 template <class Api, WeightFormat format, int rows>
-__global__ void __launch_bounds__(tile_threads, 2) multiply_tiles(MultiplyCall call) {
+__global__ void __launch_bounds__(matrix_threads, 2) multiply_tiles(MultiplyCall call) {
     using Code = DeviceCode<Api>;
     using Chunk = DeviceChunk<format>;
     using Tile = MatrixTile<Api>;
     constexpr int warp = Code::warp_size;
-    constexpr int warps = tile_threads / warp;
+    constexpr int warps = matrix_threads / warp;
     constexpr int elements = Chunk::elements;
-    constexpr int left_parts = tile_parts<format>;
+    constexpr int left_parts = matrix_parts<format>;
     constexpr int right_parts = 3;
     // A warp's share: tiles of 16 outputs by 8 rows.
     constexpr int row_warps = rows >= 64 ? 2 : 1;
     constexpr int output_warps = warps / row_warps;
-    constexpr int output_tiles = tile_outputs / 16 / output_warps > 0 ? tile_outputs / 16 / output_warps : 1;
+    constexpr int output_tiles = matrix_outputs / 16 / output_warps > 0 ? matrix_outputs / 16 / output_warps : 1;
     constexpr int row_tiles = rows / 8 / row_warps;
-    static_assert(output_tiles * output_warps * 16 % tile_outputs == 0, "warps share the outputs");
+    static_assert(output_tiles * output_warps * 16 % matrix_outputs == 0, "warps share the outputs");
     // Sixteen inputs of an output are a thread's to decode, in as many packs.
     constexpr int packs_of_thread = elements >= 16 ? 1 : 16 / elements;
     constexpr int scale_groups = Chunk::scaled == 16 && elements == 32 ? 2 : 1;
-    __shared__ Pack16 left_memory[static_cast<unsigned>(left_parts * tile_outputs * tile_stride / 8)];
-    __shared__ Pack16 right_memory[static_cast<unsigned>(right_parts * rows * tile_stride / 8)];
-    __shared__ float scales[2 * tile_outputs];
-    __shared__ float offsets[tile_outputs];
-    __shared__ float totals[rows];
+    // Two, so that one is filled while the other is multiplied, where they find room.
+    constexpr int buffers = left_parts == 1 ? 2 : 1;
+    struct Buffer {
+        Pack16 left[left_parts * matrix_outputs * matrix_inputs / 8];
+        Pack16 right[right_parts * rows * matrix_inputs / 8];
+        float scales[scale_groups * matrix_outputs];
+        float offsets[matrix_outputs];
+        float totals[rows];
+    };
+    __shared__ Buffer staged[buffers];
     __shared__ float codes[16];
     auto const thread = static_cast<int>(threadIdx.x);
     auto const lane = thread % warp;
     auto const own = thread / warp;
-    auto* const left_rows = reinterpret_cast<std::uint16_t*>(left_memory);
-    auto* const right_rows = reinterpret_cast<std::uint16_t*>(right_memory);
     if constexpr (Chunk::has_codes) {
         if (thread < 16) Chunk::fill_codes(codes, thread);
     }
     auto const& weight = call.weight;
     auto const chunks = (weight.inputs + elements - 1) / elements;
-    auto const steps = (weight.inputs + tile_inputs - 1) / tile_inputs;
+    auto const steps = (weight.inputs + matrix_inputs - 1) / matrix_inputs;
     auto const row_blocks = (call.rows + rows - 1) / rows;
-    auto const tiles = (weight.outputs + tile_outputs - 1) / tile_outputs * row_blocks;
+    auto const tiles = (weight.outputs + matrix_outputs - 1) / matrix_outputs * row_blocks;
     bool const has_packs = is_on_pack(call.in) && (call.rows == 1 || call.in_row % 4 == 0);
     // A thread brings half of an output's inputs of a step, and a quarter of a row's.
     auto const half = thread % 2;
@@ -124,14 +122,14 @@ __global__ void __launch_bounds__(tile_threads, 2) multiply_tiles(MultiplyCall c
     for (auto tile = static_cast<std::int64_t>(blockIdx.x); tile < tiles; tile += gridDim.x) {
         // Blocks that run at once share rows of the weight.
         auto const first_row = tile % row_blocks * rows;
-        auto const first_output = tile / row_blocks * tile_outputs;
+        auto const first_output = tile / row_blocks * matrix_outputs;
         auto const output = first_output + thread / 2;
         auto const row = first_row + thread / 4;
         Pack16 packs[packs_of_thread];
         typename Chunk::Rest rest{};
         Pack16 inputs[2];
         auto const load = [&](std::int64_t step) {
-            auto const first_chunk = step * tile_inputs / elements + (elements == 32 ? 0 : half * 16 / elements);
+            auto const first_chunk = step * matrix_inputs / elements + (elements == 32 ? 0 : half * 16 / elements);
             SHARDWISE_DEVICE_UNROLL
             for (int i = 0; i < packs_of_thread; ++i) {
                 packs[i] = Pack16{};
@@ -143,7 +141,7 @@ __global__ void __launch_bounds__(tile_threads, 2) multiply_tiles(MultiplyCall c
             for (int i = 0; i < 2; ++i) {
                 inputs[i] = Pack16{};
                 if (thread / 4 >= rows || row >= call.rows) continue;
-                auto const input = step * tile_inputs + 8 * quarter + 4 * i;
+                auto const input = step * matrix_inputs + 8 * quarter + 4 * i;
                 auto const left = weight.inputs - input;
                 auto const* const from = call.in + row * call.in_row + input;
                 if (has_packs && left >= 4) {
@@ -156,7 +154,9 @@ __global__ void __launch_bounds__(tile_threads, 2) multiply_tiles(MultiplyCall c
                 }
             }
         };
-        auto const stage = [&] {
+        auto const stage = [&](Buffer& to) {
+            auto* const left_rows = reinterpret_cast<std::uint16_t*>(to.left);
+            auto* const right_rows = reinterpret_cast<std::uint16_t*>(to.right);
             SHARDWISE_DEVICE_UNROLL
             for (int eight = 0; eight < 2; ++eight) {
                 Pack16 made[left_parts];
@@ -186,17 +186,18 @@ __global__ void __launch_bounds__(tile_threads, 2) multiply_tiles(MultiplyCall c
                 }
                 SHARDWISE_DEVICE_UNROLL
                 for (int part = 0; part < left_parts; ++part) {
-                    store_pack(left_rows + (part * tile_outputs + thread / 2) * tile_stride + 16 * half + 8 * eight,
-                               made[part]);
+                    store_pack(
+                        left_rows + part * matrix_outputs * matrix_inputs + matrix_place(thread / 2, 2 * half + eight),
+                        made[part]);
                 }
             }
             if constexpr (scale_groups == 2) {
-                scales[half * tile_outputs + thread / 2] = Chunk::scale(rest, half);
+                to.scales[half * matrix_outputs + thread / 2] = Chunk::scale(rest, half);
             } else if constexpr (Chunk::scaled != 0) {
-                if (half == 0) scales[thread / 2] = Chunk::scale(rest, 0);
+                if (half == 0) to.scales[thread / 2] = Chunk::scale(rest, 0);
             }
             if constexpr (Chunk::has_offset) {
-                if (half == 0) offsets[thread / 2] = Chunk::offset(rest);
+                if (half == 0) to.offsets[thread / 2] = Chunk::offset(rest);
             }
             float total = 0.0F;
             Pack16 made[right_parts];
@@ -221,29 +222,27 @@ __global__ void __launch_bounds__(tile_threads, 2) multiply_tiles(MultiplyCall c
             if (thread / 4 < rows) {
                 SHARDWISE_DEVICE_UNROLL
                 for (int part = 0; part < right_parts; ++part)
-                    store_pack(right_rows + (part * rows + thread / 4) * tile_stride + 8 * quarter, made[part]);
-                if (Chunk::has_offset && quarter == 0) totals[thread / 4] = total;
+                    store_pack(right_rows + part * rows * matrix_inputs + matrix_place(thread / 4, quarter),
+                               made[part]);
+                if (Chunk::has_offset && quarter == 0) to.totals[thread / 4] = total;
             }
         };
         float sums[output_tiles][row_tiles][Tile::values] = {};
         auto const first_tile = own / row_warps * output_tiles * 16;
         auto const first_column = own % row_warps * row_tiles * 8;
-        for (std::int64_t step = 0; step < steps; ++step) {
-            load(step);
-            // What was staged before has been read.
-            __syncthreads();
-            stage();
-            __syncthreads();
-            if (first_tile >= tile_outputs) continue;
+        auto const multiply = [&](Buffer const& from) {
+            if (first_tile >= matrix_outputs) return;
+            auto const* const left_rows = reinterpret_cast<std::uint16_t const*>(from.left);
+            auto const* const right_rows = reinterpret_cast<std::uint16_t const*>(from.right);
             typename Tile::Left left[output_tiles][left_parts][2];
             SHARDWISE_DEVICE_UNROLL
             for (int i = 0; i < output_tiles; ++i) {
                 SHARDWISE_DEVICE_UNROLL
                 for (int part = 0; part < left_parts; ++part) {
-                    auto const first = part * tile_outputs + first_tile + 16 * i;
+                    auto const first = part * matrix_outputs + first_tile + 16 * i;
                     SHARDWISE_DEVICE_UNROLL
                     for (int k = 0; k < 2; ++k)
-                        left[i][part][k] = Tile::load_left(left_rows + first * tile_stride + 16 * k, tile_stride, lane);
+                        left[i][part][k] = Tile::load_left(left_rows + first * matrix_inputs, k, lane);
                 }
             }
             SHARDWISE_DEVICE_UNROLL
@@ -252,7 +251,7 @@ __global__ void __launch_bounds__(tile_threads, 2) multiply_tiles(MultiplyCall c
                 SHARDWISE_DEVICE_UNROLL
                 for (int part = 0; part < right_parts; ++part) {
                     auto const first = part * rows + first_column + 8 * j;
-                    Tile::load_right(right_rows + first * tile_stride, tile_stride, lane, right[part]);
+                    Tile::load_right(right_rows + first * matrix_inputs, lane, right[part]);
                 }
                 SHARDWISE_DEVICE_UNROLL
                 for (int i = 0; i < output_tiles; ++i) {
@@ -275,21 +274,41 @@ __global__ void __launch_bounds__(tile_threads, 2) multiply_tiles(MultiplyCall c
                             if constexpr (Chunk::scaled == 0) {
                                 sums[i][j][v] += products[v];
                             } else {
-                                sums[i][j][v] += scales[group * tile_outputs + at] * products[v];
+                                sums[i][j][v] += from.scales[group * matrix_outputs + at] * products[v];
                             }
                         }
                     }
                     if constexpr (Chunk::has_offset) {
                         SHARDWISE_DEVICE_UNROLL
                         for (int v = 0; v < Tile::values; ++v) {
-                            sums[i][j][v] += offsets[first_tile + 16 * i + Tile::row(lane, v)] *
-                                             totals[first_column + 8 * j + Tile::column(lane, v)];
+                            sums[i][j][v] += from.offsets[first_tile + 16 * i + Tile::row(lane, v)] *
+                                             from.totals[first_column + 8 * j + Tile::column(lane, v)];
                         }
                     }
                 }
             }
+        };
+        load(0);
+        // What was staged before has been read.
+        __syncthreads();
+        stage(staged[0]);
+        load(1);
+        __syncthreads();
+        for (std::int64_t step = 0; step < steps; ++step) {
+            if constexpr (buffers == 2) {
+                if (step + 1 < steps) stage(staged[(step + 1) % 2]);
+                load(step + 2);
+                multiply(staged[step % 2]);
+                __syncthreads();
+            } else {
+                multiply(staged[0]);
+                __syncthreads();
+                if (step + 1 < steps) stage(staged[0]);
+                load(step + 2);
+                __syncthreads();
+            }
         }
-        if (first_tile >= tile_outputs) continue;
+        if (first_tile >= matrix_outputs) continue;
         // Of the sums of a lane, each with a number.
         auto const output_of = [&](int number) {
             return first_output + first_tile + number / (row_tiles * Tile::values) * 16 +

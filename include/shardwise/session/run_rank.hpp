@@ -241,6 +241,7 @@ public:
             report.decode_seconds = std::chrono::duration<double>(Clock::now() - first_token).count();
         }
         for (auto const& request : requests) report.prompt_tokens += static_cast<std::int64_t>(request.prompt.size());
+        report.graphs = executor_->graphs();
         report.decode_tokens = std::max<std::int64_t>(made - static_cast<std::int64_t>(requests.size()), 0);
         return {};
     }

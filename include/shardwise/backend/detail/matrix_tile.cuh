@@ -7,6 +7,13 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
+/// Numbers of a row of a matrix in shared memory.
+constexpr int matrix_inputs = 32;
+/// Where the eight numbers `eight` of a row lie: those of eight rows below each other, which are read at once, in different banks.
+[[nodiscard]] SHARDWISE_DEVICE constexpr int matrix_place(int row, int eight) {
+    return row * matrix_inputs + ((eight ^ (row / 2 % 4)) * 8);
+}
+
 /// How a warp multiplies small matrices of bfloat16 that lie in shared memory: sums [16, 8] += left [16, 16] * right [8, 16]^T, in float.
 /// Where `is_there` is false a vendor has none, and its products of many rows are those of few.
 template <class Api>
@@ -33,16 +40,16 @@ struct MatrixTile<CudaApi> {
     static __device__ int row(int lane, int i) { return lane / 4 + i / 2 * 8; }
     static __device__ int column(int lane, int i) { return lane % 4 * 2 + i % 2; }
 
-    /// Sixteen rows of sixteen, `stride` elements apart, on multiples of 16 bytes.
-    static __device__ Left load_left(std::uint16_t const* at, int stride, int lane) {
+    /// The first or the second sixteen numbers of sixteen rows.
+    static __device__ Left load_left(std::uint16_t const* rows, int half, int lane) {
         Left left;
-        load_four(at + lane % 16 * stride + lane / 16 * 8, left.words);
+        load_four(rows + matrix_place(lane % 16, 2 * half + lane / 16), left.words);
         return left;
     }
-    /// Eight rows of 32: two factors.
-    static __device__ void load_right(std::uint16_t const* at, int stride, int lane, Right (&right)[2]) {
+    /// Of eight rows the first and the second sixteen.
+    static __device__ void load_right(std::uint16_t const* rows, int lane, Right (&right)[2]) {
         std::uint32_t words[4];
-        load_four(at + lane % 8 * stride + lane / 8 * 8, words);
+        load_four(rows + matrix_place(lane % 8, lane / 8), words);
         right[0] = {{words[0], words[1]}};
         right[1] = {{words[2], words[3]}};
     }

@@ -1,158 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/kernels/detail/attention_sums.cuh>
+#include <shardwise/kernels/detail/singles_team.cuh>
 
 #include <cstdint>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// How a block attends for single tokens: `lanes` threads read a key together, `eights` times eight elements each, and compute `rows`
-/// heads of its group.
-template <class Api, class Cache, int lanes, int eights, int rows>
-struct SinglesTeam {
-    static constexpr int width = lanes * 8 * eights;
-    /// Keys that a block reads at once, and those that a thread has under way.
-    static constexpr int groups = attention_threads / lanes;
-    static constexpr int keys = rows * eights * static_cast<int>(sizeof(Cache)) > 8 ? 2 : 4;
-    static constexpr int step = keys * groups;
-    /// Scores of a thread, all of one row, after they were added up over the lanes, and threads that have the same ones.
-    static constexpr int copies = rows * keys < lanes ? lanes / (rows * keys) : 1;
-    static constexpr int scores = rows * keys * copies / lanes;
-    static constexpr int row_lanes = lanes / rows;
-    /// Elements of the rows' sums that a thread has.
-    static constexpr int elements = rows * width / attention_threads;
-    static_assert(rows <= lanes && step_part_keys % step == 0, "a thread's scores are of one row");
-
-    static __device__ int thread() { return static_cast<int>(threadIdx.x); }
-    static __device__ int lane() { return thread() % lanes; }
-    static __device__ int group() { return thread() / lanes; }
-    /// The row and the key, from 0 to keys - 1, of a thread's scores.
-    static __device__ int row() { return lane() / row_lanes; }
-    static __device__ int key(int score) { return lane() % row_lanes / copies * scores + score; }
-
-    /// Adds up values[row * keys + key] over the lanes; a thread is left with its own scores in the first ones.
-    static __device__ void add_lanes(float (&values)[array_size<rows * keys>]) {
-        SHARDWISE_DEVICE_UNROLL
-        for (int mask = lanes / 2, count = rows * keys / 2; mask > 0; mask /= 2, count /= 2) {
-            if (count == 0) {
-                values[0] += DeviceCode<Api>::shuffle_xor(values[0], mask);
-                continue;
-            }
-            bool const is_upper = (lane() & mask) != 0;
-            SHARDWISE_DEVICE_UNROLL
-            for (int i = 0; i < rows * keys / 2; ++i) {
-                if (i >= count) continue;
-                auto const sent = is_upper ? values[i] : values[i + count];
-                auto const kept = is_upper ? values[i + count] : values[i];
-                values[i] = kept + DeviceCode<Api>::shuffle_xor(sent, mask);
-            }
-        }
-    }
-    /// What the thread of a row that has a key's score holds.
-    static __device__ float of_row(float value, int row, int key = 0) {
-        auto const warp_lane = thread() % DeviceCode<Api>::warp_size;
-        return DeviceCode<Api>::shuffle_from(value, warp_lane - lane() + row * row_lanes + key / scores * copies);
-    }
-
-    struct Pack {
-        Eight<Cache> of[array_size<eights>];
-
-        /// Of the row at a place; zeros of none.
-        __device__ void load(StepRowsCall<Cache> const& rows_of, std::int64_t place, std::int64_t first, int dim) {
-            SHARDWISE_DEVICE_UNROLL
-            for (int i = 0; i < eights; ++i) {
-                auto const at = (i * lanes + lane()) * 8;
-                of[i].clear();
-                if (place >= 0 && at < dim) of[i].load(rows_of.data + place * rows_of.row + first + at);
-            }
-        }
-    };
+/// Keys that a block attends to.
+struct PartKeys {
+    std::int32_t first;
+    /// Of all its keys those that are seen, as they count in the sequence.
+    SeenKeys seen;
 };
 
-/// What the threads of a block know together.
-template <class Team, int rows>
-struct alignas(16) SinglesMemory {
-    float queries[array_size<rows * Team::width>];
-    /// The sums of each group of threads over its keys of a part, and what they are multiplied by.
-    float values[array_size<Team::groups * rows * Team::width>];
-    RowSums sums[array_size<Team::groups * rows>];
-    float factors[array_size<Team::groups * rows>];
-    RowSums part[array_size<rows>];
-    /// Of parts of a span, and of spans.
-    float span_values[array_size<rows * Team::width>];
-    float total_values[array_size<rows * Team::width>];
-    RowSums span[array_size<rows>];
-    RowSums total[array_size<rows>];
-};
-
-/// Attends to the keys of a part that are seen, and leaves each group's sums in memory.
-template <class Team, class Api, class Cache, int lanes, int eights, int rows>
-__device__ void attend_part(StepAttentionCall<Cache> const& call, KeyPlaces const& places, SeenKeys const& seen,
-                            std::int32_t part, std::int32_t kv_head, std::int32_t first_head, bool is_row,
-                            SinglesMemory<Team, rows>& memory) {
+/// The scores of a part's keys.
+template <class Team>
+__device__ void score_keys(StepAttentionCall<typename Team::Cache> const& call, KeyPlaces const& places,
+                           PartKeys const& part, std::int32_t kv_head, std::int32_t first_head, std::int32_t heads,
+                           SinglesMemory<Team>& memory) {
+    constexpr int rows = Team::rows;
     constexpr int keys = Team::keys;
-    constexpr int scores = Team::scores;
-    auto const first_key = part * step_part_keys;
-    auto const group = Team::group();
-    auto const first_of_key = static_cast<std::int64_t>(kv_head) * call.key_dim;
-    auto const first_of_value = static_cast<std::int64_t>(kv_head) * call.value_dim;
-    auto const begin = seen.begin > first_key ? seen.begin - first_key : 0;
-    auto const end = seen.end - first_key < step_part_keys ? seen.end - first_key : step_part_keys;
-
-    float sums[array_size<rows>][array_size<8 * eights>];
-    SHARDWISE_DEVICE_UNROLL
-    for (int row = 0; row < rows; ++row) {
+    auto const first_column = static_cast<std::int64_t>(kv_head) * call.key_dim;
+    typename Team::Packs packs;
+    packs.clear();
+    auto base = part.first + (part.seen.begin - part.first) / Team::step * Team::step;
+    packs.load(call.k, places, base, part.seen, first_column, call.key_dim);
+    for (; base < part.seen.end; base += Team::step) {
+        float scale[array_size<Team::scores>];
         SHARDWISE_DEVICE_UNROLL
-        for (int i = 0; i < 8 * eights; ++i) sums[row][i] = 0.0F;
-    }
-    auto greatest = no_score();
-    float weights = 0.0F;
-    typename Team::Pack loaded[array_size<keys>];
-    typename Team::Pack values[array_size<keys>];
-    std::int64_t place[array_size<keys>];
-    auto const load_keys = [&](std::int32_t base) {
-        SHARDWISE_DEVICE_UNROLL
-        for (int i = 0; i < keys; ++i) {
-            auto const key = base + i * Team::groups + group;
-            bool const is_seen = key >= begin && key < end;
-            place[i] = is_seen ? places.of(first_key + key) : -1;
-        }
-        SHARDWISE_DEVICE_UNROLL
-        for (int i = 0; i < keys; ++i) loaded[i].load(call.k, place[i], first_of_key, call.key_dim);
-    };
-    // Steps are the same whatever is seen of them: what is added does not depend on it.
-    load_keys(begin / Team::step * Team::step);
-    for (auto base = begin / Team::step * Team::step; base < end; base += Team::step) {
-        float key_scale[array_size<scores>];
-        float value_scale[array_size<scores>];
-        SHARDWISE_DEVICE_UNROLL
-        for (int i = 0; i < scores; ++i) {
-            key_scale[i] = 1.0F;
-            value_scale[i] = 1.0F;
-            auto const key = base + Team::key(i) * Team::groups + group;
-            if constexpr (sizeof(Cache) == 1) {
-                if (key < begin || key >= end) continue;
-                auto const at = places.of(first_key + key);
-                key_scale[i] = call.k.scales[at * call.k.scale_row + kv_head];
-                value_scale[i] = call.v.scales[at * call.v.scale_row + kv_head];
+        for (int i = 0; i < Team::scores; ++i) {
+            scale[i] = 1.0F;
+            if constexpr (sizeof(typename Team::Cache) == 1) {
+                auto const key = base + Team::group() * keys + Team::key(i);
+                if (key >= part.seen.begin && key < part.seen.end)
+                    scale[i] = call.k.scales[(packs.place + Team::key(i)) * call.k.scale_row + kv_head];
             }
         }
-        SHARDWISE_DEVICE_UNROLL
-        for (int i = 0; i < keys; ++i) values[i].load(call.v, place[i], first_of_value, call.value_dim);
-
         float products[array_size<rows * keys>];
         SHARDWISE_DEVICE_UNROLL
         for (int i = 0; i < rows * keys; ++i) products[i] = 0.0F;
         SHARDWISE_DEVICE_UNROLL
-        for (int eight = 0; eight < eights; ++eight) {
+        for (int eight = 0; eight < Team::eights; ++eight) {
             float of_key[array_size<keys>][8];
             SHARDWISE_DEVICE_UNROLL
-            for (int key = 0; key < keys; ++key) loaded[key].of[eight].get(of_key[key]);
+            for (int key = 0; key < keys; ++key) packs.of[key][eight].get(of_key[key]);
             SHARDWISE_DEVICE_UNROLL
             for (int row = 0; row < rows; ++row) {
                 float query[8];
-                load_floats(memory.queries + row * Team::width + (eight * lanes + Team::lane()) * 8, query);
+                load_floats(memory.queries + row * Team::width + (eight * Team::lanes + Team::lane()) * 8, query);
                 SHARDWISE_DEVICE_UNROLL
                 for (int key = 0; key < keys; ++key) {
                     SHARDWISE_DEVICE_UNROLL
@@ -163,125 +59,169 @@ __device__ void attend_part(StepAttentionCall<Cache> const& call, KeyPlaces cons
                 }
             }
         }
-        if (base + Team::step < end) load_keys(base + Team::step);
-
+        if (base + Team::step < part.seen.end)
+            packs.load(call.k, places, base + Team::step, part.seen, first_column, call.key_dim);
         Team::add_lanes(products);
-        auto most = no_score();
         SHARDWISE_DEVICE_UNROLL
-        for (int i = 0; i < scores; ++i) {
-            auto const key = base + Team::key(i) * Team::groups + group;
-            bool const is_seen = is_row && key >= begin && key < end;
-            products[i] = is_seen ? finish_score(call, products[i], key_scale[i], first_head + Team::row(),
-                                                 first_key + key - seen.position)
-                                  : no_score();
-            most = greater_of(most, products[i]);
+        for (int i = 0; i < Team::scores; ++i) {
+            auto const key = base + Team::group() * keys + Team::key(i);
+            bool const is_seen = Team::row() < heads && key >= part.seen.begin && key < part.seen.end;
+            auto const score =
+                is_seen ? finish_score(call, products[i], scale[i], first_head + Team::row(), key - part.seen.position)
+                        : no_score();
+            memory.scores[(key - part.first) * rows + Team::row()] = score;
         }
+    }
+}
+
+/// Makes weights of the scores, and the sums of them.
+template <class Team>
+__device__ void weigh_keys(PartKeys const& part, SinglesMemory<Team>& memory) {
+    using Code = DeviceCode<typename Team::Vendor>;
+    constexpr int lanes = Team::weighing_lanes;
+    constexpr int keys = step_part_keys / lanes / Team::sections;
+    auto const lane = Team::thread() % lanes;
+    // Of each row several teams have a section of the keys each.
+    auto const team = Team::thread() / lanes;
+    auto const row = team % Team::rows;
+    auto const section = team / Team::rows;
+    auto const first = section * lanes * keys + lane;
+    float scores[array_size<keys>];
+    auto greatest = no_score();
+    SHARDWISE_DEVICE_UNROLL
+    for (int i = 0; i < keys; ++i) {
+        auto const key = first + i * lanes;
+        bool const is_seen = part.first + key >= part.seen.begin && part.first + key < part.seen.end;
+        scores[i] = is_seen ? memory.scores[key * Team::rows + row] : no_score();
+        greatest = greater_of(greatest, scores[i]);
+    }
+    SHARDWISE_DEVICE_UNROLL
+    for (int mask = lanes / 2; mask > 0; mask /= 2) greatest = greater_of(greatest, Code::shuffle_xor(greatest, mask));
+    if (lane == 0) memory.sections[section * Team::rows + row].greatest = greatest;
+    __syncthreads();
+    SHARDWISE_DEVICE_UNROLL
+    for (int other = 0; other < Team::sections; ++other)
+        greatest = greater_of(greatest, memory.sections[other * Team::rows + row].greatest);
+    // Where all are minus infinity the weights are zeros; a NaN among them stays one.
+    auto const shift = greatest == no_score() ? 0.0F : greatest;
+    float weights = 0.0F;
+    SHARDWISE_DEVICE_UNROLL
+    for (int i = 0; i < keys; ++i) {
+        auto const weight = device_exp(scores[i] - shift);
+        weights += weight;
+        memory.scores[(first + i * lanes) * Team::rows + row] = weight;
+    }
+    SHARDWISE_DEVICE_UNROLL
+    for (int mask = lanes / 2; mask > 0; mask /= 2) weights += Code::shuffle_xor(weights, mask);
+    if (lane == 0) memory.sections[section * Team::rows + row].weights = weights;
+}
+
+/// Adds up the weighted values of a part's keys: a thread's elements of it.
+template <class Team>
+__device__ void add_values(StepAttentionCall<typename Team::Cache> const& call, KeyPlaces const& places,
+                           PartKeys const& part, std::int32_t kv_head, SinglesMemory<Team>& memory,
+                           float (&out)[array_size<Team::elements>]) {
+    using Code = DeviceCode<typename Team::Vendor>;
+    constexpr int rows = Team::rows;
+    constexpr int keys = Team::keys;
+    constexpr bool is_bytes = sizeof(typename Team::Cache) == 1;
+    auto const first_column = static_cast<std::int64_t>(kv_head) * call.value_dim;
+    float sums[array_size<rows>][array_size<8 * Team::eights>];
+    SHARDWISE_DEVICE_UNROLL
+    for (int row = 0; row < rows; ++row) {
         SHARDWISE_DEVICE_UNROLL
-        for (int mask = Team::row_lanes / 2; mask >= Team::copies; mask /= 2)
-            most = greater_of(most, DeviceCode<Api>::shuffle_xor(most, mask));
-        most = greater_of(greatest, most);
-        // Where all are minus infinity the weights are zeros; a NaN among them stays one.
-        auto const shift = most == no_score() ? 0.0F : most;
-        auto const correction = device_exp(greatest - shift);
-        greatest = most;
-        weights *= correction;
-        SHARDWISE_DEVICE_UNROLL
-        for (int i = 0; i < scores; ++i) {
-            products[i] = device_exp(products[i] - shift);
-            weights += products[i];
-            if constexpr (sizeof(Cache) == 1) products[i] *= value_scale[i];
+        for (int i = 0; i < 8 * Team::eights; ++i) sums[row][i] = 0.0F;
+    }
+    typename Team::Packs packs;
+    packs.clear();
+    auto base = part.first + (part.seen.begin - part.first) / Team::step * Team::step;
+    packs.load(call.v, places, base, part.seen, first_column, call.value_dim);
+    // The weights are there.
+    __syncthreads();
+    if (Team::thread() < rows) {
+        auto all = memory.sections[Team::thread()];
+        for (int other = 1; other < Team::sections; ++other) {
+            auto const& section = memory.sections[other * rows + Team::thread()];
+            all.greatest = greater_of(all.greatest, section.greatest);
+            all.weights += section.weights;
         }
-        float weight[array_size<rows>][array_size<keys>];
+        memory.part[Team::thread()] = all;
+    }
+    for (; base < part.seen.end; base += Team::step) {
+        auto const current = packs;
+        auto const key = base + Team::group() * keys;
+        float scale[array_size<keys>];
         SHARDWISE_DEVICE_UNROLL
-        for (int row = 0; row < rows; ++row) {
-            auto const factor = Team::of_row(correction, row);
-            SHARDWISE_DEVICE_UNROLL
-            for (int key = 0; key < keys; ++key) weight[row][key] = Team::of_row(products[key % scores], row, key);
-            SHARDWISE_DEVICE_UNROLL
-            for (int i = 0; i < 8 * eights; ++i) sums[row][i] *= factor;
+        for (int i = 0; i < keys; ++i) {
+            scale[i] = 1.0F;
+            if constexpr (is_bytes) {
+                if (key + i >= part.seen.begin && key + i < part.seen.end)
+                    scale[i] = call.v.scales[(packs.place + i) * call.v.scale_row + kv_head];
+            }
         }
+        if (base + Team::step < part.seen.end)
+            packs.load(call.v, places, base + Team::step, part.seen, first_column, call.value_dim);
         SHARDWISE_DEVICE_UNROLL
-        for (int eight = 0; eight < eights; ++eight) {
+        for (int i = 0; i < keys; ++i) {
+            float weight[array_size<rows>];
+            load_floats(memory.scores + (key + i - part.first) * rows, weight);
             SHARDWISE_DEVICE_UNROLL
-            for (int key = 0; key < keys; ++key) {
-                float of_value[8];
-                values[key].of[eight].get(of_value);
+            for (int row = 0; row < rows && is_bytes; ++row) weight[row] *= scale[i];
+            SHARDWISE_DEVICE_UNROLL
+            for (int eight = 0; eight < Team::eights; ++eight) {
+                float value[8];
+                current.of[i][eight].get(value);
                 SHARDWISE_DEVICE_UNROLL
                 for (int row = 0; row < rows; ++row) {
                     SHARDWISE_DEVICE_UNROLL
-                    for (int i = 0; i < 8; ++i) {
-                        auto& sum = sums[row][eight * 8 + i];
-                        sum = fused(weight[row][key], of_value[i], sum);
+                    for (int k = 0; k < 8; ++k) {
+                        auto& sum = sums[row][eight * 8 + k];
+                        sum = fused(weight[row], value[k], sum);
                     }
                 }
             }
         }
     }
-    SHARDWISE_DEVICE_UNROLL
-    for (int mask = Team::row_lanes / 2; mask >= Team::copies; mask /= 2)
-        weights += DeviceCode<Api>::shuffle_xor(weights, mask);
-    if (Team::lane() % Team::row_lanes == 0) memory.sums[group * rows + Team::row()] = {greatest, weights};
+    auto const warp = Team::thread() / Code::warp_size;
     SHARDWISE_DEVICE_UNROLL
     for (int row = 0; row < rows; ++row) {
         SHARDWISE_DEVICE_UNROLL
-        for (int eight = 0; eight < eights; ++eight) {
+        for (int eight = 0; eight < Team::eights; ++eight) {
             float some[8];
             SHARDWISE_DEVICE_UNROLL
-            for (int i = 0; i < 8; ++i) some[i] = sums[row][eight * 8 + i];
-            store_floats(memory.values + (group * rows + row) * Team::width + (eight * lanes + Team::lane()) * 8, some);
+            for (int i = 0; i < 8; ++i) {
+                some[i] = sums[row][eight * 8 + i];
+                SHARDWISE_DEVICE_UNROLL
+                for (int mask = Code::warp_size / 2; mask >= Team::lanes; mask /= 2)
+                    some[i] += Code::shuffle_xor(some[i], mask);
+            }
+            if (Team::thread() % Code::warp_size < Team::lanes)
+                store_floats(
+                    memory.values + (warp * rows + row) * Team::width + (eight * Team::lanes + Team::lane()) * 8, some);
         }
     }
-}
-
-/// Adds up what the groups of threads have of a part, in their order: a thread's elements of it.
-template <class Team, int rows>
-__device__ void add_groups(SinglesMemory<Team, rows>& memory, float (&part)[array_size<Team::elements>]) {
-    auto const thread = Team::thread();
     __syncthreads();
-    if (thread < Team::groups * rows) {
-        auto const row = thread % rows;
-        auto greatest = memory.sums[row].greatest;
-        for (int group = 1; group < Team::groups; ++group)
-            greatest = greater_of(greatest, memory.sums[group * rows + row].greatest);
-        auto const& own = memory.sums[thread];
-        memory.factors[thread] = own.greatest == no_score() ? 0.0F : device_exp(own.greatest - greatest);
-        if (thread < rows) memory.part[row].greatest = greatest;
-    }
-    __syncthreads();
-    if (thread < rows) {
-        float weights = 0.0F;
-        for (int group = 0; group < Team::groups; ++group) {
-            auto const at = group * rows + thread;
-            weights = fused(memory.sums[at].weights, memory.factors[at], weights);
-        }
-        memory.part[thread].weights = weights;
-    }
     SHARDWISE_DEVICE_UNROLL
     for (int i = 0; i < Team::elements; ++i) {
-        auto const element = thread + i * attention_threads;
-        auto const row = element / Team::width;
-        part[i] = 0.0F;
+        auto const element = Team::thread() + i * Team::threads;
+        out[i] = memory.values[element];
         SHARDWISE_DEVICE_UNROLL
-        for (int group = 0; group < Team::groups; ++group) {
-            auto const value = memory.values[group * rows * Team::width + element];
-            part[i] = fused(value, memory.factors[group * rows + row], part[i]);
-        }
+        for (int other = 1; other < Team::warps; ++other) out[i] += memory.values[other * rows * Team::width + element];
     }
-    __syncthreads();
 }
 
 /// Takes a thread's elements of a part, or of a span, into those of what is before them.
-template <class Team, int rows>
+template <class Team>
 __device__ void take_in(float* values, RowSums* sums, float const (&others)[array_size<Team::elements>],
                         RowSums const* other_sums) {
     SHARDWISE_DEVICE_UNROLL
     for (int i = 0; i < Team::elements; ++i) {
-        auto const element = Team::thread() + i * attention_threads;
+        auto const element = Team::thread() + i * Team::threads;
         auto const row = element / Team::width;
         values[element] = merge_sums(sums[row], other_sums[row]).merged(values[element], others[i]);
     }
     __syncthreads();
-    if (Team::thread() < rows) {
+    if (Team::thread() < Team::rows) {
         auto const row = Team::thread();
         sums[row] = merge_sums(sums[row], other_sums[row]).sums;
     }
@@ -290,10 +230,10 @@ __device__ void take_in(float* values, RowSums* sums, float const (&others)[arra
 
 /// Attends for single tokens: a block to some parts of a context for up to `rows` heads of a group.
 template <class Api, class Cache, int lanes, int eights, int rows>
-__global__ void __launch_bounds__(attention_threads, sizeof(Cache) == 1 || rows * eights > 4 ? 2 : 3)
+__global__ void __launch_bounds__(singles_threads, singles_blocks<rows * eights>)
     attend_singles(StepAttentionCall<Cache> call) {
     using Team = SinglesTeam<Api, Cache, lanes, eights, rows>;
-    __shared__ SinglesMemory<Team, rows> memory;
+    __shared__ SinglesMemory<Team> memory;
     auto const thread = Team::thread();
     auto const tiles = (call.group + rows - 1) / rows;
     auto const head_tiles = call.kv_heads * tiles;
@@ -307,7 +247,7 @@ __global__ void __launch_bounds__(attention_threads, sizeof(Cache) == 1 || rows 
         auto const heads = call.group - first_in_group < rows ? call.group - first_in_group : rows;
         auto const token = static_cast<std::int64_t>(call.first[item.sequence]);
         auto const* const q = call.q + token * call.q_row + static_cast<std::int64_t>(first_head) * call.key_dim;
-        for (int i = thread; i < rows * Team::width; i += attention_threads) {
+        for (int i = thread; i < rows * Team::width; i += Team::threads) {
             auto const row = i / Team::width;
             auto const at = i - row * Team::width;
             memory.queries[i] = row < heads && at < call.key_dim ? q[row * call.key_dim + at] : 0.0F;
@@ -321,38 +261,47 @@ __global__ void __launch_bounds__(attention_threads, sizeof(Cache) == 1 || rows 
         __syncthreads();
         auto const places = key_places(call, item.sequence);
         float part[array_size<Team::elements>];
+        // It is merged with nothing.
+        bool const is_one = item.parts.end - item.parts.begin == 1;
         for (auto number = item.parts.begin; number < item.parts.end; ++number) {
-            attend_part<Team, Api, Cache, lanes, eights, rows>(call, places, item.seen, number, kv_head, first_head,
-                                                               Team::row() < heads, memory);
-            add_groups<Team, rows>(memory, part);
-            take_in<Team, rows>(memory.span_values, memory.span, part, memory.part);
+            auto keys = PartKeys{number * step_part_keys, item.seen};
+            keys.seen.begin = keys.seen.begin > keys.first ? keys.seen.begin : keys.first;
+            if (keys.seen.end > keys.first + step_part_keys) keys.seen.end = keys.first + step_part_keys;
+            score_keys<Team>(call, places, keys, kv_head, first_head, heads, memory);
+            __syncthreads();
+            weigh_keys<Team>(keys, memory);
+            add_values<Team>(call, places, keys, kv_head, memory, part);
+            if (is_one) break;
+            take_in<Team>(memory.span_values, memory.span, part, memory.part);
             if (call.chunk != 0 || ((number + 1) % step_span_parts != 0 && number + 1 != item.parts.end)) continue;
             SHARDWISE_DEVICE_UNROLL
             for (int i = 0; i < Team::elements; ++i) {
-                auto const element = thread + i * attention_threads;
+                auto const element = thread + i * Team::threads;
                 part[i] = memory.span_values[element];
                 memory.span_values[element] = 0.0F;
             }
-            take_in<Team, rows>(memory.total_values, memory.total, part, memory.span);
+            take_in<Team>(memory.total_values, memory.total, part, memory.span);
             if (thread < rows) memory.span[thread] = {no_score(), 0.0F};
             __syncthreads();
         }
         auto const* const values = call.chunk == 0 ? memory.total_values : memory.span_values;
-        auto const* const sums = call.chunk == 0 ? memory.total : memory.span;
+        auto const* const sums = is_one ? memory.part : call.chunk == 0 ? memory.total : memory.span;
         SHARDWISE_DEVICE_UNROLL
         for (int i = 0; i < Team::elements; ++i) {
-            auto const element = thread + i * attention_threads;
+            auto const element = thread + i * Team::threads;
             auto const row = element / Team::width;
             auto const at = element - row * Team::width;
             if (row >= heads || at >= call.value_dim) continue;
             auto const head = first_head + row;
+            // A merged zero is not negative.
+            auto const value = is_one ? part[i] + 0.0F : values[element];
             if (item.is_whole) {
                 auto const* const sink = call.sinks == nullptr ? nullptr : call.sinks + head;
                 call.out[token * call.out_row + static_cast<std::int64_t>(head) * call.value_dim + at] =
-                    values[element] * last_factor(sums[row], sink);
+                    value * last_factor(sums[row], sink);
             } else {
                 auto const place = chunk_place(call, item.sequence, head, item.chunk);
-                place.values[at] = values[element];
+                place.values[at] = value;
                 if (at == 0) {
                     place.sums[0] = sums[row].greatest;
                     place.sums[1] = sums[row].weights;

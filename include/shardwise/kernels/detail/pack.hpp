@@ -40,6 +40,32 @@ SHARDWISE_DEVICE inline void store_pack(void* at, Pack16 const& pack) {
 #endif
 }
 
+/// Sixteen bytes of a row whose address is a multiple of nothing: of them `left` are the row's own, and none after those is read.
+[[nodiscard]] SHARDWISE_DEVICE inline Pack16 gather_pack(std::byte const* at, std::int64_t left) {
+    Pack16 pack{};
+    SHARDWISE_DEVICE_UNROLL
+    for (unsigned i = 0; i < 16; ++i) {
+        if (static_cast<std::int64_t>(i) < left) {
+            pack.words[i / 4] |= static_cast<std::uint32_t>(static_cast<std::uint8_t>(at[i])) << (8 * (i % 4));
+        }
+    }
+    return pack;
+}
+
+/// A pack whose bytes from `left` on are zeros.
+[[nodiscard]] SHARDWISE_DEVICE inline Pack16 clear_after(Pack16 pack, std::int64_t left) {
+    SHARDWISE_DEVICE_UNROLL
+    for (int i = 0; i < 4; ++i) {
+        auto const own = left - 4 * i;
+        if (own <= 0) {
+            pack.words[i] = 0;
+        } else if (own < 4) {
+            pack.words[i] &= 0xFFFFFFFFU >> (8U * static_cast<unsigned>(4 - own));
+        }
+    }
+    return pack;
+}
+
 /// Elements of sixteen bytes.
 template <class T>
 inline constexpr unsigned pack_elements = 16 / sizeof(T);

@@ -83,18 +83,22 @@ struct SeenKeys {
     std::int32_t end;
 };
 
+/// Of a query at a position of a context of so many keys.
+[[nodiscard]] SHARDWISE_DEVICE inline SeenKeys seen_keys_at(StepAttentionPlan const& call, std::int32_t position,
+                                                            std::int32_t length) {
+    SeenKeys seen{position, 0, length};
+    if (call.is_causal) seen.end = position + 1;
+    if (call.window > 0) {
+        if (call.window <= position) seen.begin = position - call.window + 1;
+        if (!call.is_causal && call.window < seen.end - position) seen.end = position + call.window;
+    }
+    return seen;
+}
 /// Of a query of a sequence.
 [[nodiscard]] SHARDWISE_DEVICE inline SeenKeys seen_keys(StepAttentionPlan const& call, std::int32_t sequence,
                                                          std::int32_t query) {
     auto const past = call.pages == nullptr ? 0 : call.past[sequence];
-    auto const length = past + call.rows[sequence];
-    SeenKeys seen{past + query, 0, length};
-    if (call.is_causal) seen.end = seen.position + 1;
-    if (call.window > 0) {
-        if (call.window <= seen.position) seen.begin = seen.position - call.window + 1;
-        if (!call.is_causal && call.window < seen.end - seen.position) seen.end = seen.position + call.window;
-    }
-    return seen;
+    return seen_keys_at(call, past + query, past + call.rows[sequence]);
 }
 
 /// Where the keys of a sequence lie.
