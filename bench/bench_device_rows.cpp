@@ -249,6 +249,16 @@ void measure_store(DeviceBench& run, std::string const& name) {
             check(store_rows<Cache>(in.rows(i, tokens, columns), cache.matrix(i, pages * page_rows, columns), table, 0,
                                     run.stream(), scale));
         });
+        // What decoding stores: a token of one sequence.
+        std::array<StepSequence, 1> const token{StepSequence{.past = 100, .rows = 1, .pages = lists}};
+        check(table.write({.ids = std::span(ids).first(1), .sequences = token, .wanted = wanted}, run.stream()));
+        auto const one = run.time_in_graph([&](std::int64_t i) {
+            TensorView<float, 2, Device> scale{};
+            if constexpr (std::is_same_v<Cache, std::int8_t>) scale = scales.matrix(i, pages * page_rows, heads);
+            check(store_rows<Cache>(in.rows(i, 1, columns), cache.matrix(i, pages * page_rows, columns), table, 0,
+                                    run.stream(), scale));
+        });
+        run.add_time("store_rows, float to " + name + ", a token in a graph", one, row_limit);
         run.add_rate("store_rows, float to " + name + ", 64 MiB",
                      static_cast<double>(tokens * columns) * static_cast<double>(4 + sizeof(Cache)), seconds, 0.8);
     });

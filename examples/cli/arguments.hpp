@@ -53,6 +53,7 @@ struct Arguments {
     bool offload_buffers = false;
     bool chat = false;
     bool deterministic = false;
+    bool no_graphs = false;
     bool normalize = false;
     bool quick = false;
     bool mask_devices = false;

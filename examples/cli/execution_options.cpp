@@ -132,6 +132,9 @@ constexpr std::array rank_table{
            .help = "where to compute, cuda:0,cuda:1 or hip:0; or the devices whose memory --strategy fills: 2xgpu:24GiB, auto, ...",
            .kind = ValueKind::devices,
            .word = &Arguments::devices},
+    Option{.flag = "--no-graphs",
+           .help = "put every kernel of a step into a device's stream by a call of its own",
+           .is_set = &Arguments::no_graphs},
     threads_option,
     deterministic_option,
 };

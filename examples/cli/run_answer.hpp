@@ -22,6 +22,8 @@ struct RunAnswer {
     std::vector<std::string> warnings;
     /// Where it was asked for.
     std::optional<EnergyAnswer> energy{};
+    /// Where ranks computed; empty: on the processor.
+    RunDevices devices{};
 };
 
 [[nodiscard]] std::string run_json(RunAnswer const& answer);

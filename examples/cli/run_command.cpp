@@ -131,6 +131,7 @@ void catch_interrupts(RunRanks& ranks, std::optional<StopRequest>& stop) {
     auto const& model = input.model.model;
     answer.model = input.model.name;
     answer.prompt = input.request.prompt;
+    answer.devices = options.devices;
     answer.warnings = input.model.warnings;
     // Shown until the first token.
     std::optional<Progress> progress;
@@ -244,6 +245,17 @@ void catch_interrupts(RunRanks& ranks, std::optional<StopRequest>& stop) {
         return error.in("--profile-out")
             .because("measures layers where they compute, not those that a placement streams")
             .fix("leave the placement out; --pp cuts the model into stages");
+    }
+    if (arguments.no_graphs && options.devices.empty()) {
+        return error.in("--no-graphs")
+            .because("is for devices, and this run computes on the processor")
+            .fix("name them: --devices cuda:0");
+    }
+    if (!options.devices.empty() && (talks || is_group)) {
+        return error.in("--devices")
+            .because(talks ? "compute a prompt that is given, no conversation yet"
+                           : "are computed on by ranks that are threads, not processes yet")
+            .fix(talks ? "give --prompt" : "leave --ranks out");
     }
     if (talks && arguments.monitor) {
         return error.in("--monitor")

@@ -88,6 +88,7 @@ Result<RunOptions> read_run_options(Arguments const& arguments) {
     auto devices = read_run_devices(arguments);
     if (!devices) return devices.error();
     options.devices = *std::move(devices);
+    options.has_graphs = !arguments.no_graphs;
     if (!options.devices.empty() && !arguments.tp)
         options.tp = static_cast<std::int32_t>(options.devices.numbers.size());
     if (arguments.kv_dtype) {

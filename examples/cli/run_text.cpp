@@ -4,6 +4,7 @@
 #include "run_answer.hpp"
 
 #include <cstdio>
+#include <string>
 #include <string_view>
 
 namespace shardwise::cli {
@@ -61,6 +62,18 @@ std::string run_json(RunAnswer const& answer) {
         json.member("peak", rank.peak).member("held", rank.held).end_object();
     }
     json.end_array().end_object();
+    if (!answer.devices.empty()) {
+        json.key("devices").begin_array();
+        for (auto const number : answer.devices.numbers)
+            json.value(std::string(name_of(answer.devices.vendor)) + ":" + std::to_string(number));
+        json.end_array();
+        // Ranks of one device each, or several on one, add up in the host's memory.
+        json.member("communicator", report.ranks.size() > 1 ? "staged" : "none");
+        json.key("graphs").begin_object().member("captured", report.graphs.captured);
+        json.member("replayed", report.graphs.replayed);
+        if (!report.graphs.reason.empty()) json.member("reason", report.graphs.reason);
+        json.end_object();
+    }
     if (answer.energy) {
         auto const write = [&](std::string_view key, std::optional<double> const& joules) {
             json.key(key);

@@ -60,6 +60,14 @@ foreach(vendor cuda hip)
     set_tests_properties(device.${vendor}.host_code PROPERTIES TIMEOUT 300)
 endforeach()
 
+# scripts/device_check.sh: with stand-ins for its programs in the suite; whole on the fake vendor, which it builds, where the label is long.
+add_test(NAME device.check COMMAND bash "${CMAKE_CURRENT_SOURCE_DIR}/device/device_check_test.sh")
+set_tests_properties(device.check PROPERTIES TIMEOUT 120)
+add_test(NAME long.device.check
+         COMMAND bash "${PROJECT_SOURCE_DIR}/scripts/device_check.sh" --fake --limit 1800 --build "${CMAKE_CURRENT_BINARY_DIR}/device-check"
+                 --out "${CMAKE_CURRENT_BINARY_DIR}/device-check-fake")
+set_tests_properties(long.device.check PROPERTIES LABELS long PROCESSORS 2 TIMEOUT 2400)
+
 # What the compilers make of each kernel (registers, stack, doubles, the width of loads), held to tests/device/limits.txt.
 find_package(Python3 COMPONENTS Interpreter QUIET)
 foreach(vendor cuda hip)

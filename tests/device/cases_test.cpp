@@ -5,6 +5,8 @@
 #include "attention_cases.hpp"
 #include "backend_cases.hpp"
 #include "element_cases.hpp"
+#include "expert_product_cases.hpp"
+#include "gated_delta_cases.hpp"
 #include "graph_cases.hpp"
 #if defined(SHARDWISE_HAS_CUDA) || defined(SHARDWISE_HAS_HIP)
 #include "host_code_cases.hpp"
@@ -12,5 +14,7 @@
 #include "kernel_cases.hpp"
 #include "peer_cases.hpp"
 #include "product_cases.hpp"
+#include "routing_cases.hpp"
 #include "row_cases.hpp"
+#include "sample_cases.hpp"
 #include "step_cases.hpp"

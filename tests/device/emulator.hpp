@@ -11,6 +11,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <numeric>
+#include <random>
 #include <thread>
 #include <ucontext.h>
 #include <vector>
@@ -46,15 +48,21 @@ public:
 
     static Emulator& current() { return *running(); }
 
+    /// In which order threads that can go on do so: as they are numbered, or by a permutation for each number above 0.
+    static std::atomic<unsigned>& order() {
+        static std::atomic<unsigned> number{0};
+        return number;
+    }
+
     /// A barrier of the block, or of the calling thread's warp.
     void wait_for_block() { wait(block_); }
-    float shuffle_xor(float value, int mask) {
+    float shuffle_xor(float value, int mask) { return shuffle_from(value, index_ % warp_size_ ^ mask); }
+    float shuffle_from(float value, int lane) {
         auto const thread = index_;
         values_[static_cast<std::size_t>(thread)] = value;
         auto& warp = warps_[static_cast<std::size_t>(thread / warp_size_)];
         wait(warp);
-        auto const first = thread / warp_size_ * warp_size_;
-        auto const other = values_[static_cast<std::size_t>(first + ((thread - first) ^ mask))];
+        auto const other = values_[static_cast<std::size_t>(thread / warp_size_ * warp_size_ + lane)];
         wait(warp);
         return other;
     }
@@ -103,8 +111,12 @@ private:
           kernel_(kernel),
           fibers_(static_cast<std::size_t>(threads)),
           values_(static_cast<std::size_t>(threads)),
-          warps_(static_cast<std::size_t>(threads / warp_size)) {
+          warps_(static_cast<std::size_t>(threads / warp_size)),
+          turns_(static_cast<std::size_t>(threads)) {
         block_.size = threads;
+        std::iota(turns_.begin(), turns_.end(), 0);
+        if (auto const number = order().load(); number > 0)
+            std::shuffle(turns_.begin(), turns_.end(), std::mt19937(number));
         for (auto& warp : warps_) warp.size = warp_size;
         Stacks::get().exchange(fibers_, false);
     }
@@ -143,6 +155,7 @@ private:
     std::vector<Fiber> fibers_;
     std::vector<float> values_;
     std::vector<Barrier> warps_;
+    std::vector<int> turns_;
     Barrier block_;
     ucontext_t scheduler_{};
     int index_ = 0;
@@ -169,6 +182,9 @@ inline void __threadfence_system() {
 }
 inline std::uint32_t atomicAdd(std::uint32_t* at, std::uint32_t value) {
     return std::atomic_ref(*at).fetch_add(value);
+}
+inline std::uint32_t atomicOr(std::uint32_t* at, std::uint32_t bits) {
+    return std::atomic_ref(*at).fetch_or(bits);
 }
 inline std::uint32_t atomicCAS(std::uint32_t* at, std::uint32_t expected, std::uint32_t value) {
     std::atomic_ref(*at).compare_exchange_strong(expected, value);
@@ -200,7 +216,7 @@ inline void Emulator::run_block(std::int64_t block, std::int64_t blocks) {
     while (is_running) {
         is_running = false;
         has_moved_ = false;
-        for (int thread = 0; thread < block_.size; ++thread) {
+        for (auto const thread : turns_) {
             if (fibers_[static_cast<std::size_t>(thread)].is_done) continue;
             is_running = true;
             resume(thread);

@@ -11,21 +11,29 @@
 #include <shardwise/kernels/all_reduce_launch.cuh>
 #include <shardwise/kernels/device/all_reduce.hpp>
 #include <shardwise/kernels/gemm_launch.cuh>
+#include <shardwise/kernels/multiply_experts_launch.cuh>
 #include <shardwise/kernels/multiply_launch.cuh>
 #include <shardwise/kernels/activation_launch.cuh>
 #include <shardwise/kernels/add_launch.cuh>
 #include <shardwise/kernels/arg_max_launch.cuh>
+#include <shardwise/kernels/combine_rows_launch.cuh>
 #include <shardwise/kernels/copy_rows_launch.cuh>
 #include <shardwise/kernels/embedding_launch.cuh>
+#include <shardwise/kernels/gated_delta_launch.cuh>
 #include <shardwise/kernels/layer_norm_launch.cuh>
+#include <shardwise/kernels/order_experts_launch.cuh>
 #include <shardwise/kernels/residual_norm_launch.cuh>
 #include <shardwise/kernels/rms_norm_launch.cuh>
 #include <shardwise/kernels/rope_launch.cuh>
 #include <shardwise/kernels/rope_turns_launch.cuh>
+#include <shardwise/kernels/route_launch.cuh>
+#include <shardwise/kernels/sample_launch.cuh>
 #include <shardwise/kernels/scale_rows_launch.cuh>
 #include <shardwise/kernels/soft_cap_launch.cuh>
 #include <shardwise/kernels/softmax_launch.cuh>
+#include <shardwise/kernels/step_attention_launch.cuh>
 #include <shardwise/kernels/store_step_launch.cuh>
+#include <shardwise/kernels/xielu_launch.cuh>
 // clang-format on
 
 #include <chrono>
@@ -49,6 +57,7 @@ template void DeviceBackend<FakeApi>::launch(std::int64_t, testing::AddIndex, De
 namespace detail {
 
 template Result<> launch_multiply<FakeApi>(MultiplyCall const&, FakeApi::Stream);
+template Result<> launch_multiply_experts<FakeApi>(MultiplyExpertsCall const&, FakeApi::Stream);
 template Result<> launch_gemm<FakeApi, float>(GemmCall const&, FakeApi::Stream);
 template Result<> launch_gemm<FakeApi, Bfloat16>(GemmCall const&, FakeApi::Stream);
 template Result<> launch_gemm<FakeApi, Float16>(GemmCall const&, FakeApi::Stream);
@@ -58,6 +67,12 @@ template Result<> launch_rms_norm<FakeApi>(RmsNormCall<Float16> const&, FakeApi:
 template Result<> launch_rope<FakeApi>(RopeCall<float> const&, FakeApi::Stream);
 template Result<> launch_rope<FakeApi>(RopeCall<Bfloat16> const&, FakeApi::Stream);
 template Result<> launch_rope<FakeApi>(RopeCall<Float16> const&, FakeApi::Stream);
+template Result<> launch_sample<FakeApi>(SampleCall const&, FakeApi::Stream);
+template Result<> launch_xielu<FakeApi>(XieluCall const&, FakeApi::Stream);
+template Result<> launch_gated_delta<FakeApi>(GatedDeltaCall const&, FakeApi::Stream);
+template Result<> launch_route<FakeApi>(RouteCall const&, FakeApi::Stream);
+template Result<> launch_order_experts<FakeApi>(OrderExpertsCall const&, FakeApi::Stream);
+template Result<> launch_combine_rows<FakeApi>(CombineRowsCall const&, FakeApi::Stream);
 template Result<> launch_all_reduce<FakeApi, float>(AllReduceCall const&, FakeApi::Stream);
 template Result<> launch_all_reduce<FakeApi, Bfloat16>(AllReduceCall const&, FakeApi::Stream);
 template Result<> launch_all_reduce<FakeApi, Float16>(AllReduceCall const&, FakeApi::Stream);
@@ -85,6 +100,10 @@ template Result<> launch_residual_norm<FakeApi>(ResidualNormCall<Float16> const&
 template Result<> launch_store_step<FakeApi>(StoreStepCall<float> const&, FakeApi::Stream);
 template Result<> launch_store_step<FakeApi>(StoreStepCall<Bfloat16> const&, FakeApi::Stream);
 template Result<> launch_store_step<FakeApi>(StoreStepCall<std::int8_t> const&, FakeApi::Stream);
+
+template Result<> launch_step_attention<FakeApi>(StepAttentionCall<float> const&, bool, FakeApi::Stream);
+template Result<> launch_step_attention<FakeApi>(StepAttentionCall<Bfloat16> const&, bool, FakeApi::Stream);
+template Result<> launch_step_attention<FakeApi>(StepAttentionCall<std::int8_t> const&, bool, FakeApi::Stream);
 
 template Result<> launch_softmax<FakeApi>(SoftmaxCall<float> const&, FakeApi::Stream);
 template Result<> launch_softmax<FakeApi>(SoftmaxCall<Bfloat16> const&, FakeApi::Stream);

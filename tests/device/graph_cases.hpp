@@ -14,12 +14,11 @@
 namespace {
 
 using namespace shardwise;
-using namespace shardwise::testing;
 
 /// Rows of a table by the ids of a step: what a graph of one step does at every launch.
 template <class B>
 struct LookedUp {
-    explicit LookedUp(Bench<B>& bench)
+    explicit LookedUp(testing::Bench<B>& bench)
         : table(*StepTable<B>::create(bench.context(), {.tokens = 4, .sequences = 1, .wanted = 1})),
           rows(bench.send(row_values())),
           out(bench.send(std::vector<float>(4))) {}
@@ -50,8 +49,8 @@ struct LookedUp {
 TEST_SUITE_BEGIN("fibers");
 
 TEST_CASE("DeviceGraph: what was taken down once runs with each step's numbers, and not while it is taken down") {
-    using B = TestDevice;
-    auto const bench = open_bench<B>();
+    using B = testing::TestDevice;
+    auto const bench = testing::open_bench<B>();
     if (!bench) return;
     auto& stream = bench->stream();
     LookedUp<B> step(*bench);
@@ -75,8 +74,8 @@ TEST_CASE("DeviceGraph: what was taken down once runs with each step's numbers, 
 }
 
 TEST_CASE("DeviceGraph: work that cannot be taken down is an error, and the stream goes on") {
-    using B = TestDevice;
-    auto const bench = open_bench<B>();
+    using B = testing::TestDevice;
+    auto const bench = testing::open_bench<B>();
     if (!bench) return;
     auto& stream = bench->stream();
     LookedUp<B> step(*bench);

@@ -3,22 +3,15 @@
 
 #include "backends.hpp"
 
-#include <shardwise/executor/device_kernels.hpp>
-
-#include <shardwise/comm/host_communicator.hpp>
-#include <shardwise/comm/threads.hpp>
-#include <shardwise/executor/predict_memory.hpp>
-#include <shardwise/executor/stored_parameters.hpp>
-#include <shardwise/session/device_token_chooser.hpp>
-#include <shardwise/session/session.hpp>
+#include <shardwise/session/run_on_devices.hpp>
+#include <shardwise/session/run_on_threads.hpp>
 
 #include "../executor/formula_model.hpp"
-
-#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -26,136 +19,207 @@
 #include <utility>
 #include <vector>
 
+// Whole models: written to disk, loaded on ranks, run by the session.
+
 namespace shardwise::testing {
 
-/// What a back end has at hand for one rank: threads of the host beside its own context and stream.
-template <class B>
-struct RankMachine {
-    HostContext host{HostOptions{.threads = 1}};
-    std::unique_ptr<typename B::Context> own;
-    RankHome<B> home;
-    typename B::Stream stream;
-
-    explicit RankMachine(std::unique_ptr<typename B::Context> context)
-        : own(std::move(context)), home{host, *own}, stream(own->make_stream()) {}
-};
-template <>
-struct RankMachine<Host> {
-    HostContext host{HostOptions{.threads = 1}};
-    RankHome<Host> home{host};
-    HostStream stream{host.make_stream()};
-
-    explicit RankMachine(std::unique_ptr<HostContext>) {}
+/// A session's requests, and how near logits are to be to the host's.
+struct ModelCase {
+    char const* config;
+    std::int32_t tp = 1;
+    std::int64_t sequences = 3;
+    std::int64_t step_tokens = 8;
+    std::int64_t new_tokens = 3;
+    LoadOptions load{};
+    Dtype kv_dtype = Dtype::f32;
+    bool is_deterministic = false;
+    double tolerance = 1e-4;
+    bool has_graphs = true;
 };
 
-/// What requests became on some ranks.
-struct RanModel {
-    std::vector<Generation> generations;
-    std::map<std::int64_t, std::vector<std::vector<float>>> logits;
-    Bytes predicted{};
-    Bytes held{};
-};
-
-template <class B, class Policy>
-Result<RanModel> run_model(Model const& model, ModelSource const& source, std::vector<GenerationRequest> const& requests,
-                           ExecutorLimits const& limits, std::int32_t ranks, bool shows_logits = true,
-                           LoadOptions const& load = {}) {
-    auto const parameters = StoredParameters::open(source, model);
-    if (!parameters) return parameters.error();
-    RanModel out;
-    auto const done = run_threads(ranks, [&](Threads& threads) -> Result<> {
-        HostCommunicator comm(std::move(threads));
-        auto context = open_context<B>();
-        if (!context) return context.error();
-        RankMachine<B> machine(std::move(*context));
-        auto& memory = machine.home.context.memory();
-        TensorPlace const place{comm.size(), comm.rank()};
-        auto const predicted = predict_memory<B, Policy>(model, formats_of(*parameters, load), place, limits,
-                                                         IsaLevel::portable);
-        if (!predicted) return predicted.error();
-        auto executor = RankExecutor<B, Policy>::create(machine.home, model, *parameters, place, limits, {}, load);
-        if (!executor) return executor.error();
-        if (!HasHostMemory<B>) {
-            CHECK(memory.current() == predicted->total());
-            CHECK(executor->weight_bytes() == predicted->weights);
-            CHECK(executor->cache_bytes() == predicted->kv_cache);
-        }
-        if (comm.rank() == 0) {
-            out.predicted = predicted->total();
-            out.held = memory.current();
-        }
-        auto session =
-            Session<B, Policy, HostCommunicator>::create(machine.home, *executor, limits, comm, machine.stream);
-        if (!session) return session.error();
-        for (auto const& request : requests) {
-            if (auto const added = session->add(request); !added) return added.error();
-        }
-        if (comm.rank() == 0 && shows_logits) {
-            session->show_logits([&](std::int64_t request, std::span<float const> logits) {
-                out.logits[request].emplace_back(logits.begin(), logits.end());
-            });
-        }
-        auto const generations = session->run(Deadline::after(std::chrono::minutes(4)));
-        if (!generations) return generations.error();
-        if (comm.rank() == 0) out.generations = *generations;
-        return {};
-    });
-    if (!done) return done.error();
-    return out;
-}
-
-/// A tiny model whose weights are a formula, and three requests of unlike lengths.
-[[nodiscard]] inline std::vector<GenerationRequest> model_requests(std::int64_t more) {
+/// Three requests of unlike lengths: a prompt in several chunks among them.
+[[nodiscard]] inline std::vector<GenerationRequest> model_requests(ModelCase const& of) {
     std::vector<GenerationRequest> all(3);
     all[0].prompt = {5, 9, 2};
     all[1].prompt = {7, 7, 1, 7, 7, 3, 7, 7, 40, 7, 11, 7, 7, 2, 7, 8, 7, 7};
     all[2].prompt = {30};
-    for (auto& one : all) one.max_new_tokens = more;
+    for (auto& one : all) one.max_new_tokens = of.new_tokens;
     return all;
 }
 
+using ModelLogits = std::map<std::int64_t, std::vector<std::vector<float>>>;
+
+/// Runs a case on a back end; `logits` null: nobody looks at them.
+template <class B>
+[[nodiscard]] Result<RunReport> run_model(FormulaModel const& model, ModelCase const& of,
+                                          std::vector<GenerationRequest> const& requests, ModelLogits* logits) {
+    RunOptions options;
+    options.tp = of.tp;
+    options.threads = 1;
+    options.sequences = of.sequences;
+    options.step_tokens = of.step_tokens;
+    options.kv_dtype = of.kv_dtype;
+    options.load = of.load;
+    options.is_deterministic = of.is_deterministic;
+    options.limit = std::chrono::minutes(4);
+    options.has_graphs = of.has_graphs;
+    if (logits != nullptr) {
+        options.on_logits = [logits](std::int64_t request, std::span<float const> row) {
+            (*logits)[request].emplace_back(row.begin(), row.end());
+        };
+    }
+    OpenCheckpoint files(model.source);
+    if constexpr (std::is_same_v<B, Host>) {
+        return run_on_threads(files, model.checkpoint->model, requests, options);
+    } else {
+#if !defined(SHARDWISE_HAS_CUDA) && !defined(SHARDWISE_HAS_HIP)
+        FakeMachine::get().free_bytes = std::int64_t{1} << 30U;
+#endif
+        auto ran = run_on_devices<B>(files, model.checkpoint->model, requests, options);
+#if !defined(SHARDWISE_HAS_CUDA) && !defined(SHARDWISE_HAS_HIP)
+        FakeMachine::get().free_bytes = 1234;
+#endif
+        return ran;
+    }
+}
+
+/// The host's tokens, from logits as near as sums in another order are; what was held is what was predicted.
+template <class B>
+void check_model(ModelCase const& of) {
+    FormulaModel const model(of.config);
+    auto const requests = model_requests(of);
+    auto alone = of;
+    alone.tp = 1;
+    ModelLogits theirs;
+    auto const expected = run_model<Host>(model, alone, requests, &theirs);
+    REQUIRE_MESSAGE(expected, (expected ? "" : expected.error().message()));
+    ModelLogits ours;
+    auto const found = run_model<B>(model, of, requests, &ours);
+    REQUIRE_MESSAGE(found, (found ? "" : found.error().message()));
+    // Greedy tokens that are found where the logits lie.
+    auto const quiet = run_model<B>(model, of, requests, nullptr);
+    REQUIRE_MESSAGE(quiet, (quiet ? "" : quiet.error().message()));
+    for (auto const& rank : found->ranks) {
+        CHECK(rank.peak <= rank.predicted);
+        // The host's share of communicators is not there from the beginning.
+        if (!HasHostMemory<B>) CHECK(rank.held == rank.predicted);
+    }
+    double worst = 0.0;
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+        CHECK(found->generations[i].tokens == expected->generations[i].tokens);
+        CHECK(quiet->generations[i].tokens == expected->generations[i].tokens);
+        auto const& rows = ours[static_cast<std::int64_t>(i)];
+        auto const& wanted = theirs[static_cast<std::int64_t>(i)];
+        REQUIRE(rows.size() == wanted.size());
+        for (std::size_t step = 0; step < rows.size(); ++step) {
+            REQUIRE(rows[step].size() == wanted[step].size());
+            for (std::size_t k = 0; k < rows[step].size(); ++k)
+                worst = std::max(worst, static_cast<double>(std::abs(rows[step][k] - wanted[step][k])));
+        }
+    }
+    CAPTURE(worst);
+    CHECK(worst <= of.tolerance);
+}
+
+// Tiny models: grouped heads; windows, soft caps and scaled embeddings; heads in one product; norms of heads; turned weights, biases and
+// tables of positions; parallel branches and a part of each head that turns.
 inline constexpr auto tiny_llama =
     R"({"model_type":"llama","architectures":["LlamaForCausalLM"],"vocab_size":61,"hidden_size":32,)"
     R"("intermediate_size":48,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,)"
     R"("max_position_embeddings":64})";
+inline constexpr auto tiny_gemma2 =
+    R"({"model_type":"gemma2","architectures":["Gemma2ForCausalLM"],"vocab_size":70,"hidden_size":32,)"
+    R"("num_hidden_layers":2,"intermediate_size":48,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":16,)"
+    R"("sliding_window":6,"max_position_embeddings":64})";
+inline constexpr auto tiny_gpt2 =
+    R"({"model_type":"gpt2","architectures":["GPT2LMHeadModel"],"vocab_size":67,"n_embd":32,"n_layer":2,"n_head":4,)"
+    R"("n_positions":64})";
+inline constexpr auto tiny_mistral =
+    R"({"model_type":"mistral","architectures":["MistralForCausalLM"],"vocab_size":90,"hidden_size":64,)"
+    R"("num_hidden_layers":2,"intermediate_size":96,"num_attention_heads":4,"num_key_value_heads":2,)"
+    R"("sliding_window":10,"max_position_embeddings":64})";
+inline constexpr auto tiny_phi3 =
+    R"({"model_type":"phi3","architectures":["Phi3ForCausalLM"],"vocab_size":77,"hidden_size":32,)"
+    R"("num_hidden_layers":2,"intermediate_size":48,"num_attention_heads":4,"num_key_value_heads":4,"pad_token_id":0,)"
+    R"("max_position_embeddings":64,"original_max_position_embeddings":64})";
+inline constexpr auto tiny_qwen3 =
+    R"({"model_type":"qwen3","architectures":["Qwen3ForCausalLM"],"vocab_size":61,"hidden_size":40,)"
+    R"("num_hidden_layers":2,"intermediate_size":56,"num_attention_heads":5,"num_key_value_heads":1,"head_dim":24,)"
+    R"("max_position_embeddings":64})";
+inline constexpr auto tiny_opt =
+    R"({"model_type":"opt","architectures":["OPTForCausalLM"],"vocab_size":59,"hidden_size":32,"ffn_dim":72,)"
+    R"("num_hidden_layers":2,"num_attention_heads":4,"max_position_embeddings":64,"word_embed_proj_dim":32})";
+inline constexpr auto tiny_gpt_neox =
+    R"({"model_type":"gpt_neox","architectures":["GPTNeoXForCausalLM"],"vocab_size":66,"hidden_size":32,)"
+    R"("intermediate_size":64,"num_hidden_layers":2,"num_attention_heads":4,"max_position_embeddings":64,)"
+    R"("rotary_pct":0.25})";
 
-/// The same tokens as the host's, from logits as near as sums in another order are.
-template <class B, class Policy>
-void check_model(char const* config, std::int32_t ranks, ExecutorLimits const& limits, std::int64_t more) {
-    FormulaModel const model(config);
-    auto const requests = model_requests(more);
-    auto const& described = model.checkpoint->model;
-    auto const expected = run_model<Host, Policy>(described, model.source, requests, limits, 1);
-    REQUIRE_MESSAGE(expected, (expected ? "" : expected.error().message()));
-    auto const found = run_model<B, Policy>(described, model.source, requests, limits, ranks);
-    REQUIRE_MESSAGE(found, (found ? "" : found.error().message()));
-    REQUIRE(found->generations.size() == requests.size());
-    double worst = 0.0;
-    for (std::size_t i = 0; i < requests.size(); ++i) {
-        CHECK(found->generations[i].tokens == expected->generations[i].tokens);
-        auto const number = static_cast<std::int64_t>(i);
-        auto const& theirs = expected->logits.at(number);
-        auto const& ours = found->logits.at(number);
-        REQUIRE(ours.size() == theirs.size());
-        for (std::size_t step = 0; step < ours.size(); ++step) {
-            for (std::size_t k = 0; k < ours[step].size(); ++k)
-                worst = std::max(worst, static_cast<double>(std::abs(ours[step][k] - theirs[step][k])));
-        }
-    }
-    CAPTURE(worst);
-    CHECK(worst < 1e-4);
-    // Greedy tokens that are found where the logits lie.
-    auto const quiet = run_model<B, Policy>(described, model.source, requests, limits, ranks, false);
-    REQUIRE_MESSAGE(quiet, (quiet ? "" : quiet.error().message()));
-    for (std::size_t i = 0; i < requests.size(); ++i)
-        CHECK(quiet->generations[i].tokens == expected->generations[i].tokens);
+[[nodiscard]] inline LoadOptions held_in(Dtype dtype) {
+    LoadOptions load;
+    load.dtype = dtype;
+    return load;
 }
 
 }  // namespace shardwise::testing
 
-TEST_CASE_TEMPLATE("Models: a tiny llama generates the host's tokens on every back end", B, SHARDWISE_TEST_BACKENDS) {
+TEST_CASE_TEMPLATE("Models: tiny ones generate the host's tokens on every back end", B, SHARDWISE_TEST_BACKENDS) {
     using namespace shardwise;
-    if (!testing::open_context<B>()) return;
-    testing::check_model<B, Fast>(testing::tiny_llama, 1,
-                                  {.sequences = 3, .context = 32, .step_tokens = 8}, 3);
+    if (!testing::open_bench<B>()) return;
+    using testing::ModelCase;
+    for (auto const& of :
+         {ModelCase{testing::tiny_llama}, ModelCase{testing::tiny_gemma2, 2, 2, 5, 4, {}, Dtype::bf16, false, 1e-3},
+          ModelCase{testing::tiny_gpt2, 1, 3, 8, 3, testing::held_in(Dtype::bf16), Dtype::i8, false, 1e-3}}) {
+        CAPTURE(std::string(of.config));
+        testing::check_model<B>(of);
+    }
+}
+
+TEST_CASE_TEMPLATE("Models: steps that are launched as graphs have the bits of those that are not", B,
+                   SHARDWISE_TEST_BACKENDS) {
+    using namespace shardwise;
+    if (!testing::open_bench<B>()) return;
+    testing::ModelCase of{testing::tiny_llama, 1, 2, 8, 6};
+    testing::FormulaModel const model(of.config);
+    auto const requests = testing::model_requests(of);
+    testing::ModelLogits replayed;
+    testing::ModelLogits called;
+    auto const first = testing::run_model<B>(model, of, requests, &replayed);
+    of.has_graphs = false;
+    auto const second = testing::run_model<B>(model, of, requests, &called);
+    REQUIRE(first);
+    REQUIRE(second);
+    CHECK(second->graphs.captured == 0);
+    CHECK(second->graphs.replayed == 0);
+    for (std::size_t i = 0; i < requests.size(); ++i) CHECK(first->generations[i].tokens == second->generations[i].tokens);
+    CHECK(replayed == called);
+    if (HasHostMemory<B> || !first->graphs.reason.empty()) {
+        CHECK(first->graphs.captured == 0);
+    } else {
+        CHECK(first->graphs.captured >= 1);
+        CHECK(first->graphs.replayed >= 2);
+    }
+}
+
+TEST_CASE_TEMPLATE("Models: families, formats, caches and ranks" * doctest::test_suite("long"), B,
+                   SHARDWISE_TEST_BACKENDS) {
+    using namespace shardwise;
+    if (!testing::open_bench<B>()) return;
+    using testing::ModelCase;
+    for (auto const* const config :
+         {testing::tiny_llama, testing::tiny_gemma2, testing::tiny_gpt2, testing::tiny_mistral, testing::tiny_phi3,
+          testing::tiny_qwen3, testing::tiny_opt, testing::tiny_gpt_neox}) {
+        CAPTURE(std::string(config));
+        for (bool const is_deterministic : {false, true}) {
+            for (auto const tp : {1, 2, 3}) {
+                CAPTURE(is_deterministic);
+                CAPTURE(tp);
+                testing::check_model<B>({config, tp, 2, 8, 4, {}, Dtype::f32, is_deterministic});
+            }
+        }
+        for (auto const dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
+            CAPTURE(traits(dtype).short_name);
+            testing::check_model<B>({config, 1, 3, 8, 4, testing::held_in(dtype), Dtype::bf16, false, 1e-3});
+            testing::check_model<B>({config, 2, 1, 5, 4, testing::held_in(dtype), Dtype::i8, false, 1e-2});
+        }
+    }
 }

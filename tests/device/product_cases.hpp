@@ -19,9 +19,9 @@
 namespace {
 
 /// A weight as a checkpoint holds it: random codes, and numbers of a common size.
-class Weight {
+class StoredWeight {
 public:
-    Weight(WeightFormat format, std::int64_t outputs, std::int64_t inputs, std::int64_t group = 64)
+    StoredWeight(WeightFormat format, std::int64_t outputs, std::int64_t inputs, std::int64_t group = 64)
         : source_{.format = format, .outputs = outputs, .inputs = inputs} {
         auto const& unit = traits(format);
         if (unit.scales == ScalePlace::group) source_.group = group;
@@ -84,7 +84,7 @@ public:
         return copy.row(output);
     }
     /// The columns of a range, as a weight of their own.
-    [[nodiscard]] Weight columns(UnitRange inputs) const {
+    [[nodiscard]] StoredWeight columns(UnitRange inputs) const {
         auto part = *this;
         auto const cut = [&](std::vector<std::byte> const& bytes, std::vector<std::byte>& to) {
             if (bytes.empty()) return;
@@ -131,7 +131,7 @@ void check_multiply(Bench<B>& bench, WeightFormat format, std::int64_t outputs, 
     CAPTURE(inputs);
     CAPTURE(rows);
     CAPTURE(group);
-    Weight const weight(format, outputs, inputs, group);
+    StoredWeight const weight(format, outputs, inputs, group);
     auto const held = B::hold_weight(bench.context(), weight.source());
     REQUIRE(held);
     CHECK(held->outputs() == outputs);
@@ -182,11 +182,11 @@ void check_multiply_range(Bench<B>& bench, WeightFormat format, std::int64_t inp
     CAPTURE(range.begin);
     CAPTURE(rows);
     constexpr std::int64_t outputs = 11;
-    Weight const weight(format, outputs, inputs);
+    StoredWeight const weight(format, outputs, inputs);
     auto const part = weight.columns(range);
     auto const in = bench.send(numbers(rows * inputs, 62));
     TensorView<float const, 2, B> const from(in.data() + range.begin, {rows, range.size()}, inputs);
-    auto const product = [&](Weight const& source, UnitRange taken) {
+    auto const product = [&](StoredWeight const& source, UnitRange taken) {
         auto const held = B::hold_weight(bench.context(), source.source());
         REQUIRE(held);
         auto out = bench.send(std::vector<float>(static_cast<std::size_t>(rows * outputs)));
@@ -289,7 +289,7 @@ TEST_CASE_TEMPLATE("multiply takes a range of inputs that begins anywhere with t
             check_multiply_range(*bench, format, 61, range, 18);
         }
     }
-    Weight const weight(WeightFormat::q8_0, 4, 64);
+    StoredWeight const weight(WeightFormat::q8_0, 4, 64);
     auto const held = B::hold_weight(bench->context(), weight.source());
     REQUIRE(held);
     auto const in = bench->send(numbers(64, 1));
@@ -312,7 +312,7 @@ TEST_CASE("multiply on a device gives a row of a range the same bits whatever ro
         constexpr std::int64_t most = 19;
         auto const in = bench->send(numbers(most * inputs, 63));
         auto const product = [&](std::int64_t rows, std::int64_t outputs, std::int64_t first) {
-            Weight const weight(unit.format, outputs, inputs);
+            StoredWeight const weight(unit.format, outputs, inputs);
             auto const held = Device::hold_weight(bench->context(), weight.source());
             REQUIRE(held);
             auto out = bench->send(std::vector<float>(static_cast<std::size_t>(rows * outputs)));
@@ -345,7 +345,7 @@ TEST_CASE("embedding on a device decodes rows of a weight of every format as the
         CAPTURE(unit.name);
         for (std::int64_t const inputs : {32, 160, 37}) {
             auto const width = whole_blocks(unit.format, inputs);
-            Weight const weight(unit.format, 9, width, inputs == 160 ? 32 : 8);
+            StoredWeight const weight(unit.format, 9, width, inputs == 160 ? 32 : 8);
             auto const table = Device::hold_weight(bench->context(), weight.source());
             REQUIRE(table);
             auto const ids = some_ids(12, first_row, 9);
@@ -377,20 +377,20 @@ TEST_CASE_TEMPLATE("hold_weight counts the device's bytes and refuses sizes that
     auto const bench = open_bench<B>();
     if (!bench) return;
     {
-        Weight const weight(WeightFormat::q8_0, 4, 64);
+        StoredWeight const weight(WeightFormat::q8_0, 4, 64);
         auto const held = B::hold_weight(bench->context(), weight.source());
         REQUIRE(held);
         CHECK(held->bytes() >= Bytes{4 * 2 * 34});
         CHECK(bench->context().memory().current() == held->bytes());
     }
     CHECK(bench->context().memory().current() == Bytes{0});
-    Weight short_data(WeightFormat::q4_0, 4, 64);
+    StoredWeight short_data(WeightFormat::q4_0, 4, 64);
     short_data.data().pop_back();
     CHECK(B::hold_weight(bench->context(), short_data.source()).error().code() == ErrorCode::shape_mismatch);
-    Weight no_scales(WeightFormat::int8, 4, 64);
+    StoredWeight no_scales(WeightFormat::int8, 4, 64);
     no_scales.scales().clear();
     CHECK(B::hold_weight(bench->context(), no_scales.source()).error().code() == ErrorCode::shape_mismatch);
-    auto half_block = Weight(WeightFormat::q8_0, 4, 64);
+    auto half_block = StoredWeight(WeightFormat::q8_0, 4, 64);
     auto source = half_block.source();
     source.inputs = 48;
     CHECK(B::hold_weight(bench->context(), source).error().code() == ErrorCode::shape_mismatch);

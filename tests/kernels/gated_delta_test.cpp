@@ -30,7 +30,7 @@ struct Weights {
     Weights() {
         for (auto& value : decay.values) value = -std::abs(value);
     }
-    [[nodiscard]] DeltaWeights view() const {
+    [[nodiscard]] DeltaWeights<Host> view() const {
         auto const row = [](Matrix<float> const& of) {
             return TensorView<float const, 1, Host>(of.values.data(), {static_cast<std::int64_t>(of.values.size())});
         };
@@ -54,8 +54,9 @@ std::vector<double> defined(Matrix<float> const& in, Matrix<float> const& ba, We
         double sum = 0.0;
         for (std::int64_t i = 0; i < shape.kernel; ++i) {
             auto const at = token - (shape.kernel - 1) + i;
-            if (at >= 0) sum += static_cast<double>(w.convolution.values[static_cast<std::size_t>(row * shape.kernel + i)]) *
-                                in.at(at, head * block + channel);
+            if (at >= 0)
+                sum += static_cast<double>(w.convolution.values[static_cast<std::size_t>(row * shape.kernel + i)]) *
+                       in.at(at, head * block + channel);
         }
         return sum * sigmoid(sum);
     };
@@ -101,7 +102,8 @@ std::vector<double> defined(Matrix<float> const& in, Matrix<float> const& ba, We
             for (std::int64_t j = 0; j < shape.value_dim; ++j) {
                 auto const z = in.at(token, head * block + shape.channels() + own * shape.value_dim + j);
                 out[static_cast<std::size_t>((token * shape.value_heads + value_head) * shape.value_dim + j)] =
-                    made[static_cast<std::size_t>(j)] / std::sqrt(squares / shape.value_dim + static_cast<double>(1e-5F)) *
+                    made[static_cast<std::size_t>(j)] /
+                    std::sqrt(squares / shape.value_dim + static_cast<double>(1e-5F)) *
                     static_cast<double>(w.norm.values[static_cast<std::size_t>(j)]) * z * sigmoid(z);
             }
         }

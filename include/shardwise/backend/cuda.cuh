@@ -14,6 +14,8 @@ struct DeviceCode<CudaApi> {
     static constexpr bool has_own_warps = true;
 
     static __device__ float shuffle_xor(float value, int mask) { return __shfl_xor_sync(0xFFFFFFFFU, value, mask); }
+    /// What a thread of the warp holds.
+    static __device__ float shuffle_from(float value, int lane) { return __shfl_sync(0xFFFFFFFFU, value, lane); }
 
     /// Sixteen bytes that no thread writes and none reads soon again: they do not push others out of the first cache.
     template <class Pack>

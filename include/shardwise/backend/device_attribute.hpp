@@ -15,3 +15,10 @@
 #else
 #define SHARDWISE_DEVICE_UNROLL
 #endif
+
+/// Keeps device compilers from writing out copies of the loop that follows, whose registers every thread would pay for.
+#if defined(__CUDACC__) || defined(__HIPCC__)
+#define SHARDWISE_DEVICE_ROLL _Pragma("unroll 1")
+#else
+#define SHARDWISE_DEVICE_ROLL
+#endif

@@ -76,6 +76,15 @@ public:
         return DeviceStream<Api>(*this, options_.device, options_.limit, native);
     }
 
+    /// What is free on the device now, whoever holds the rest.
+    ///
+    /// Errors  backend_failure
+    [[nodiscard]] Result<Bytes> free_memory() const {
+        detail::DeviceScope<Api> const scope(options_.device);
+        if (!scope.result()) return scope.result().error();
+        return Api::free_memory();
+    }
+
     /// The handles of the vendor's products, made when first asked for.
     [[nodiscard]] Result<Products*> products() {
         std::lock_guard const lock(mutex_);

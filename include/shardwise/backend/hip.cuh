@@ -22,6 +22,8 @@ struct DeviceCode<HipApi> {
     static constexpr bool has_own_warps = has_device_warps;
 
     static __device__ float shuffle_xor(float value, int mask) { return __shfl_xor(value, mask); }
+    /// What a thread of the warp holds.
+    static __device__ float shuffle_from(float value, int lane) { return __shfl(value, lane); }
 
     /// Sixteen bytes that no thread writes.
     template <class Pack>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/executor/block_cut.hpp>
 #include <shardwise/core/trace_ring.hpp>
+#include <shardwise/executor/block_cut.hpp>
 #include <shardwise/executor/held_operation.hpp>
 #include <shardwise/executor/kv_cache.hpp>
 #include <shardwise/kernels/step_table.hpp>
@@ -61,6 +61,13 @@ struct WalkState {
     float* hidden;
 };
 
+/// What the host knows of a router's choice: by expert its first row, and the end of the last.
+struct CountedRows {
+    /// The value that holds the choice.
+    ValueId choice = no_value;
+    std::vector<std::int32_t> first;
+};
+
 /// Where the values of a block lie while a step is walked.
 template <ComputeBackend Backend, ReductionPolicy Policy>
 class BlockValues {
@@ -87,6 +94,7 @@ public:
 
     /// Pairs of a token and an expert.
     std::int64_t routed_rows = 0;
+    CountedRows counted;
 
 private:
     [[nodiscard]] float* at(std::int64_t item) const {

@@ -25,6 +25,8 @@ struct ExecutorLimits {
     ProductActivations product_activations = ProductActivations::full;
     /// False: the head (scores of the vocabulary, a pooler) is left out, and what the layers make is the result.
     bool has_head = true;
+    /// Whether a device's steps of one token for each sequence are taken down and launched as graphs.
+    bool has_graphs = true;
 };
 
 /// What a model gives for a step: scores of the vocabulary, or a hidden state.

@@ -5,6 +5,7 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/kernels/add_row.hpp>
+#include <shardwise/kernels/expert_table.hpp>
 #include <shardwise/kernels/fill.hpp>
 #include <shardwise/op/input_pieces.hpp>
 #include <shardwise/op/operation.hpp>
@@ -53,7 +54,19 @@ struct ExpertRuns {
 template <ComputeBackend Backend>
 struct ExpertColumns {
     std::vector<ColumnLinear<Backend>> experts;
+    ExpertTable<Backend> table;
 
+    /// Makes the table of the experts that are there; they move no more.
+    [[nodiscard]] Result<> finish(typename Backend::Context& context) {
+        std::vector<ExpertFactor<Backend>> factors;
+        for (auto const& expert : experts) {
+            if (expert.factor().weight != nullptr) factors.push_back(expert.factor());
+        }
+        auto made = ExpertTable<Backend>::create(context, factors);
+        if (!made) return made.error();
+        table = std::move(*made);
+        return {};
+    }
     /// Calls visit(weight) for the weights of all of them.
     template <class Visit>
     void for_each_weight(Visit const& visit) {
@@ -98,6 +111,22 @@ public:
         experts_.push_back(std::move(expert));
         return {};
     }
+
+    /// To be called once all experts are held; they move no more.
+    [[nodiscard]] Result<> finish(typename Backend::Context& context) {
+        std::vector<ExpertFactor<Backend>> factors;
+        for (auto const& expert : experts_) {
+            // The first rank's summand has the bias.
+            TensorView<float const, 1, Backend> bias;
+            if (place_.rank == 0) bias = expert.bias.view();
+            if (expert.weight && !Policy::has_fixed_tree) factors.push_back({&*expert.weight, bias});
+        }
+        auto made = ExpertTable<Backend>::create(context, factors);
+        if (!made) return made.error();
+        table_ = std::move(*made);
+        return {};
+    }
+    [[nodiscard]] ExpertTable<Backend> const& table() const { return table_; }
 
     /// Calls visit(weight) for the weights of all experts, in an order of their own.
     template <class Visit>
@@ -169,6 +198,7 @@ private:
     UnitRange own_;
     detail::ProductTree<Backend> tree_;
     std::vector<Expert> experts_;
+    ExpertTable<Backend> table_;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -25,18 +25,23 @@ template <ComputeBackend Backend>
         if (!bytes) return overflow;
         return *bytes;
     } else {
-        auto const layout = detail::device_row_layout(format, inputs);
-        if (!layout) {
+        if (!has_device_products(format)) {
             return Error{ErrorCode::unsupported}
                 .in(Backend::name)
                 .at(name_of(format))
                 .because("is no format that this back end multiplies by")
                 .fix("decode the weights into bf16 or fp32 (--dtype), or run this model on the host");
         }
-        auto const row = checked_add(layout->row_bytes(), layout->scale_bytes);
-        auto const bytes = row ? checked_multiply(outputs, *row) : row;
-        if (!bytes) return overflow;
-        return Bytes{*bytes};
+        auto held = format;
+        std::int64_t shared = 32;
+        if (traits(format).scales == ScalePlace::group) shared = detail::device_group(inputs, group);
+        // As hold_weight decodes groups that devices do not read.
+        if (shared == 0) {
+            held = WeightFormat::f32;
+            shared = 32;
+        }
+        if (inputs > (std::int64_t{1} << 40U) || !checked_multiply(outputs, 8 * inputs)) return overflow;
+        return Bytes{detail::device_row_layout(held, inputs, shared).bytes(outputs)};
     }
 }
 

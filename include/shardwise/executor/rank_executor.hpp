@@ -19,6 +19,7 @@
 #include <shardwise/executor/rank_step.hpp>
 #include <shardwise/executor/resident_blocks.hpp>
 #include <shardwise/executor/step_capacity.hpp>
+#include <shardwise/executor/step_graphs.hpp>
 #include <shardwise/executor/walk_block.hpp>
 #include <shardwise/kernels/copy_rows.hpp>
 #include <shardwise/memory/activations.hpp>
@@ -166,7 +167,14 @@ public:
             }
             return {};
         };
-        auto const done = offloaded_.run(blocks_, walk, stream, Deadline::after(std::chrono::hours(24)));
+        auto const walk_all = [&] {
+            at = 0;
+            return offloaded_.run(blocks_, walk, stream, Deadline::after(std::chrono::hours(24)));
+        };
+        bool const repeats = can_repeat_ && tokens == static_cast<std::int64_t>(parts.size()) && output_.is_logits &&
+                             ends_model_ && links.from < 0 && times_ == nullptr && comm.size() == 1 &&
+                             exchange == nullptr;
+        auto const done = repeats ? graphs_.run(tokens, out.data(), stream, walk_all) : walk_all();
         Result<> copied;
         if (done && links.to >= 0) {
             auto const width = blocks_.back().cut.width(blocks_.back().program->operations().back().output);
@@ -222,14 +230,13 @@ public:
     [[nodiscard]] Model const& model() const { return *model_; }
     [[nodiscard]] KvCache<Backend>& cache() { return cache_; }
     [[nodiscard]] ExecutorOutput const& output() const { return output_; }
+    [[nodiscard]] GraphCounts const& graphs() const { return graphs_.counts(); }
     /// What was read of the files' tensors to load the rank's share.
     [[nodiscard]] Bytes bytes_read() const { return bytes_read_; }
     /// What the rank holds, in bytes: weights, caches, the arena with its scratch.
     [[nodiscard]] Bytes weight_bytes() const { return weight_bytes_; }
     [[nodiscard]] Bytes cache_bytes() const { return cache_.bytes(); }
-    [[nodiscard]] Bytes activation_bytes() const {
-        return arena_.bytes() + scratch_.bytes() + step_.bytes();
-    }
+    [[nodiscard]] Bytes activation_bytes() const { return arena_.bytes() + scratch_.bytes() + step_.bytes(); }
 
 private:
     using Block = HeldBlock<Backend, Policy>;
@@ -239,7 +246,8 @@ private:
           place_(place),
           experts_(experts),
           limits_(limits),
-          is_bidirectional_(shardwise::is_bidirectional(model)) {}
+          is_bidirectional_(shardwise::is_bidirectional(model)),
+          can_repeat_(limits.has_graphs && StepGraphs<Backend>::can_capture(model)) {}
 
     void note_output(shardwise::Block const& block) {
         auto const& body = model_->program.body(block);
@@ -357,6 +365,7 @@ private:
     ExecutorLimits limits_;
     ExecutorOutput output_;
     bool is_bidirectional_;
+    bool can_repeat_;
     StepRule rule_;
     std::vector<PlannedBody> bodies_;
     std::vector<Block> blocks_;
@@ -371,6 +380,7 @@ private:
     Buffer<float, Backend> arena_;
     Buffer<float, Backend> scratch_;
     RankStep<Backend> step_;
+    StepGraphs<Backend> graphs_;
     /// Goes first: what a stream still reads outlives it.
     LastStep<Backend> last_;
 };

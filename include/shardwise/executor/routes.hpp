@@ -4,6 +4,7 @@
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/executor/block_walk.hpp>
 #include <shardwise/executor/routing_table.hpp>
+#include <shardwise/kernels/order_experts.hpp>
 #include <shardwise/parallel/collectives.hpp>
 #include <shardwise/parallel/place.hpp>
 
@@ -11,6 +12,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -47,17 +49,41 @@ struct Routes {
 namespace detail {
 
 /// Collectives in the stream end by deadlines of their own.
-[[nodiscard]] inline Deadline far_deadline() { return Deadline::after(std::chrono::hours(24)); }
+[[nodiscard]] inline Deadline far_deadline() {
+    return Deadline::after(std::chrono::hours(24));
+}
 
-/// The order of the rows that an operation's experts compute. Who computes what is known only once the router has been computed:
-/// waits for the stream.
+/// The order of the rows that an operation's experts compute, in the operation's workspace.
+///
+/// Order  on the walk's stream
 template <ComputeBackend Backend, ReductionPolicy Policy, Communicator C>
-[[nodiscard]] Result<RoutingTable> order_rows(BlockWalk<Backend, Policy, C>& walk, Operation const& op,
-                                              std::size_t number, RoutingOrder by) {
-    auto const done = walk.stream.synchronize(far_deadline());
-    if (!done) return done.error();
+[[nodiscard]] Result<RoutingTable<Backend>> order_rows(BlockWalk<Backend, Policy, C>& walk, Operation const& op,
+                                                       std::size_t number, RoutingOrder by) {
     Routes<Backend> const routes(walk.view(op.inputs[1]));
-    return make_routing_table(routes.ids, op.experts, by, walk.values.table(number));
+    RoutingTable<Backend> const table(walk.values.table(number), routes.ids.elements(), op.experts);
+    TensorView<std::int32_t const, 2, Backend> const ids = routes.ids;
+    auto const done = order_experts(ids, by, table.order, table.first, walk.stream);
+    if (!done) return done.error();
+    return table;
+}
+
+/// Where each expert's rows begin, and the end of the last, as the host knows it: it says how many rows a product has. Waits for the
+/// stream, once for all operations of a block that go by the same choice.
+template <ComputeBackend Backend, ReductionPolicy Policy, Communicator C>
+[[nodiscard]] Result<std::span<std::int32_t const>> count_rows(BlockWalk<Backend, Policy, C>& walk, Operation const& op,
+                                                               RoutingTable<Backend> const& table) {
+    auto& counted = walk.values.counted;
+    if (counted.choice != op.inputs[1]) {
+        counted.first.resize(static_cast<std::size_t>(table.first.elements()));
+        TensorView<std::int32_t const, 1, Backend> const from = table.first;
+        TensorView<std::int32_t, 1, Host> const to(counted.first.data(), {from.elements()});
+        auto const copied = Backend::template copy<std::int32_t>(from, to, walk.stream);
+        if (!copied) return copied.error();
+        auto const done = walk.stream.synchronize(far_deadline());
+        if (!done) return done.error();
+        counted.choice = op.inputs[1];
+    }
+    return std::span<std::int32_t const>(counted.first);
 }
 
 }  // namespace detail

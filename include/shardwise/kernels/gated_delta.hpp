@@ -2,31 +2,29 @@
 #pragma once
 
 #include <shardwise/backend/host.hpp>
-#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/unfused.hpp>
+#include <shardwise/kernels/delta_weights.hpp>
+#include <shardwise/kernels/detail/check_gated_delta.hpp>
 #include <shardwise/op/operation.hpp>
 
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <cstdint>
-#include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
-
-/// What a gated delta rule multiplies with, for the key heads of one rank: the convolution's weights of all q, all k and all v,
-/// dt_bias and -exp(A_log) of each value head, the norm's weight, and what is added to its variance.
-struct DeltaWeights {
-    TensorView<float const, 1, Host> convolution;
-    TensorView<float const, 1, Host> dt_bias;
-    TensorView<float const, 1, Host> decay;
-    TensorView<float const, 1, Host> norm;
-    float epsilon = 1e-6F;
-};
 
 /// Floats of workspace for so many key heads.
 [[nodiscard]] constexpr std::int64_t gated_delta_workspace(DeltaShape const& shape, std::int64_t heads) {
     return heads * (shape.channels() + shape.value_dim);
+}
+
+/// The same, of a call with so many tokens.
+template <class Backend>
+requires std::same_as<Backend, Host>
+[[nodiscard]] constexpr std::int64_t gated_delta_workspace(DeltaShape const& shape, std::int64_t heads, std::int64_t) {
+    return gated_delta_workspace(shape, heads);
 }
 
 namespace detail {
@@ -36,8 +34,8 @@ SHARDWISE_UNFUSED_BEGIN
 /// One key head of one sequence: its tokens one after another.
 class DeltaHead {
 public:
-    DeltaHead(DeltaShape const& shape, DeltaWeights const& weights, std::int64_t heads, std::int64_t head, float* state,
-              float* workspace)
+    DeltaHead(DeltaShape const& shape, DeltaWeights<Host> const& weights, std::int64_t heads, std::int64_t head,
+              float* state, float* workspace)
         : shape_(shape),
           weights_(weights),
           heads_(heads),
@@ -137,7 +135,7 @@ private:
     }
 
     DeltaShape const& shape_;
-    DeltaWeights const& weights_;
+    DeltaWeights<Host> const& weights_;
     std::int64_t heads_;
     std::int64_t head_;
     float* inputs_;
@@ -160,29 +158,14 @@ SHARDWISE_UNFUSED_END
 /// Errors  shape_mismatch
 /// Source  transformers 4.57 models/qwen3_next/modeling_qwen3_next.py: torch_recurrent_gated_delta_rule, Qwen3NextGatedDeltaNet
 [[nodiscard]] inline Result<> gated_delta(TensorView<float const, 2, Host> in, TensorView<float const, 2, Host> ba,
-                                          DeltaShape const& shape, DeltaWeights const& weights, bool is_first,
+                                          DeltaShape const& shape, DeltaWeights<Host> const& weights, bool is_first,
                                           TensorView<float, 1, Host> state, TensorView<float, 1, Host> workspace,
                                           TensorView<float, 2, Host> out, HostStream& stream) {
-    if (auto const known = check_views("gated_delta", in, ba, out); !known) return known;
+    auto const needed = gated_delta_workspace(shape, shape.key_heads);
+    auto const checked = detail::check_gated_delta(in, ba, shape, weights, state, workspace, needed, out);
+    if (!checked) return checked;
     auto const heads = shape.key_heads;
-    auto const checked = [&](std::string_view name, std::int64_t got, std::int64_t expected) -> Result<> {
-        if (got == expected) return {};
-        return Error{ErrorCode::shape_mismatch}
-            .in("gated_delta")
-            .at(name)
-            .because("does not have the size that the heads need")
-            .got(got)
-            .expected(expected);
-    };
     auto const values = shape.value_columns();
-    if (auto const ok = checked("in", in.extent(1), heads * (shape.channels() + values)); !ok) return ok;
-    if (auto const ok = checked("ba", ba.extent(1), heads * 2 * shape.values_per_key()); !ok) return ok;
-    if (auto const ok = checked("out", out.extent(1), heads * values); !ok) return ok;
-    if (auto const ok = checked("ba", ba.extent(0), in.extent(0)); !ok) return ok;
-    if (auto const ok = checked("out", out.extent(0), in.extent(0)); !ok) return ok;
-    if (auto const ok = checked("state", state.elements(), shape.state_elements(heads)); !ok) return ok;
-    auto const most = gated_delta_workspace(shape, heads);
-    if (auto const ok = checked("workspace", std::min(workspace.elements(), most), most); !ok) return ok;
     auto const run = [=](std::int64_t begin, std::int64_t end) {
         for (auto head = begin; head < end; ++head) {
             detail::DeltaHead of(shape, weights, heads, head, state.data(), workspace.data());

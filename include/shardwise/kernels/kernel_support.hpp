@@ -21,30 +21,39 @@
 #include <shardwise/kernels/backward/rope.hpp>
 #include <shardwise/kernels/backward/scale.hpp>
 #include <shardwise/kernels/backward/soft_cap.hpp>
+#include <shardwise/kernels/combine_rows.hpp>
 #include <shardwise/kernels/copy_rows.hpp>
 #include <shardwise/kernels/device/activation.hpp>
 #include <shardwise/kernels/device/add.hpp>
 #include <shardwise/kernels/device/add_row.hpp>
 #include <shardwise/kernels/device/arg_max.hpp>
+#include <shardwise/kernels/device/combine_rows.hpp>
 #include <shardwise/kernels/device/copy_rows.hpp>
 #include <shardwise/kernels/device/embedding.hpp>
 #include <shardwise/kernels/device/fill.hpp>
+#include <shardwise/kernels/device/gated_delta.hpp>
 #include <shardwise/kernels/device/layer_norm.hpp>
+#include <shardwise/kernels/device/order_experts.hpp>
 #include <shardwise/kernels/device/residual_norm.hpp>
 #include <shardwise/kernels/device/rms_norm.hpp>
 #include <shardwise/kernels/device/rope.hpp>
 #include <shardwise/kernels/device/rope_turns.hpp>
+#include <shardwise/kernels/device/route.hpp>
+#include <shardwise/kernels/device/sample.hpp>
 #include <shardwise/kernels/device/scale.hpp>
 #include <shardwise/kernels/device/scale_rows.hpp>
 #include <shardwise/kernels/device/soft_cap.hpp>
 #include <shardwise/kernels/device/softmax.hpp>
+#include <shardwise/kernels/device/step_attention.hpp>
 #include <shardwise/kernels/device/store_step.hpp>
 #include <shardwise/kernels/device/take_rows.hpp>
+#include <shardwise/kernels/device/xielu.hpp>
 #include <shardwise/kernels/dropout.hpp>
 #include <shardwise/kernels/embedding.hpp>
 #include <shardwise/kernels/fill.hpp>
 #include <shardwise/kernels/gated_delta.hpp>
 #include <shardwise/kernels/layer_norm.hpp>
+#include <shardwise/kernels/order_experts.hpp>
 #include <shardwise/kernels/quantize.hpp>
 #include <shardwise/kernels/residual_norm.hpp>
 #include <shardwise/kernels/rms_norm.hpp>
@@ -52,10 +61,12 @@
 #include <shardwise/kernels/rope_turns.hpp>
 #include <shardwise/kernels/route.hpp>
 #include <shardwise/kernels/sample.hpp>
+#include <shardwise/kernels/sampling_table.hpp>
 #include <shardwise/kernels/scale.hpp>
 #include <shardwise/kernels/scale_rows.hpp>
 #include <shardwise/kernels/soft_cap.hpp>
 #include <shardwise/kernels/softmax.hpp>
+#include <shardwise/kernels/step_attention.hpp>
 #include <shardwise/kernels/store_rows.hpp>
 #include <shardwise/kernels/store_step.hpp>
 #include <shardwise/kernels/take_rows.hpp>
@@ -116,6 +127,10 @@ concept HasAttention = requires(KernelProbe<B> p) {
     attention<float>(p.in, p.in, p.in, p.out, AttentionOptions{}, p.stream);
 };
 template <class B>
+concept HasCombineRows = requires(KernelProbe<B> p) {
+    combine_rows(p.in, p.ids, p.in, p.out, p.stream);
+};
+template <class B>
 concept HasCopyRows = requires(KernelProbe<B> p) {
     copy_rows<float>(p.in, p.out, p.stream);
 };
@@ -134,6 +149,10 @@ concept HasFill = requires(KernelProbe<B> p) {
 template <class B>
 concept HasLayerNorm = requires(KernelProbe<B> p) {
     layer_norm<float>(p.in, p.vector, p.vector, p.out, 0.0F, p.stream);
+};
+template <class B>
+concept HasOrderExperts = requires(KernelProbe<B> p, TensorView<std::int32_t const, 2, B> ids) {
+    order_experts(ids, RoutingOrder::row_of_pair, p.chosen, p.chosen, p.stream);
 };
 template <class B>
 concept HasQuantize = requires(KernelProbe<B> p, std::span<std::byte> bytes) {
@@ -161,11 +180,11 @@ concept HasRoute = requires(KernelProbe<B> p) {
     route(p.in, p.vector, p.routes, p.out, RouterOptions{}, p.stream);
 };
 template <class B>
-concept HasSample = requires(KernelProbe<B> p, std::span<SamplingRow const> rows) {
-    sample(p.in, rows, p.chosen, p.stream);
+concept HasSample = requires(KernelProbe<B> p, SamplingTable<B>& table) {
+    sample(p.in, table, p.chosen, p.stream);
 };
 template <class B>
-concept HasGatedDelta = requires(KernelProbe<B> p, TensorView<float, 1, B> state, DeltaWeights const& weights) {
+concept HasGatedDelta = requires(KernelProbe<B> p, TensorView<float, 1, B> state, DeltaWeights<B> const& weights) {
     gated_delta(p.in, p.in, DeltaShape{}, weights, true, state, state, p.out, p.stream);
 };
 template <class B>
@@ -187,6 +206,10 @@ concept HasSoftCap = requires(KernelProbe<B> p) {
 template <class B>
 concept HasSoftmax = requires(KernelProbe<B> p) {
     softmax<float>(p.in, p.out, p.stream);
+};
+template <class B>
+concept HasStepAttention = requires(KernelProbe<B> p, StepRows<float, B> const& cache, StepTable<B> const& table) {
+    step_attention<float>(p.in, cache, cache, p.out, table, AttentionOptions{}, p.stream);
 };
 template <class B>
 concept HasStoreRows = requires(KernelProbe<B> p, CachedRows<float, B> const& cache) {
@@ -274,6 +297,7 @@ inline constexpr std::array kernel_support{
     KernelSupport{"arg_max", detail::HasArgMax<Backend>},
     KernelSupport{"attention", detail::HasAttention<Backend>},
     KernelSupport{"attention_backward", detail::HasAttentionBackward<Backend>},
+    KernelSupport{"combine_rows", detail::HasCombineRows<Backend>},
     KernelSupport{"copy_rows", detail::HasCopyRows<Backend>},
     KernelSupport{"dropout", detail::HasDropout<Backend>},
     KernelSupport{"embedding", detail::HasEmbedding<Backend>},
@@ -286,6 +310,7 @@ inline constexpr std::array kernel_support{
     KernelSupport{"layer_norm_backward", detail::HasLayerNormBackward<Backend>},
     KernelSupport{"linear_backward", detail::HasLinearBackward<Backend>},
     KernelSupport{"multiply", HoldsWeights<Backend>},
+    KernelSupport{"order_experts", detail::HasOrderExperts<Backend>},
     KernelSupport{"quantize", detail::HasQuantize<Backend>},
     KernelSupport{"residual_norm", detail::HasResidualNorm<Backend>},
     KernelSupport{"rms_norm", detail::HasRmsNorm<Backend>},
@@ -301,6 +326,7 @@ inline constexpr std::array kernel_support{
     KernelSupport{"soft_cap", detail::HasSoftCap<Backend>},
     KernelSupport{"soft_cap_backward", detail::HasSoftCapBackward<Backend>},
     KernelSupport{"softmax", detail::HasSoftmax<Backend>},
+    KernelSupport{"step_attention", detail::HasStepAttention<Backend>},
     KernelSupport{"store_rows", detail::HasStoreRows<Backend>},
     KernelSupport{"store_step", detail::HasStoreStep<Backend>, true},
     KernelSupport{"take_rows", detail::HasTakeRows<Backend>},

@@ -16,8 +16,9 @@ template <class T, unsigned width>
 struct PlainRows {
     RmsNormCall<T> const& call;
 
-    __device__ void take(std::int64_t row, std::int64_t at, Portion<T, width>& portion) const {
-        again(row, at, portion);
+    template <class Kept>
+    __device__ void take(std::int64_t row, std::int64_t portions, Kept& kept) const {
+        kept.load(portions, [&](std::int64_t at, Portion<T, width>& portion) { again(row, at, portion); });
     }
     __device__ void make(std::int64_t, std::int64_t, Portion<T, width>&) const {}
     __device__ void again(std::int64_t row, std::int64_t at, Portion<T, width>& portion) const {
@@ -26,8 +27,8 @@ struct PlainRows {
 };
 
 template <class Api, class T, unsigned width, bool is_narrow>
-__global__ void __launch_bounds__(row_threads, 2) normalise_rows(RmsNormCall<T> call) {
-    norm_rows<RowTeam<Api, is_narrow>, T, width>(PlainRows<T, width>{call}, call);
+__global__ void __launch_bounds__(norm_threads<is_narrow>, is_narrow ? 2 : 1) normalise_rows(RmsNormCall<T> call) {
+    norm_rows<NormTeam<Api, is_narrow>, T, width>(PlainRows<T, width>{call}, call);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

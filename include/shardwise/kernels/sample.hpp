@@ -3,11 +3,11 @@
 
 #include <shardwise/backend/host.hpp>
 #include <shardwise/backend/host/thread_pool.hpp>
-#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/list.hpp>
+#include <shardwise/kernels/detail/check_sampling.hpp>
 #include <shardwise/kernels/detail/sampling_weights.hpp>
 #include <shardwise/kernels/philox.hpp>
-#include <shardwise/kernels/sampling_options.hpp>
+#include <shardwise/kernels/sampling_row.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -18,19 +18,8 @@
 #include <limits>
 #include <optional>
 #include <span>
-#include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
-
-/// One sequence of a batch that is sampled from.
-struct SamplingRow {
-    SamplingOptions options{};
-    /// Tokens that the penalty counts: prompt and output so far.
-    std::span<std::int32_t const> history{};
-    /// Which sequence and which of its tokens is drawn: both are the counter of the generator.
-    std::uint64_t sequence = 0;
-    std::uint64_t step = 0;
-};
 
 namespace detail {
 
@@ -241,29 +230,6 @@ private:
     std::size_t best_ = 0;
 };
 
-/// Errors  invalid_argument for an option outside of its range, or a token of the history that has no logit
-[[nodiscard]] inline Result<> check_sampling(SamplingRow const& row, std::int64_t tokens) {
-    auto const& options = row.options;
-    auto const refuse = [](std::string_view place, std::string_view reason) {
-        return Error{ErrorCode::invalid_argument}.in("sample").at(place).because(reason);
-    };
-    auto const is_part = [](float value) { return value >= 0.0F && value <= 1.0F; };
-    if (!(options.temperature >= 0.0F) || std::isinf(options.temperature)) {
-        return refuse("temperature", "must be a number of at least 0");
-    }
-    if (options.top_k < 0) return refuse("top_k", "must be at least 0").got(options.top_k);
-    if (!is_part(options.top_p)) return refuse("top_p", "must be between 0 and 1");
-    if (!is_part(options.min_p)) return refuse("min_p", "must be between 0 and 1");
-    if (!(options.repetition_penalty > 0.0F) || std::isinf(options.repetition_penalty)) {
-        return refuse("repetition_penalty", "must be greater than 0");
-    }
-    for (auto const token : row.history) {
-        if (token < 0 || token >= tokens)
-            return refuse("history", "has a token without a logit").got(token).between(0, tokens - 1);
-    }
-    return {};
-}
-
 }  // namespace detail
 
 /// Chooses a token for each row of logits: repetition penalty, temperature, top k, top p, min p, then a draw. Of equal logits
@@ -277,23 +243,10 @@ private:
 /// Source  transformers 4.57 generation/logits_process.py, in the order of _get_logits_processor
 [[nodiscard]] inline Result<> sample(TensorView<float const, 2, Host> logits, std::span<SamplingRow const> rows,
                                      TensorView<std::int32_t, 1, Host> out, HostStream& stream) {
-    if (auto const known = check_views("sample", logits, out); !known) return known;
     auto const count = logits.extent(0);
     auto const tokens = logits.extent(1);
-    Error error{ErrorCode::shape_mismatch};
-    error.in("sample");
-    if (static_cast<std::int64_t>(rows.size()) != count || out.elements() != count) {
-        return error.because("each row of logits needs its options and a place for its token")
-            .got(out.elements() != count ? out.elements() : static_cast<std::int64_t>(rows.size()))
-            .expected(count);
-    }
-    // Sums of weights stay below 2^63, and tokens are 32-bit numbers.
-    constexpr std::int64_t longest_vocabulary = std::int64_t{1} << 22U;
-    if (tokens < 1 || tokens > longest_vocabulary) {
-        return error.because("there are no logits, or more than a vocabulary has")
-            .got(tokens)
-            .between(1, longest_vocabulary);
-    }
+    auto const sized = detail::check_sampled(logits, static_cast<std::int64_t>(rows.size()), out);
+    if (!sized) return sized;
     for (auto const& row : rows) {
         if (auto const checked = detail::check_sampling(row, tokens); !checked) return checked;
     }

@@ -2,10 +2,9 @@
 #pragma once
 
 #include <shardwise/backend/host.hpp>
-#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/unfused.hpp>
-#include <shardwise/kernels/detail/check_rows.hpp>
+#include <shardwise/kernels/detail/check_xielu.hpp>
 #include <shardwise/kernels/detail/launch_pieces.hpp>
 
 #include <cmath>
@@ -49,16 +48,7 @@ SHARDWISE_UNFUSED_END
 /// Errors  shape_mismatch
 [[nodiscard]] inline Result<> xielu(TensorView<float const, 2, Host> in, TensorView<float const, 1, Host> numbers,
                                     TensorView<float, 2, Host> out, HostStream& stream) {
-    if (auto const known = check_views("xielu", numbers); !known) return known;
-    if (auto const checked = detail::check_rows("xielu", in, in.extent(1), out); !checked) return checked;
-    if (numbers.elements() != 4) {
-        return Error{ErrorCode::shape_mismatch}
-            .in("xielu")
-            .at("numbers")
-            .because("are not alpha_p, alpha_n, beta and eps")
-            .got(numbers.elements())
-            .expected(4);
-    }
+    if (auto const checked = detail::check_xielu(in, numbers, out); !checked) return checked;
     auto const apply = [=](std::int64_t row, std::int64_t begin, std::int64_t end) {
         auto const* const stored = numbers.data();
         XieluNumbers const own{stored[0], stored[1], stored[2], stored[3]};

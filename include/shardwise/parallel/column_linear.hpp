@@ -6,6 +6,7 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/kernels/add_row.hpp>
+#include <shardwise/kernels/expert_table.hpp>
 #include <shardwise/parallel/detail/held_bias.hpp>
 #include <shardwise/parallel/weight_slice.hpp>
 
@@ -84,6 +85,8 @@ public:
     void for_each_weight(Visit const& visit) {
         if (weight_) visit(*weight_);
     }
+    /// What its products are made of; no weight where it has no outputs.
+    [[nodiscard]] ExpertFactor<Backend> factor() const { return {weight_ ? &*weight_ : nullptr, bias_.view()}; }
 
 private:
     ColumnLinear() = default;

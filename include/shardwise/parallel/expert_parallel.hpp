@@ -11,7 +11,7 @@
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/result.hpp>
-#include <shardwise/parallel/detail/combine_rows.hpp>
+#include <shardwise/kernels/combine_rows.hpp>
 #include <shardwise/parallel/detail/expert_exchange.hpp>
 
 #include <algorithm>
@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -119,9 +120,10 @@ public:
         if (auto const sent = dispatch(in); !sent) return sent;
         if (auto const computed = compute(expert, stream, deadline); !computed) return comm_->fail(computed.error());
         if (auto const returned = give_back(); !returned) return returned;
-        auto const place = [this](std::int64_t pair) { return exchange_.place(pair); };
-        detail::combine_rows<Backend>(sent_.data(), place, weights, out, stream);
-        return {};
+        auto const pairs = weights.elements();
+        TensorView<std::int32_t const, 1, Backend> const places(exchange_.places(pairs).data(), {pairs});
+        TensorView<float const, 2, Backend> const rows(sent_.data(), {pairs, shape_.width});
+        return combine_rows(rows, places, weights, out, stream);
     }
 
     /// Rows that this rank's experts have computed since the layer was made: pairs of a token and an expert.
@@ -145,7 +147,10 @@ private:
         auto const received = from_one ? checked_multiply(*from_one, ranks) : from_one;
         auto const twice = received ? checked_multiply(*received, 2) : received;
         auto const all = sent && twice ? checked_add(*sent, *twice) : twice;
-        if (!sent || !all || !checked_multiply(*all, 4))
+        // Pairs have 32-bit numbers.
+        constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+        auto const pairs = checked_multiply(shape.max_tokens, shape.experts_per_token);
+        if (!sent || !all || !checked_multiply(*all, 4) || !pairs || *pairs > most)
             return Error{ErrorCode::size_overflow}
                 .in("expert parallelism")
                 .at("max_tokens")

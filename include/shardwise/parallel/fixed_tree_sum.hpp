@@ -199,7 +199,8 @@ private:
             auto const added = detail::add_to<Backend>({slot(step.to), {flat.elements()}}, slot(step.from), stream);
             if (!added) return added;
         }
-        return Backend::template copy<float>({slot(0), {flat.elements()}}, flat, stream);
+        return Backend::template copy<float>(TensorView<float const, 1, Backend>(slot(0), {flat.elements()}), flat,
+                                             stream);
     }
 
     detail::TreePlan plan_;

@@ -4,17 +4,20 @@
 #include <shardwise/backend/detail/pinned_array.hpp>
 #include <shardwise/backend/device.hpp>
 #include <shardwise/kernels/device/arg_max.hpp>
+#include <shardwise/kernels/device/sample.hpp>
 #include <shardwise/session/token_chooser.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// Greedy tokens are found on the device and four bytes of each travel; else the logits do, and the host samples from them.
+/// Tokens are chosen on the device and four bytes of each travel; logits do where somebody looks at them.
 template <class Api>
 class TokenChooser<DeviceBackend<Api>> {
 public:
@@ -23,7 +26,7 @@ public:
     /// Errors  out_of_memory; those of the device's calls
     [[nodiscard]] static Result<TokenChooser> create(RankHome<Backend> const& rank, std::int64_t sequences,
                                                      std::int64_t vocabulary) {
-        TokenChooser chooser(rank.host, rank.context);
+        TokenChooser chooser(rank.context);
         chooser.sequences_ = sequences;
         chooser.vocabulary_ = vocabulary;
         auto logits = Buffer<float, Backend>::allocate(rank.context, sequences * vocabulary);
@@ -49,11 +52,11 @@ public:
         auto const count = static_cast<std::int64_t>(choice.rows.size());
         bool const is_relayed = relay.teller >= 0 && choice.is_told;
         bool const shows = choice.shows_logits || (is_relayed && relay.shares_logits);
-        if (shows || !is_greedy(choice.rows)) {
+        if (shows) {
             if (auto const done = pin_logits(); !done) return done;
         }
-        auto const done = choice.has_logits ? choose_here(choice.rows, shows, stream, deadline)
-                                            : stream.synchronize(deadline);
+        auto const done =
+            choice.has_logits ? choose_here(choice.rows, shows, stream, deadline) : stream.synchronize(deadline);
         if (!done || !is_relayed) return done;
         TensorView<float, 2, Host> const seen(host_logits_.data(), {shows ? count : 0, vocabulary_});
         return relay.tell(TensorView<std::int32_t, 1, Host>(tokens_.data(), {count}), seen);
@@ -67,7 +70,30 @@ public:
     }
 
 private:
-    TokenChooser(HostContext& host, DeviceContext<Api>& context) : host_(&host), context_(&context) {}
+    explicit TokenChooser(DeviceContext<Api>& context) : context_(&context) {}
+
+    /// A table with place for so many tokens of histories; what used the one before is done.
+    [[nodiscard]] Result<> make_table(std::int64_t history) {
+        detail::DeviceScope<Api> const scope(context_->device());
+        if (!scope.result()) return scope.result();
+        auto table = SamplingTable<Backend>::create(
+            *context_, {.rows = sequences_, .vocabulary = vocabulary_, .history = history});
+        if (!table) return table.error();
+        table_.emplace(std::move(*table));
+        history_ = history;
+        return {};
+    }
+    /// Writes how rows are sampled. The table is made when a row first is, and again where a penalty counts more tokens than it has
+    /// place for.
+    [[nodiscard]] Result<> write_table(std::span<SamplingRow const> rows, DeviceStream<Api>& stream) {
+        std::int64_t history = 0;
+        for (auto const& row : rows) history += detail::penalised_tokens(row);
+        if (!table_ || history > history_) {
+            auto const made = make_table(static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(history))));
+            if (!made) return made;
+        }
+        return table_->write(rows, stream);
+    }
 
     template <class T>
     [[nodiscard]] Result<detail::PinnedArray<Api, T>> pin(std::int64_t count) {
@@ -93,18 +119,18 @@ private:
         auto const count = static_cast<std::int64_t>(rows.size());
         TensorView<std::int32_t, 1, Host> const tokens(tokens_.data(), {count});
         TensorView<float const, 2, Backend> const own = logits(count);
-        if (shows || !is_greedy(rows)) {
+        if (shows) {
             TensorView<float const, 1, Backend> const from(own.data(), {own.elements()});
             TensorView<float, 1, Host> const to(host_logits_.data(), {own.elements()});
             if (auto const copied = Backend::template copy<float>(from, to, stream); !copied) return copied;
-            if (auto const done = stream.synchronize(deadline); !done) return done;
-            auto host = host_->make_stream();
-            TensorView<float const, 2, Host> const seen(host_logits_.data(), {count, vocabulary_});
-            if (auto const done = sample(seen, rows, tokens, host); !done) return done;
-            return host.synchronize(deadline);
         }
         auto const chosen = chosen_.view().part(0, count);
-        if (auto const found = arg_max(own, chosen, stream); !found) return found;
+        if (is_greedy(rows)) {
+            if (auto const found = arg_max(own, chosen, stream); !found) return found;
+        } else {
+            if (auto const written = write_table(rows, stream); !written) return written;
+            if (auto const drawn = sample(own, *table_, chosen, stream); !drawn) return drawn;
+        }
         TensorView<std::int32_t const, 1, Backend> const ids = chosen;
         if (auto const copied = Backend::template copy<std::int32_t>(ids, tokens, stream); !copied) return copied;
         if (auto const done = stream.synchronize(deadline); !done) return done;
@@ -120,12 +146,14 @@ private:
         return {};
     }
 
-    HostContext* host_;
     DeviceContext<Api>* context_;
     std::int64_t sequences_ = 0;
     std::int64_t vocabulary_ = 0;
     Buffer<float, Backend> logits_;
     Buffer<std::int32_t, Backend> chosen_;
+    /// Made when a row is first sampled.
+    std::optional<SamplingTable<Backend>> table_;
+    std::int64_t history_ = 0;
     detail::PinnedArray<Api, std::int32_t> tokens_;
     /// Made when somebody first looks.
     detail::PinnedArray<Api, float> host_logits_;

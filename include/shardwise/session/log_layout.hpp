@@ -37,7 +37,8 @@ inline void log_layout(Model const& model, RunOptions const& options, StageBlock
         return std::to_string(number) + " of " + std::to_string(all);
     };
     log(LogLevel::debug, rank,
-        "computes on the host's cores as tensor-parallel rank " + part(in_team % options.tp, options.tp) + ", stage " +
+        std::string(options.devices.empty() ? "computes on the host's cores" : "computes on a device") +
+            " as tensor-parallel rank " + part(in_team % options.tp, options.tp) + ", stage " +
             part(in_team / options.tp, options.pp) + ", expert-parallel group " +
             part(rank / (options.tp * options.pp), options.ep));
     bool const is_placed = !options.stage_begins.empty();

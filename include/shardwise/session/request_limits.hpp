@@ -30,7 +30,13 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
         options.sequences, 1, std::max<std::int64_t>(static_cast<std::int64_t>(requests.size()), 1));
     auto const room = checked_multiply(sequences, context);
     auto const step = std::clamp(options.step_tokens, std::int64_t{1}, std::max(room ? *room : most, std::int64_t{1}));
-    return {sequences, context, step, options.cache_tokens, options.kv_dtype, options.product_activations};
+    return {.sequences = sequences,
+            .context = context,
+            .step_tokens = step,
+            .cache_tokens = options.cache_tokens,
+            .kv_dtype = options.kv_dtype,
+            .product_activations = options.product_activations,
+            .has_graphs = options.has_graphs};
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

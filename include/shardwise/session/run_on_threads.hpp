@@ -4,6 +4,7 @@
 #include <shardwise/session/declared/run_on_threads.hpp>
 
 #if SHARDWISE_HAS_BODY(RUN)
+#include <shardwise/session/run_on_vendor.hpp>
 #include <shardwise/session/run_rank.hpp>
 
 #include <chrono>
@@ -16,6 +17,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 SHARDWISE_ON_CALL_BODY
 Result<RunReport> run_on_threads(OpenCheckpoint& files, Model const& model,
                                  std::vector<GenerationRequest> const& requests, RunOptions const& options) {
+    if (!options.devices.empty()) return detail::run_on_vendor(files, model, requests, options);
     auto const begin = std::chrono::steady_clock::now();
     auto const stages = plan_stages(model, options);
     if (!stages) return stages.error();

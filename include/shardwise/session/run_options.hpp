@@ -5,6 +5,7 @@
 #include <shardwise/core/dtype.hpp>
 #include <shardwise/core/log.hpp>
 #include <shardwise/core/trace_event.hpp>
+#include <shardwise/executor/graph_counts.hpp>
 #include <shardwise/executor/layer_home.hpp>
 #include <shardwise/executor/load_options.hpp>
 #include <shardwise/op/product_activations.hpp>
@@ -36,6 +37,8 @@ struct RunOptions {
     std::vector<LayerHome> layer_homes{};
     /// Where ranks compute.
     RunDevices devices{};
+    /// Whether a device's steps may be launched as graphs.
+    bool has_graphs = true;
     /// Threads of all ranks together; 0: as many as the caller may use cores.
     int threads = 0;
     /// Ranks that share this machine's cores; 0: all.
@@ -117,6 +120,8 @@ struct RunReport {
     std::int64_t prompt_tokens = 0;
     /// Those after the first of each request.
     std::int64_t decode_tokens = 0;
+    /// Of rank 0.
+    GraphCounts graphs;
     /// On rank 0, where there is a trace: those of all ranks.
     std::vector<RankTrace> traces;
 };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/backend/host/host_rank.hpp>
 #include <shardwise/comm/agree_on.hpp>
 #include <shardwise/comm/all_gather.hpp>
 #include <shardwise/comm/broadcast.hpp>
@@ -20,10 +19,10 @@
 #include <shardwise/session/largest_of_ranks.hpp>
 #include <shardwise/session/log_layout.hpp>
 #include <shardwise/session/plan_stages.hpp>
+#include <shardwise/session/rank_machine.hpp>
 #include <shardwise/session/rank_tracer.hpp>
 #include <shardwise/session/request_limits.hpp>
 #include <shardwise/session/request_texts.hpp>
-#include <shardwise/session/without_vendor.hpp>
 #include <shardwise/session/run_options.hpp>
 #include <shardwise/session/session.hpp>
 
@@ -43,16 +42,16 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 namespace detail {
 
 /// One rank of a run: what it holds, and the walk through the requests that all ranks take together.
-template <ReductionPolicy Policy>
+template <ReductionPolicy Policy, ComputeBackend Backend = Host>
 class RunRank {
     using Clock = std::chrono::steady_clock;
-    using Executor = RankExecutor<Host, Policy>;
-    using Exchange = ExpertParallel<Host, HostCommunicator>;
-    using RankSession = Session<Host, Policy, HostCommunicator>;
+    using Executor = RankExecutor<Backend, Policy>;
+    using Exchange = ExpertParallel<Backend, HostCommunicator>;
+    using RankSession = Session<Backend, Policy, HostCommunicator>;
 
 public:
     RunRank(HostCommunicator& world, Model const& model, RunOptions const& options, ExecutorLimits const& limits)
-        : world_(world), model_(model), options_(options), limits_(limits), host_(cores_of(world, options)) {}
+        : world_(world), model_(model), options_(options), limits_(limits), machine_(cores_of(world.rank(), world.size(), options)) {}
 
     [[nodiscard]] Result<> load(StoredParameters const& parameters, std::vector<StageBlocks> const& stages) {
         if (options_.ep > 1) {
@@ -73,12 +72,13 @@ public:
         TensorPlace const experts{options_.ep, groups_ ? groups_->peers().rank() : 0};
         auto const& blocks = stages[static_cast<std::size_t>(stage)];
         log_layout(model_, options_, blocks, world_.rank());
-        auto const isa = host_.stream.isa();
+        auto const& isa = machine_.isa();
         if (!isa) return isa.error();
+        if (auto const opened = machine_.open(options_, world_.rank()); !opened) return opened;
         auto const formats = formats_of(parameters, options_.load);
         auto const rounds = check_product_activations(model_, formats, limits_.product_activations);
         if (!rounds) return rounds.error();
-        auto const predicted = predict_memory<Host, Policy>(model_, formats, place, limits_, *isa, experts, blocks);
+        auto const predicted = predict_memory<Backend, Policy>(model_, formats, place, limits_, *isa, experts, blocks);
         if (!predicted) return predicted.error();
         predicted_ = predicted->total();
         if (groups_) {
@@ -88,20 +88,24 @@ public:
             if (!rows) return rows.error();
             predicted_ += *rows;
         }
+        auto const beside = session_bytes(limits_, model_.config.vocab_size);
+        if (auto const fits = machine_.check_free(predicted_ + beside); !fits) return fits;
         auto load = options_.load;
         if (!is_first()) load.observer = {};
         if (options_.tp > 1) load.share_largest = largest_of_ranks(group());
-        auto executor = Executor::create(host_.context, model_, parameters, place, limits_, experts, load, blocks);
+        auto executor = Executor::create(machine_.home(), model_, parameters, place, limits_, experts, load, blocks);
         if (!executor) {
             // The others may wait for this rank's rows.
             if (options_.tp > 1) (void)group().fail(name_rank(executor.error(), world_.rank()));
             return executor.error();
         }
         executor_.emplace(std::move(*executor));
-        if (groups_) {
-            auto exchange = executor_->make_exchange(host_.context, groups_->peers());
-            if (!exchange) return exchange.error();
-            exchange_.emplace(std::move(*exchange));
+        if constexpr (DealsExperts<Backend>) {
+            if (groups_) {
+                auto exchange = executor_->make_exchange(machine_.home().context, groups_->peers());
+                if (!exchange) return exchange.error();
+                exchange_.emplace(std::move(*exchange));
+            }
         }
         first_block_ = blocks.begin;
         return {};
@@ -124,7 +128,7 @@ public:
         }
         if (is_first() && options_.times != nullptr) executor_->measure(*options_.times);
         if (gathers_times_ && !is_first()) executor_->measure(own_times_.emplace(model_.program), first_block_);
-        auto session = RankSession::create(host_.context, *executor_, limits_, group(), host_.stream, relay);
+        auto session = RankSession::create(machine_.home(), *executor_, limits_, group(), machine_.stream(), relay);
         if (!session) return session.error();
         session_.emplace(std::move(*session));
         if (auto const done = tracer_.begin(world_, options_.trace_events); !done) return done;
@@ -237,6 +241,7 @@ public:
             report.decode_seconds = std::chrono::duration<double>(Clock::now() - first_token).count();
         }
         for (auto const& request : requests) report.prompt_tokens += static_cast<std::int64_t>(request.prompt.size());
+        report.graphs = executor_->graphs();
         report.decode_tokens = std::max<std::int64_t>(made - static_cast<std::int64_t>(requests.size()), 0);
         return {};
     }
@@ -247,12 +252,14 @@ public:
         auto const rows = exchange_ ? exchange_->bytes() : Bytes{0};
         auto staging = world_.staging_bytes() + (group_ ? group_->staging_bytes() : Bytes{0});
         if (groups_) staging += team_->staging_bytes() + groups_->peers().staging_bytes();
+        // That lies in the host's memory.
+        if (!HasHostMemory<Backend>) staging = Bytes{0};
         return {.weights = executor_->weight_bytes(),
                 .cache = executor_->cache_bytes(),
                 .activations = executor_->activation_bytes() + rows + beside,
                 .predicted = predicted_ + beside + staging,
-                .peak = host_.context.memory().peak() + staging,
-                .held = host_.context.memory().current() + staging};
+                .peak = machine_.memory().peak() + staging,
+                .held = machine_.memory().current() + staging};
     }
     /// What each rank held.
     [[nodiscard]] Result<> count_memory(RunReport& report) {
@@ -305,14 +312,6 @@ private:
             options_.times->add_seconds(std::span<double const>(all).subspan(begin, own.size()));
         return {};
     }
-    /// Its share of the cores of this machine.
-    [[nodiscard]] static HostOptions cores_of(HostCommunicator const& world, RunOptions const& options) {
-        auto const neighbours = options.local_ranks > 0 ? options.local_ranks : world.size();
-        auto const threads = options.threads > 0 ? std::max(1, options.threads * neighbours / world.size()) : 0;
-        auto own = rank_options(threads, neighbours, world.rank() % neighbours);
-        own.product_activations = options.product_activations;
-        return own;
-    }
     [[nodiscard]] bool is_first() const { return world_.rank() == 0; }
     /// The place of a request among those that are being computed, by its number in this group's session.
     [[nodiscard]] std::int64_t index_of(std::int64_t own) const {
@@ -335,7 +334,7 @@ private:
     std::optional<HostCommunicator> team_;
     std::optional<HostCommunicator> group_;
     std::optional<ExpertGroups> groups_;
-    HostRank host_;
+    RankMachine<Backend> machine_;
     Bytes predicted_{};
     std::optional<Executor> executor_;
     std::optional<Exchange> exchange_;
@@ -353,14 +352,14 @@ private:
     RankTracer tracer_;
 };
 
-template <ReductionPolicy Policy>
+template <ReductionPolicy Policy, ComputeBackend Backend = Host>
 [[nodiscard]] Result<RunReport> run_rank(HostCommunicator& world, Model const& model,
                                          StoredParameters const& parameters,
                                          std::vector<GenerationRequest> const& requests, RunOptions const& options,
                                          std::vector<StageBlocks> const& stages) {
     auto const started = std::chrono::steady_clock::now();
     RunReport report;
-    RunRank<Policy> rank(world, model, options, limits_for(requests, model.config, options));
+    RunRank<Policy, Backend> rank(world, model, options, limits_for(requests, model.config, options));
     auto done = agree_on(world, rank.load(parameters, stages));
     if (done) done = agree_on(world, rank.begin());
     if (done) {
@@ -391,7 +390,6 @@ SHARDWISE_ON_CALL_BODY
 Result<RunReport> run_opened(HostCommunicator& world, Model const& model, StoredParameters const& parameters,
                              std::vector<GenerationRequest> const& requests, RunOptions const& options,
                              std::vector<StageBlocks> const& stages) {
-    if (!options.devices.empty()) return without_vendor(options.devices.vendor);
     return options.is_deterministic ? run_rank<Deterministic>(world, model, parameters, requests, options, stages)
                                     : run_rank<Fast>(world, model, parameters, requests, options, stages);
 }

@@ -97,4 +97,20 @@ __device__ float block_greatest(float value) {
     return greatest;
 }
 
+/// The sum of a value of each thread of a block of whole warps, at most 1024 threads, in all of them. Every thread of the block calls it.
+template <class Api>
+__device__ float any_block_sum(float value) {
+    constexpr int warp = DeviceCode<Api>::warp_size;
+    __shared__ float sums[static_cast<unsigned>(1024 / warp)];
+    auto const thread = static_cast<int>(threadIdx.x);
+    auto const of_warp = warp_sum<Api>(value);
+    // The reads of the call before are over.
+    __syncthreads();
+    if (thread % warp == 0) sums[thread / warp] = of_warp;
+    __syncthreads();
+    float total = 0.0F;
+    for (int i = 0; i < static_cast<int>(blockDim.x) / warp; ++i) total += sums[i];
+    return total;
+}
+
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

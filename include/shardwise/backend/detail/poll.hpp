@@ -10,14 +10,14 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// Asks `is_reached` until it says yes, an error, or the deadline passes: at once, then with pauses that double. Vendors have
-/// no wait with a limit, so this is the only wait there is.
+/// Asks `is_reached` until it says yes, an error, or the deadline passes: without a pause for as long as a step of a model takes, then
+/// with pauses of a sixteenth of the time that has passed. Vendors have no wait with a limit, so this is the only wait there is.
 template <class IsReached>
 [[nodiscard]] Result<bool> poll(IsReached const& is_reached, Deadline deadline) {
     using std::chrono::microseconds;
-    // Most kernels are shorter than a sleep is long.
-    auto const spin = Deadline::after(microseconds{50});
-    auto pause = microseconds{10};
+    // A sleep is some 60 microseconds longer than it is asked to be.
+    auto const spin = Deadline::after(microseconds{2000});
+    auto const begin = std::chrono::steady_clock::now();
     while (true) {
         auto const reached = is_reached();
         if (!reached || *reached) return reached;
@@ -26,8 +26,8 @@ template <class IsReached>
             std::this_thread::yield();
             continue;
         }
-        std::this_thread::sleep_for(pause);
-        pause = std::min(2 * pause, microseconds{1000});
+        auto const passed = std::chrono::duration_cast<microseconds>(std::chrono::steady_clock::now() - begin);
+        std::this_thread::sleep_for(std::min(passed / 16, microseconds{1000}));
     }
 }
 

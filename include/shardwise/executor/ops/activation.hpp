@@ -21,7 +21,6 @@ struct ExecutedOp<ActivationOp, Backend, Policy> : HoldsNothing<Backend, Policy>
     [[nodiscard]] static Result<Held> load(OperationLoader<Backend> const& from, Operation const& op, BlockBody const&,
                                            BlockCut const&) {
         if (op.activation != ActivationKind::xielu) return Held{};
-        if (!has_xielu) return no_kernel<Backend>("an activation of its own numbers (xielu)");
         float stored[4] = {};
         for (std::size_t slot = 0; slot < 4; ++slot) {
             auto const parameter = from.find(op.parameters[slot]);
@@ -46,10 +45,8 @@ struct ExecutedOp<ActivationOp, Backend, Policy> : HoldsNothing<Backend, Policy>
         auto const out = walk.view(op.output);
         ConstRows const gate = walk.view(op.inputs[0]);
         auto& stream = walk.stream;
-        if constexpr (has_xielu) {
-            if (auto const* const numbers = std::get_if<HeldVector<Backend>>(&walk.held(number)))
-                return xielu(gate, numbers->values.view(), out, stream);
-        }
+        if (auto const* const numbers = std::get_if<HeldVector<Backend>>(&walk.held(number)))
+            return xielu(gate, numbers->values.view(), out, stream);
         if (op.inputs[1] == no_value) return activation<float>(gate, out, op.activation, stream);
         if (op.inputs[1] == op.inputs[0]) {
             auto const width = out.extent(1);
@@ -62,11 +59,6 @@ struct ExecutedOp<ActivationOp, Backend, Policy> : HoldsNothing<Backend, Policy>
         if (has_one_gate) return scale_rows(gate, other, out, op.activation, stream);
         return gated_activation<float>(gate, other, out, op.activation, stream);
     }
-
-private:
-    static constexpr bool has_xielu =
-        requires(TensorView<float, 2, Backend> rows, TensorView<float const, 1, Backend> numbers,
-                 typename Backend::Stream& stream) { xielu(rows, numbers, rows, stream); };
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -4,7 +4,7 @@
 #include <shardwise/executor/ops/activation.hpp>
 #include <shardwise/executor/ops/executed_op.hpp>
 #include <shardwise/executor/routes.hpp>
-#include <shardwise/parallel/detail/combine_rows.hpp>
+#include <shardwise/kernels/combine_rows.hpp>
 
 #include <algorithm>
 
@@ -17,8 +17,7 @@ struct ExecutedOp<CombineOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
     template <Communicator C>
     [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, Operation const& op, std::size_t number) {
         auto const out = walk.view(op.output);
-        auto const done = walk.exchange != nullptr ? exchange(walk, op, number) : combine(walk, op, number);
-        if (!done) return done;
+        if (auto const done = sum(walk, op, number); !done) return done;
         if constexpr (!Policy::has_fixed_tree) {
             TensorView<float, 1, Backend> const all(out.data(), {out.elements()});
             submit_all_reduce(walk.comm, all, ReduceOp::sum, walk.stream);
@@ -30,15 +29,21 @@ private:
     using ConstMatrix = TensorView<float const, 2, Backend>;
 
     template <Communicator C>
-    [[nodiscard]] static Result<> combine(BlockWalk<Backend, Policy, C>& walk, Operation const& op, std::size_t number) {
+    [[nodiscard]] static Result<> sum(BlockWalk<Backend, Policy, C>& walk, Operation const& op, std::size_t number) {
+        if constexpr (DealsExperts<Backend>) {
+            if (walk.exchange != nullptr) return exchange(walk, op, number);
+        }
+        return combine(walk, op, number);
+    }
+    template <Communicator C>
+    [[nodiscard]] static Result<> combine(BlockWalk<Backend, Policy, C>& walk, Operation const& op,
+                                          std::size_t number) {
         auto const table = order_rows(walk, op, number, RoutingOrder::row_of_pair);
         if (!table) return table.error();
-        auto const* const places = table->order.data();
-        auto const place = [places](std::int64_t pair) { return static_cast<std::int64_t>(places[pair]); };
         Routes<Backend> const chosen(walk.view(op.inputs[1]));
-        combine_rows<Backend>(walk.view(op.inputs[0]).data(), place, chosen.weights, walk.view(op.output),
-                                      walk.stream);
-        return {};
+        return combine_rows(ConstMatrix(walk.view(op.inputs[0])),
+                            TensorView<std::int32_t const, 1, Backend>(table->order), ConstMatrix(chosen.weights),
+                            walk.view(op.output), walk.stream);
     }
 
     template <Communicator C>

@@ -12,7 +12,6 @@
 #include <shardwise/executor/ops/linear.hpp>
 #include <shardwise/executor/ops/norm.hpp>
 #include <shardwise/executor/ops/part.hpp>
-#include <shardwise/executor/ops/refused_op.hpp>
 #include <shardwise/executor/ops/rope.hpp>
 #include <shardwise/executor/ops/route.hpp>
 #include <shardwise/executor/ops/scale.hpp>
@@ -23,16 +22,10 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// Calls `rule` with the ExecutedOp of a kind, or what refuses it.
+/// Calls `rule` with the ExecutedOp of a kind.
 template <ComputeBackend Backend, ReductionPolicy Policy, class Rule>
 decltype(auto) visit_executed(OpKind kind, Rule&& rule) {
-    return visit_op(kind, [&]<class Op>(Op) -> decltype(auto) {
-        if constexpr (executes_op<Op, Backend>) {
-            return rule(ExecutedOp<Op, Backend, Policy>{});
-        } else {
-            return rule(RefusedOp<Op, Backend, Policy>{});
-        }
-    });
+    return visit_op(kind, [&]<class Op>(Op) -> decltype(auto) { return rule(ExecutedOp<Op, Backend, Policy>{}); });
 }
 
 /// The floats that a block's kernels and sums need beside their values in any step.
@@ -41,8 +34,8 @@ template <ComputeBackend Backend, ReductionPolicy Policy>
     std::int64_t most = 0;
     std::size_t number = 0;
     for (auto const& op : block.body.operations()) {
-        auto const needed = visit_executed<Backend, Policy>(
-            op.kind, [&](auto of) { return of.scratch(block, op, number); });
+        auto const needed =
+            visit_executed<Backend, Policy>(op.kind, [&](auto of) { return of.scratch(block, op, number); });
         most = std::max(most, needed);
         ++number;
     }

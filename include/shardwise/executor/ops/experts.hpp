@@ -35,7 +35,14 @@ struct ExecutedOp<ExpertsOp, Backend, Policy> {
     [[nodiscard]] static Result<> count(MemoryTally& to, CountedBlock const& block, Operation const& op,
                                         ParameterFormat held) {
         auto const own = own_experts(op, block.experts).size();
-        return to.template add_product<Backend, Policy>(block, op, held, own, block.limits.step_tokens * block.experts.ranks);
+        auto const is_partial = block.value(op.output).spread == Spread::partial;
+        auto const inputs = is_partial
+                                ? block.pieces(op.inputs[0]).inputs_of_rank(block.place.ranks, block.place.rank).size()
+                                : block.cut.width(op.output);
+        if (inputs > 0 && !(is_partial && Policy::has_fixed_tree))
+            to.weights += ExpertTable<Backend>::bytes_for(own).count();
+        return to.template add_product<Backend, Policy>(block, op, held, own,
+                                                        block.limits.step_tokens * block.experts.ranks);
     }
 
     [[nodiscard]] static std::int64_t scratch(CountedBlock const& block, Operation const& op, std::size_t) {
@@ -49,29 +56,53 @@ struct ExecutedOp<ExpertsOp, Backend, Policy> {
     [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, Operation const& op, std::size_t number) {
         auto const table = order_rows(walk, op, number, RoutingOrder::token_of_row);
         if (!table) return table.error();
+        if constexpr (!HasHostMemory<Backend>) {
+            if (walk.values.routed_rows <= few_rows && has_table(walk.held(number)))
+                return multiply_few(walk, op, number, *table);
+        }
+        auto const first = count_rows(walk, op, *table);
+        if (!first) return first.error();
         auto const& held = walk.held(number);
         auto const* const columns = std::get_if<ExpertColumns<Backend>>(&held);
         if (columns == nullptr) {
-            return std::get<ExpertRows<Backend, Policy>>(held).forward({0, table->first}, walk.view(op.inputs[0]),
-                                                                       walk.view(op.output), walk.step.scratch,
-                                                                       walk.comm, walk.stream);
+            return std::get<ExpertRows<Backend, Policy>>(held).forward(
+                {0, *first}, walk.view(op.inputs[0]), walk.view(op.output), walk.step.scratch, walk.comm, walk.stream);
         }
         // Rows in the order of tokens go to their experts, one expert's at a time.
         using Matrix = typename BlockWalk<Backend, Policy, C>::Matrix;
         TensorView<float const, 2, Backend> const in = walk.view(op.inputs[0]);
         auto const out = walk.view(op.output);
         auto& stream = walk.stream;
-        return ExpertRuns{0, table->first}.for_each({0, out.extent(0)}, [&](std::size_t expert, UnitRange rows) {
+        return ExpertRuns{0, *first}.for_each({0, out.extent(0)}, [&](std::size_t expert, UnitRange rows) {
             auto const count = rows.size();
-            auto const* const tokens = table->order.data() + rows.begin;
-            // One row is read where it lies.
-            if (count == 1)
-                return columns->experts[expert].forward(in.rows(*tokens, 1), out.rows(rows.begin, 1), stream);
+            auto const& layer = columns->experts[expert];
+            // Of one token all read the row where it lies.
+            if (in.extent(0) == 1) return layer.forward(in, out.rows(rows.begin, count), stream);
             Matrix const gathered(walk.step.scratch.data(), {count, in.extent(1)});
-            TensorView<std::int32_t const, 1, Backend> const ids(tokens, {count});
-            Result<> const done = take_rows<float>(ids, in, gathered, stream);
-            return done ? columns->experts[expert].forward(gathered, out.rows(rows.begin, count), stream) : done;
+            TensorView<std::int32_t const, 1, Backend> const tokens = table->order.part(rows.begin, count);
+            Result<> const done = take_rows<float>(tokens, in, gathered, stream);
+            return done ? layer.forward(gathered, out.rows(rows.begin, count), stream) : done;
         });
+    }
+
+private:
+    /// Rows of which each reads its expert's weight, so that nobody waits for how many each expert has. As computed, not measured: one
+    /// product for each of 128 experts takes longer to launch than weights that a cache holds take to be read again.
+    static constexpr std::int64_t few_rows = 512;
+
+    [[nodiscard]] static bool has_table(Held const& held) {
+        if (auto const* const columns = std::get_if<ExpertColumns<Backend>>(&held)) return columns->table.multiplies();
+        return std::get<ExpertRows<Backend, Policy>>(held).table().multiplies();
+    }
+    template <Communicator C>
+    [[nodiscard]] static Result<> multiply_few(BlockWalk<Backend, Policy, C>& walk, Operation const& op,
+                                               std::size_t number, RoutingTable<Backend> const& table) {
+        auto const* const columns = std::get_if<ExpertColumns<Backend>>(&walk.held(number));
+        auto const& factors =
+            columns != nullptr ? columns->table : std::get<ExpertRows<Backend, Policy>>(walk.held(number)).table();
+        TensorView<std::int32_t const, 1, Backend> tokens;
+        if (columns != nullptr) tokens = table.order;
+        return factors.multiply(walk.view(op.inputs[0]), tokens, table.first, walk.view(op.output), walk.stream);
     }
 };
 

@@ -39,7 +39,10 @@ struct ExecutedOp<GatedDeltaOp, Backend, Policy> {
         if (!convolution) return convolution.error();
         auto dt_bias = from.hold_vector(op.parameters[1], shape.value_heads, heads);
         if (!dt_bias) return dt_bias.error();
-        auto decay = from.hold_vector(op.parameters[2], shape.value_heads, heads);
+        auto logarithms = from.floats(op.parameters[2], shape.value_heads, heads);
+        if (!logarithms) return logarithms.error();
+        for (auto& value : *logarithms) value = -std::exp(value);
+        auto decay = hold_floats<Backend>(from.context(), *logarithms);
         if (!decay) return decay.error();
         auto norm = from.hold_vector(op.parameters[3], shape.value_dim);
         if (!norm) return norm.error();
@@ -47,7 +50,6 @@ struct ExecutedOp<GatedDeltaOp, Backend, Policy> {
         held.dt_bias = std::move(*dt_bias);
         held.decay = std::move(*decay);
         held.norm = std::move(*norm);
-        for (std::int64_t i = 0; i < held.decay.size(); ++i) held.decay.data()[i] = -std::exp(held.decay.data()[i]);
         return Held{std::move(held)};
     }
 
@@ -67,7 +69,7 @@ struct ExecutedOp<GatedDeltaOp, Backend, Policy> {
     }
 
     [[nodiscard]] static std::int64_t scratch(CountedBlock const& block, Operation const& op, std::size_t) {
-        return gated_delta_workspace(op.delta, block.cut.delta_heads.size());
+        return gated_delta_workspace<Backend>(op.delta, block.cut.delta_heads.size(), block.limits.step_tokens);
     }
 
     template <Communicator C>
@@ -79,10 +81,10 @@ struct ExecutedOp<GatedDeltaOp, Backend, Policy> {
         shape.value_heads = own * shape.values_per_key();
         shape.key_heads = own;
         auto const& config = walk.model.config;
-        DeltaWeights const weights{held.convolution.view(), held.dt_bias.view(), held.decay.view(), held.norm.view(),
-                                   static_cast<float>(config.norm_epsilon)};
-        auto const in = walk.view(op.inputs[0]);
-        auto const ba = walk.view(op.inputs[1]);
+        DeltaWeights<Backend> const weights{held.convolution.view(), held.dt_bias.view(), held.decay.view(),
+                                            held.norm.view(), static_cast<float>(config.norm_epsilon)};
+        TensorView<float const, 2, Backend> const in = walk.view(op.inputs[0]);
+        TensorView<float const, 2, Backend> const ba = walk.view(op.inputs[1]);
         auto const out = walk.view(op.output);
         std::int64_t first = 0;
         for (auto const& part : walk.step.parts) {

@@ -49,6 +49,7 @@ public:
             if (!column) return named(column.error(), expert);
             out.experts.push_back(std::move(*column));
         }
+        if (auto const done = out.finish(from_.context()); !done) return done.error();
         return Result<ExpertColumns<Backend>>(std::move(out));
     }
 
@@ -63,12 +64,13 @@ public:
             auto const held = out.hold(from_.context(), part->source(), out.own_inputs().begin, view(*bias));
             if (!held) return named(held.error(), expert);
         }
+        if (auto const done = out.finish(from_.context()); !done) return done.error();
         return Result<ExpertRows<Backend, Policy>>(std::move(out));
     }
 
 private:
-    [[nodiscard]] static TensorView<float const, 1, Backend> view(std::vector<float> const& values) {
-        return {values.data(), {static_cast<std::int64_t>(values.size())}};
+    [[nodiscard]] static TensorView<float const, 1, Backend> view(Buffer<float, Backend> const& values) {
+        return values.view();
     }
     [[nodiscard]] static bool is_stacked(std::string_view parameter) {
         return parameter.find('*') == std::string_view::npos;
@@ -104,14 +106,17 @@ private:
     }
 
     /// Some of an expert's biases; nothing where it has none.
-    [[nodiscard]] Result<std::vector<float>> bias_of(std::int64_t expert, std::vector<UnitRange> const& rows) const {
-        if (op_.parameters[1].empty()) return std::vector<float>{};
+    [[nodiscard]] Result<Buffer<float, Backend>> bias_of(std::int64_t expert,
+                                                         std::vector<UnitRange> const& rows) const {
+        if (op_.parameters[1].empty()) return Buffer<float, Backend>{};
         auto const stored = find(op_.parameters[1], expert);
         if (!stored) return stored.error();
         auto const count = is_stacked(op_.parameters[1]) ? op_.experts : 1;
         if (auto const checked = check_elements(*stored, count * op_.out_features, op_.parameters[1], expert); !checked)
             return checked.error();
-        return from_.parameters().floats(*stored, op_.out_features, rows);
+        auto const values = from_.parameters().floats(*stored, op_.out_features, rows);
+        if (!values) return values.error();
+        return hold_floats<Backend>(from_.context(), *values);
     }
     [[nodiscard]] Result<> check_elements(StoredParameter const& stored, std::int64_t expected,
                                           std::string_view parameter, std::int64_t expert) const {

@@ -42,7 +42,8 @@ struct ExecutedOp<RouteOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
         Routes<Backend> const chosen(walk.view(op.output));
         walk.values.routed_rows = walk.step.table.tokens() * op.experts_per_token;
         auto const& correction = std::get<HeldVector<Backend>>(walk.held(number));
-        return route(walk.view(op.inputs[0]), correction.values.view(), chosen.ids, chosen.weights,
+        TensorView<float const, 2, Backend> const scores = walk.view(op.inputs[0]);
+        return route(scores, correction.values.view(), chosen.ids, chosen.weights,
                      router_options(walk.model.config, op), walk.stream);
     }
 };

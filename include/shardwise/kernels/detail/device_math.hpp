@@ -40,6 +40,45 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
     return value * power_of_two_float(half) * power_of_two_float(whole - half);
 }
 
+/// exp(x) - 1 for x of at most 0, within three units in the last place.
+///
+/// Source  Cephes expf.c (the polynomial)
+[[nodiscard]] SHARDWISE_DEVICE inline float device_expm1(float x) {
+    if (x != x) return x;
+    auto const bounded = x < -30.0F ? -30.0F : x;
+    constexpr float shift = 12582912.0F;
+    auto const power = (bounded * 1.44269504F + shift) - shift;
+    auto const rest = (bounded - power * 0.693359375F) + power * 2.12194440e-4F;
+    auto value = 1.9875691500e-4F;
+    value = value * rest + 1.3981999507e-3F;
+    value = value * rest + 8.3334519073e-3F;
+    value = value * rest + 4.1665795894e-2F;
+    value = value * rest + 1.6666665459e-1F;
+    value = value * rest + 5.0000001201e-1F;
+    value = value * (rest * rest) + rest;
+    // exp(rest) - 1 is `value`; a power of two times exp(rest), less 1.
+    auto const scale = power_of_two_float(static_cast<std::int32_t>(power));
+    return scale * value + (scale - 1.0F);
+}
+
+/// log(1 + exp(x)), within three units in the last place.
+///
+/// Source  log(1 + y) = 2 artanh(y / (2 + y)) for y of at most 1, by its series: 2^-27 of it is left
+[[nodiscard]] SHARDWISE_DEVICE inline float device_softplus(float x) {
+    auto const small = device_exp(x < 0.0F ? x : -x);
+    auto const ratio = small / (2.0F + small);
+    auto const square = ratio * ratio;
+    auto series = 1.0F / 15.0F;
+    series = series * square + 1.0F / 13.0F;
+    series = series * square + 1.0F / 11.0F;
+    series = series * square + 1.0F / 9.0F;
+    series = series * square + 1.0F / 7.0F;
+    series = series * square + 1.0F / 5.0F;
+    series = series * square + 1.0F / 3.0F;
+    auto const logarithm = 2.0F * (ratio * square * series + ratio);
+    return x > 0.0F ? x + logarithm : logarithm;
+}
+
 /// tanh(x), within three units in the last place.
 ///
 /// Source  Cephes tanhf.c (the polynomial)

@@ -10,6 +10,16 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
+/// Who shares a row of an RMS norm.
+template <class Api, bool is_narrow>
+struct NormTeam : WideTeam<Api> {};
+template <class Api>
+struct NormTeam<Api, true> : RowTeam<Api, true> {};
+
+/// Threads of a block at most.
+template <bool is_narrow>
+inline constexpr int norm_threads = is_narrow ? row_threads : 1024;
+
 /// Rows up to this width are a warp's.
 constexpr std::int64_t narrow_row = 1024;
 
@@ -28,22 +38,21 @@ __device__ float add_squares(Portion<T, width> const& portion, float unit, float
 
 /// One portion of out = in * unit * scale * (weight + offset).
 template <class T, unsigned width>
-__device__ void scale_portion(Portion<T, width> portion, RmsNormCall<T> const& call, float unit, float scale,
-                              std::int64_t row, std::int64_t at) {
-    Portion<T, width> weight;
-    weight.load(call.weight + at);
+__device__ void scale_portion(Portion<T, width> portion, Portion<T, width> const& weight, float unit, float scale,
+                              float offset, T* out) {
     float values[width];
     float factors[width];
     portion.get(values);
     weight.get(factors);
     SHARDWISE_DEVICE_UNROLL
-    for (unsigned i = 0; i < width; ++i) values[i] = values[i] * unit * scale * (factors[i] + call.offset);
+    for (unsigned i = 0; i < width; ++i) values[i] = values[i] * unit * scale * (factors[i] + offset);
     portion.set(values);
-    portion.store(call.out + row * call.out_row + at);
+    portion.store(out);
 }
 
-/// RMS norms of the rows that source.take(row, first element, portion) reads, or makes and stores, and source.again reads once
-/// more; source.make makes what is not kept, if anything. Of a row of n elements a sum has a chain of n / team + width + log2(warp) + warps additions.
+/// RMS norms of the rows that source.take(row, portions, kept) reads, or makes and stores, as far as they are kept; source.make(row,
+/// first element, portion) makes what is not kept, if anything, and source.again reads it. Of a row of n elements a sum has a chain of
+/// n / team + width + log2(warp) + warps additions.
 template <class Team, class T, unsigned width, class Source>
 __device__ void norm_rows(Source const& source, RmsNormCall<T> const& call) {
     // Squares below the first are not normal floats, or their sum lost some that are not; above the second lies infinity.
@@ -53,9 +62,14 @@ __device__ void norm_rows(Source const& source, RmsNormCall<T> const& call) {
         auto const again = [&](std::int64_t at, Portion<T, width>& portion) { source.again(row, at, portion); };
         auto const portions = is_row ? call.width / width : 0;
         KeptRow<Team, T, width> kept;
-        kept.load(portions, [&](std::int64_t at, Portion<T, width>& portion) { source.take(row, at, portion); });
+        source.take(row, portions, kept);
+        // On their way while the row is summed: a store before them would hold their loads up, for all that a compiler knows.
+        KeptRow<Team, T, width> weights;
+        auto const load_weight = [&](std::int64_t at, Portion<T, width>& portion) { portion.load(call.weight + at); };
+        weights.load(portions, load_weight);
         // Those that are not kept are made, and stored, once.
-        for (auto at = Team::lane() + std::int64_t{kept.kept} * Team::size; at < portions; at += Team::size) {
+        SHARDWISE_DEVICE_ROLL
+        for (auto at = Team::lane() + std::int64_t{kept.kept} * Team::threads(); at < portions; at += Team::threads()) {
             Portion<T, width> more;
             source.make(row, at * width, more);
         }
@@ -69,6 +83,7 @@ __device__ void norm_rows(Source const& source, RmsNormCall<T> const& call) {
         auto const count = static_cast<float>(call.width);
         float unit = 1.0F;
         float mean = 0.0F;
+        SHARDWISE_DEVICE_ROLL
         for (int attempt = 0; attempt < 2; ++attempt) {
             mean = squares_of(unit) / count + call.epsilon * unit * unit;
             // The same for all threads of the team. Powers of two: elements times them keep their digits.
@@ -77,9 +92,11 @@ __device__ void norm_rows(Source const& source, RmsNormCall<T> const& call) {
         }
         auto const scale = 1.0F / sqrtf(mean);
         // Each thread writes what it alone has read, so that `out` may be `in`.
-        kept.visit(again, [&](std::int64_t at, Portion<T, width> const& portion) {
-            scale_portion(portion, call, unit, scale, row, at);
-        });
+        auto* const out = call.out + row * call.out_row;
+        kept.visit_with(weights, again, load_weight,
+                        [&](std::int64_t at, Portion<T, width> const& portion, Portion<T, width> const& weight) {
+                            scale_portion(portion, weight, unit, scale, call.offset, out + at);
+                        });
     });
 }
 

@@ -19,6 +19,10 @@ struct RowTeam {
     /// Rows that a block works on at once.
     static constexpr int rows = row_threads / size;
 
+    /// Portions of a row that a thread keeps in registers: rows of up to 16 Ki elements of 16 bits are read once by a block.
+    static constexpr int kept = is_warp ? 4 : 8;
+
+    static constexpr __device__ int threads() { return size; }
     static __device__ int lane() { return static_cast<int>(threadIdx.x) % size; }
     static __device__ std::int64_t row() { return static_cast<std::int64_t>(threadIdx.x) / size; }
     static __device__ float sum(float value) {
@@ -36,6 +40,25 @@ struct RowTeam {
         }
     }
 };
+
+/// A block of as many threads as rows of a width ask for, so that each keeps little of it in registers and more blocks run at once:
+/// wide_threads. A row's sums depend on its width and the device's kind alone.
+template <class Api>
+struct WideTeam {
+    static constexpr int rows = 1;
+    static constexpr int kept = 2;
+    static constexpr int most = 1024;
+
+    static __device__ int threads() { return static_cast<int>(blockDim.x); }
+    static __device__ int lane() { return static_cast<int>(threadIdx.x); }
+    static __device__ std::int64_t row() { return 0; }
+    static __device__ float sum(float value) { return any_block_sum<Api>(value); }
+};
+
+/// The threads of a WideTeam for rows of so many portions.
+[[nodiscard]] constexpr int wide_threads(std::int64_t portions) {
+    return portions <= 512 ? 256 : portions <= 1024 ? 512 : 1024;
+}
 
 /// Calls body(row, whether there is one) for the rows of a block, equally often for all of its threads.
 template <class Team, class Body>

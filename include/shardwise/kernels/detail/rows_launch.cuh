@@ -16,6 +16,7 @@ template <class Kernel>
 struct RowKernel {
     Kernel* kernel;
     std::int64_t rows_at_once;
+    int threads = row_threads;
 };
 
 /// The kernel for rows of a width: with packs where rows are made of them, by warps where they are narrow, too.
@@ -27,12 +28,21 @@ template <class Api, class Kernel>
     return {narrow, RowTeam<Api, true>::rows};
 }
 
+/// The same for RMS norms, where a block has as many threads as a row asks for.
+template <class Api, class Kernel>
+[[nodiscard]] RowKernel<Kernel> choose_norm(std::int64_t width, unsigned pack, bool is_packed, Kernel* single,
+                                            Kernel* packed, Kernel* narrow) {
+    auto chosen = choose_rows<Api, Kernel>(width, is_packed, single, packed, narrow);
+    if (chosen.rows_at_once == 1) chosen.threads = wide_threads(is_packed ? width / pack : width);
+    return chosen;
+}
+
 template <class Api, class Call>
 [[nodiscard]] Result<> launch_rows(std::string_view name, RowKernel<void(Call)> const& chosen, std::int64_t rows,
                                    typename Api::Stream stream, Call const& call) {
     constexpr std::int64_t max_blocks = 1 << 16;
     auto const blocks = (rows + chosen.rows_at_once - 1) / chosen.rows_at_once;
-    return DeviceLaunch<Api>::launch(name, chosen.kernel, blocks < max_blocks ? blocks : max_blocks, row_threads,
+    return DeviceLaunch<Api>::launch(name, chosen.kernel, blocks < max_blocks ? blocks : max_blocks, chosen.threads,
                                      stream, call);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/backend/device_attribute.hpp>
 #include <shardwise/core/version.hpp>
 
 #include <cstddef>
@@ -14,7 +15,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 /// Shapes  distance >= 0
 inline constexpr unsigned sampling_bits = 41;
 
-[[nodiscard]] constexpr std::uint64_t sampling_weight(float distance) {
+[[nodiscard]] SHARDWISE_DEVICE constexpr std::uint64_t sampling_weight(float distance) {
     constexpr double log2_e = 1.4426950408889634;
     if (!(distance < 30.0F)) return 0;
     // Products only: nothing that a compiler could fuse, and a truncation.
@@ -26,12 +27,13 @@ inline constexpr unsigned sampling_bits = 41;
     constexpr std::uint64_t terms[] = {30,       437,       5676,       65510,      661577,    5726720,
                                        41309550, 238388332, 1031764991, 2977044472, 4294967296};
     std::uint64_t value = 0;
-    for (auto const term : terms) value = term + ((value * part) >> 32U);
+    SHARDWISE_DEVICE_UNROLL
+    for (int i = 0; i < 11; ++i) value = terms[i] + ((value * part) >> 32U);
     return (value << (sampling_bits - 32U)) >> (whole + 1U);
 }
 
 /// The upper 64 bits of a product.
-[[nodiscard]] constexpr std::uint64_t multiply_high(std::uint64_t a, std::uint64_t b) {
+[[nodiscard]] SHARDWISE_DEVICE constexpr std::uint64_t multiply_high(std::uint64_t a, std::uint64_t b) {
     auto const a_low = a & 0xFFFFFFFFU;
     auto const b_low = b & 0xFFFFFFFFU;
     auto const middle = (a >> 32U) * b_low + ((a_low * b_low) >> 32U);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The products for one vendor: kernels/instantiate.cu says how they are compiled.
 #include <shardwise/kernels/gemm_launch.cuh>
+#include <shardwise/kernels/multiply_experts_launch.cuh>
 #include <shardwise/kernels/multiply_launch.cuh>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
@@ -13,5 +14,6 @@ template Result<> launch_gemm<KernelApi, Float16>(GemmCall const&, KernelApi::St
 #endif
 
 template Result<> launch_multiply<KernelApi>(MultiplyCall const&, KernelApi::Stream);
+template Result<> launch_multiply_experts<KernelApi>(MultiplyExpertsCall const&, KernelApi::Stream);
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

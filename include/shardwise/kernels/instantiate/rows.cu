@@ -3,17 +3,23 @@
 #include <shardwise/kernels/activation_launch.cuh>
 #include <shardwise/kernels/add_launch.cuh>
 #include <shardwise/kernels/arg_max_launch.cuh>
+#include <shardwise/kernels/combine_rows_launch.cuh>
 #include <shardwise/kernels/copy_rows_launch.cuh>
 #include <shardwise/kernels/embedding_launch.cuh>
+#include <shardwise/kernels/gated_delta_launch.cuh>
 #include <shardwise/kernels/layer_norm_launch.cuh>
+#include <shardwise/kernels/order_experts_launch.cuh>
 #include <shardwise/kernels/residual_norm_launch.cuh>
 #include <shardwise/kernels/rms_norm_launch.cuh>
 #include <shardwise/kernels/rope_launch.cuh>
 #include <shardwise/kernels/rope_turns_launch.cuh>
+#include <shardwise/kernels/route_launch.cuh>
+#include <shardwise/kernels/sample_launch.cuh>
 #include <shardwise/kernels/scale_rows_launch.cuh>
 #include <shardwise/kernels/soft_cap_launch.cuh>
 #include <shardwise/kernels/softmax_launch.cuh>
 #include <shardwise/kernels/store_step_launch.cuh>
+#include <shardwise/kernels/xielu_launch.cuh>
 
 #include <cstdint>
 #include <string_view>
@@ -61,5 +67,12 @@ template Result<> launch_rope_turns<KernelApi>(RopeTurnsCall const&, KernelApi::
 template Result<> launch_soft_cap<KernelApi>(SoftCapCall const&, KernelApi::Stream);
 template Result<> launch_scale_rows<KernelApi>(ScaleRowsCall const&, KernelApi::Stream);
 template Result<> launch_weight_rows<KernelApi>(WeightRowsCall const&, KernelApi::Stream);
+
+template Result<> launch_sample<KernelApi>(SampleCall const&, KernelApi::Stream);
+template Result<> launch_xielu<KernelApi>(XieluCall const&, KernelApi::Stream);
+template Result<> launch_gated_delta<KernelApi>(GatedDeltaCall const&, KernelApi::Stream);
+template Result<> launch_route<KernelApi>(RouteCall const&, KernelApi::Stream);
+template Result<> launch_order_experts<KernelApi>(OrderExpertsCall const&, KernelApi::Stream);
+template Result<> launch_combine_rows<KernelApi>(CombineRowsCall const&, KernelApi::Stream);
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -61,7 +61,7 @@ public:
         for (std::int64_t token = 0; token < tokens; ++token) {
             for (std::int64_t i = 0; i < chosen; ++i) {
                 places_[static_cast<std::size_t>(token * chosen + i)] =
-                    next[static_cast<std::size_t>(ids.row(token)[i])]++;
+                    static_cast<std::int32_t>(next[static_cast<std::size_t>(ids.row(token)[i])]++);
             }
         }
         for (std::int32_t rank = 0; rank < ranks_; ++rank) {
@@ -103,6 +103,10 @@ public:
 
     /// The place of a pair among the rows sent, and among those that come back.
     [[nodiscard]] std::int64_t place(std::int64_t pair) const { return places_[static_cast<std::size_t>(pair)]; }
+    /// Those of the first pairs.
+    [[nodiscard]] std::span<std::int32_t const> places(std::int64_t pairs) const {
+        return {places_.data(), static_cast<std::size_t>(pairs)};
+    }
 
     /// Calls visit(begin in the order of arrival, begin in the order of experts, rows) for every run of rows that stays
     /// together: rows arrive by rank and then by expert, and are computed by expert and then by rank.
@@ -136,7 +140,7 @@ private:
     std::int64_t experts_ = 0;
     std::int32_t ranks_ = 1;
     std::int32_t rank_ = 0;
-    List<std::int64_t> places_{};
+    List<std::int32_t> places_{};
     List<std::int64_t> sent_{};
     List<std::int64_t> received_{};
     List<std::int64_t> send_counts_{};

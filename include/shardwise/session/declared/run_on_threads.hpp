@@ -13,11 +13,12 @@ class OpenCheckpoint;
 struct Model;
 struct ModelSource;
 
-/// Loads a checkpoint over ranks that are threads of this process and generates for all requests.
+/// Loads a checkpoint over ranks that are threads of this process, on the processor or on the devices that the options name, and
+/// generates for all requests.
 ///
 /// `files` and `model` are what read_checkpoint took and gave. Callbacks are called on one thread.
 ///
-/// Errors  as run_in_group
+/// Errors  as run_in_group; no_such_device for devices of a vendor that the program was built without; those of run_on_devices
 SHARDWISE_ON_CALL
 [[nodiscard]] Result<RunReport> run_on_threads(OpenCheckpoint& files, Model const& model,
                                                std::vector<GenerationRequest> const& requests,

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/backend/device.hpp>
+#include <shardwise/backend/device_graph.hpp>
+#include <shardwise/core/result.hpp>
+#include <shardwise/executor/graph_counts.hpp>
+#include <shardwise/model/architecture.hpp>
+#include <shardwise/op/operation.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+namespace detail {
+
+/// True where what an operation puts into a stream depends on a step's table alone, for steps of as many sequences with one token each.
+[[nodiscard]] constexpr bool repeats_itself(Operation const& op) {
+    switch (op.kind) {
+        case OpKind::embedding:
+        case OpKind::norm:
+        case OpKind::linear:
+        case OpKind::rope:
+        case OpKind::activation:
+        case OpKind::add:
+        case OpKind::last_token:
+        case OpKind::scale:
+        case OpKind::part:
+            return true;
+        case OpKind::attention:
+            return op.attention.latent == 0 && op.attention.is_causal;
+        // The host waits for how many rows each expert has, and names the states of a step's sequences.
+        case OpKind::route:
+        case OpKind::experts:
+        case OpKind::combine:
+        case OpKind::gated_delta:
+            return false;
+    }
+    return false;
+}
+
+}  // namespace detail
+
+/// What puts a step into the stream of a back end that takes no streams down: always by its calls.
+template <ComputeBackend Backend>
+class StepGraphs {
+public:
+    [[nodiscard]] static bool can_capture(Model const&) { return false; }
+    [[nodiscard]] GraphCounts const& counts() const { return counts_; }
+
+    template <class Walk>
+    [[nodiscard]] Result<> run(std::int64_t, void const*, typename Backend::Stream&, Walk const& walk) {
+        return walk();
+    }
+
+private:
+    GraphCounts counts_;
+};
+
+/// Steps of one token of each sequence as graphs of a device, one for each number of sequences: the second such step is taken down,
+/// those after it are one call of the vendor's. The first one runs by its calls, since code is loaded when it is first used, which
+/// must not happen within a capture.
+template <class Api>
+class StepGraphs<DeviceBackend<Api>> {
+public:
+    /// Whether all that the model computes repeats itself.
+    [[nodiscard]] static bool can_capture(Model const& model) {
+        for (auto const& block : model.program.blocks()) {
+            auto const& operations = model.program.body(block).operations();
+            if (!std::all_of(operations.begin(), operations.end(), detail::repeats_itself)) return false;
+        }
+        return true;
+    }
+    [[nodiscard]] GraphCounts const& counts() const { return counts_; }
+
+    /// Puts a step into the stream: walk() does it call by call. `out` is where the step leaves its result.
+    template <class Walk>
+    [[nodiscard]] Result<> run(std::int64_t sequences, void const* out, DeviceStream<Api>& stream, Walk const& walk) {
+        if (is_refused_) return walk();
+        auto found = std::find_if(kept_.begin(), kept_.end(),
+                                  [&](Kept const& kept) { return kept.sequences == sequences && kept.out == out; });
+        if (found == kept_.end()) {
+            kept_.push_back({sequences, out, {}});
+            return walk();
+        }
+        if (found->graph.empty()) {
+            auto graph = DeviceGraph<Api>::capture(stream, walk);
+            if (!graph) {
+                if (stream.failure()) return graph.error();
+                // The vendor does not take this down: nothing has run.
+                is_refused_ = true;
+                counts_.reason = graph.error().message();
+                return walk();
+            }
+            found->graph.push_back(std::move(*graph));
+            ++counts_.captured;
+        }
+        found->graph.front().launch(stream);
+        ++counts_.replayed;
+        return {};
+    }
+
+private:
+    struct Kept {
+        std::int64_t sequences;
+        void const* out;
+        /// None before the second step of its kind.
+        std::vector<DeviceGraph<Api>> graph;
+    };
+
+    std::vector<Kept> kept_;
+    bool is_refused_ = false;
+    GraphCounts counts_;
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

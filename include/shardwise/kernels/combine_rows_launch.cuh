@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/core/result.hpp>
+#include <shardwise/kernels/combine_rows.cuh>
+#include <shardwise/kernels/detail/portions_launch.cuh>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+template <class Api>
+Result<> launch_combine_rows(CombineRowsCall const& call, typename Api::Stream stream) {
+    constexpr unsigned pack = pack_elements<float>;
+    bool const is_packed =
+        has_packs(call.in, 2, call.in_row, call.width) && has_packs(call.out, call.rows, call.out_row, call.width);
+    return launch_portions<Api, CombineRowsCall>("combine_rows", &combine_portions<1>, &combine_portions<pack>, pack,
+                                                 is_packed, call.rows, call.width, stream, call);
+}
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

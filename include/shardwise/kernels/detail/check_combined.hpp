@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/core/check_views.hpp>
+#include <shardwise/core/result.hpp>
+#include <shardwise/core/tensor_view.hpp>
+
+#include <cstdint>
+#include <string_view>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+/// What combines experts' rows, on any back end.
+template <class Backend>
+[[nodiscard]] Result<> check_combined(TensorView<float const, 2, Backend> const& rows,
+                                      TensorView<std::int32_t const, 1, Backend> const& places,
+                                      TensorView<float const, 2, Backend> const& weights,
+                                      TensorView<float, 2, Backend> const& out) {
+    if (auto const known = check_views("combine_rows", rows, places, weights, out); !known) return known;
+    auto const refuse = [](std::string_view place, std::string_view reason, std::int64_t got, std::int64_t expected) {
+        return Error{ErrorCode::shape_mismatch}
+            .in("combine_rows")
+            .at(place)
+            .because(reason)
+            .got(got)
+            .expected(expected);
+    };
+    if (rows.extent(1) != out.extent(1))
+        return refuse("rows", "are not as wide as the output", rows.extent(1), out.extent(1));
+    if (weights.extent(0) != out.extent(0))
+        return refuse("weights", "do not have a row per token", weights.extent(0), out.extent(0));
+    if (places.elements() != weights.elements())
+        return refuse("places", "are not one for each weight", places.elements(), weights.elements());
+    return {};
+}
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/core/result.hpp>
+#include <shardwise/kernels/detail/portions_launch.cuh>
+#include <shardwise/kernels/xielu.cuh>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+template <class Api>
+Result<> launch_xielu(XieluCall const& call, typename Api::Stream stream) {
+    constexpr unsigned pack = pack_elements<float>;
+    bool const is_packed = has_packs(call.in, call.rows, call.in_row, call.width) &&
+                           has_packs(call.out, call.rows, call.out_row, call.width);
+    return launch_portions<Api, XieluCall>("xielu", &xielu_portions<1>, &xielu_portions<pack>, pack, is_packed,
+                                           call.rows, call.width, stream, call);
+}
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/session/run_on_cuda.hpp>
+#include <shardwise/session/run_on_hip.hpp>
+
+#include <shardwise/session/run_devices.hpp>
+#include <shardwise/session/without_vendor.hpp>
+
+#include <vector>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+/// Runs on the devices that the options name.
+///
+/// Errors  no_such_device where the program was built without the vendor; those of run_on_devices
+template <class Files>
+[[nodiscard]] Result<RunReport> run_on_vendor(Files& files, Model const& model,
+                                              std::vector<GenerationRequest> const& requests,
+                                              RunOptions const& options) {
+#if defined(SHARDWISE_HAS_CUDA)
+    if (options.devices.vendor == DeviceVendor::cuda) return run_on_cuda(files, model, requests, options);
+#endif
+#if defined(SHARDWISE_HAS_HIP)
+    if (options.devices.vendor == DeviceVendor::hip) return run_on_hip(files, model, requests, options);
+#endif
+    return without_vendor(options.devices.vendor);
+}
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "model_cases.hpp"
+
+namespace shardwise::testing {
+
+inline constexpr auto tiny_mixtral =
+    R"({"model_type":"mixtral","architectures":["MixtralForCausalLM"],"vocab_size":61,"hidden_size":32,)"
+    R"("intermediate_size":48,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,)"
+    R"("num_local_experts":4,"num_experts_per_tok":2,"max_position_embeddings":64})";
+inline constexpr auto tiny_qwen2_moe =
+    R"({"model_type":"qwen2_moe","architectures":["Qwen2MoeForCausalLM"],"vocab_size":61,"hidden_size":32,)"
+    R"("intermediate_size":48,"moe_intermediate_size":24,"shared_expert_intermediate_size":40,)"
+    R"("num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,"num_experts":6,)"
+    R"("num_experts_per_tok":3,"max_position_embeddings":64})";
+inline constexpr auto tiny_gpt_oss =
+    R"({"model_type":"gpt_oss","architectures":["GptOssForCausalLM"],"vocab_size":61,"hidden_size":32,)"
+    R"("intermediate_size":48,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":8,)"
+    R"("num_local_experts":4,"num_experts_per_tok":2,"max_position_embeddings":64})";
+
+/// Gated delta rules beside attention, and experts.
+inline constexpr auto tiny_qwen3_next =
+    R"({"model_type":"qwen3_next","architectures":["Qwen3NextForCausalLM"],"vocab_size":61,"hidden_size":36,)"
+    R"("intermediate_size":52,"num_hidden_layers":4,"num_attention_heads":6,"num_key_value_heads":2,"head_dim":8,)"
+    R"("linear_num_key_heads":3,"linear_num_value_heads":6,"linear_key_head_dim":6,"linear_value_head_dim":4,)"
+    R"("num_experts":4,"num_experts_per_tok":2,"moe_intermediate_size":20,"shared_expert_intermediate_size":28,)"
+    R"("max_position_embeddings":64})";
+/// xIELU.
+inline constexpr auto tiny_apertus =
+    R"({"model_type":"apertus","architectures":["ApertusForCausalLM"],"vocab_size":61,"hidden_size":36,)"
+    R"("intermediate_size":52,"num_hidden_layers":2,"num_attention_heads":6,"num_key_value_heads":2,)"
+    R"("max_position_embeddings":64})";
+
+}  // namespace shardwise::testing
+
+TEST_CASE_TEMPLATE(
+    "Models: tiny ones with experts, gated delta rules and xIELU generate the host's tokens on every back end", B,
+    SHARDWISE_TEST_BACKENDS) {
+    using namespace shardwise;
+    if (!testing::open_bench<B>()) return;
+    for (auto const* const config : {testing::tiny_mixtral, testing::tiny_qwen2_moe, testing::tiny_gpt_oss,
+                                     testing::tiny_qwen3_next, testing::tiny_apertus}) {
+        CAPTURE(std::string(config));
+        testing::check_model<B>({config});
+    }
+}
+
+TEST_CASE_TEMPLATE("Models: tokens that are drawn where the logits lie are the host's", B, SHARDWISE_TEST_BACKENDS) {
+    using namespace shardwise;
+    if (!testing::open_bench<B>()) return;
+    testing::ModelCase of{testing::tiny_llama};
+    of.new_tokens = 6;
+    testing::FormulaModel const model(of.config);
+    auto requests = testing::model_requests(of);
+    for (auto& one : requests) one.sampling = {.temperature = 0.9F, .top_k = 20, .top_p = 0.9F, .seed = 11};
+    requests[1].sampling.repetition_penalty = 1.3F;
+    requests[2].sampling = {};
+    auto const expected = testing::run_model<Host>(model, of, requests, nullptr);
+    REQUIRE_MESSAGE(expected, (expected ? "" : expected.error().message()));
+    auto const found = testing::run_model<B>(model, of, requests, nullptr);
+    REQUIRE_MESSAGE(found, (found ? "" : found.error().message()));
+    for (std::size_t i = 0; i < requests.size(); ++i)
+        CHECK(found->generations[i].tokens == expected->generations[i].tokens);
+}
