@@ -46,10 +46,11 @@ TEST_CASE_TEMPLATE(
     }
 }
 
-TEST_CASE_TEMPLATE("Models: tokens that are drawn where the logits lie are the host's", B, SHARDWISE_TEST_BACKENDS) {
+TEST_CASE_TEMPLATE("Models: tokens that are drawn where the logits lie are the host's, of experts in graphs", B,
+                   SHARDWISE_TEST_BACKENDS) {
     using namespace shardwise;
     if (!testing::open_bench<B>()) return;
-    testing::ModelCase of{testing::tiny_llama};
+    testing::ModelCase of{testing::tiny_mixtral};
     of.new_tokens = 6;
     testing::FormulaModel const model(of.config);
     auto requests = testing::model_requests(of);
@@ -62,6 +63,10 @@ TEST_CASE_TEMPLATE("Models: tokens that are drawn where the logits lie are the h
     REQUIRE_MESSAGE(found, (found ? "" : found.error().message()));
     for (std::size_t i = 0; i < requests.size(); ++i)
         CHECK(found->generations[i].tokens == expected->generations[i].tokens);
+    if (!HasHostMemory<B> && found->graphs.reason.empty()) {
+        CHECK(found->graphs.captured >= 1);
+        CHECK(found->graphs.replayed >= 2);
+    }
 }
 
 TEST_CASE_TEMPLATE(
