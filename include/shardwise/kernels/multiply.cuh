@@ -86,7 +86,7 @@ __device__ void multiply_chunk(Pack16 const (&packs)[outputs],
 /// turn, `depth` at once, and their sums are added by a butterfly. That order depends on the inputs alone, so that a result has the
 /// same bits whatever rows and outputs are computed beside it.
 template <class Api, WeightFormat format, int rows, int outputs, int depth, bool is_aligned>
-__global__ void __launch_bounds__(multiply_threads, 2) multiply_rows(MultiplyCall call) {
+__global__ void __launch_bounds__(multiply_threads, rows <= 2 ? 4 : 2) multiply_rows(MultiplyCall call) {
     using Code = DeviceCode<Api>;
     using Chunk = DeviceChunk<format>;
     using Stage = MultiplyStage<Api, format>;
@@ -96,8 +96,6 @@ __global__ void __launch_bounds__(multiply_threads, 2) multiply_rows(MultiplyCal
     constexpr int turns = multiply_staged / (rows * warp * Stage::slot) / depth * depth;
     static_assert(turns > 0, "the activations of a turn fit into shared memory");
     constexpr int slots = turns * warp;
-    // Of few rows the weight's next chunks are under way while these are multiplied; of many the arithmetic takes longer.
-    constexpr bool is_ahead = rows <= 2;
     constexpr int row_packs = slots * Stage::slot / 4;
     __shared__ Pack16 staged[static_cast<unsigned>(rows * row_packs)];
     __shared__ float codes[16];
@@ -154,16 +152,11 @@ __global__ void __launch_bounds__(multiply_threads, 2) multiply_rows(MultiplyCal
         };
         Pack16 packs[depth][outputs];
         typename Chunk::Rest rests[depth][outputs];
-        Pack16 next[depth][outputs];
-        typename Chunk::Rest next_rests[depth][outputs];
-        auto const load_turns = [&](std::int64_t first, auto& to, auto& to_rests) {
-            SHARDWISE_DEVICE_UNROLL
-            for (int turn = 0; turn < depth; ++turn) load(first + turn * warp + lane, to[turn], to_rests[turn]);
-        };
-        if constexpr (is_ahead) load_turns(0, next, next_rests);
         for (std::int64_t first = 0; first < chunks; first += depth * warp) {
             auto const slot = static_cast<int>(first % slots);
-            if constexpr (!is_ahead) load_turns(first, packs, rests);
+            // Under way while activations are staged.
+            SHARDWISE_DEVICE_UNROLL
+            for (int turn = 0; turn < depth; ++turn) load(first + turn * warp + lane, packs[turn], rests[turn]);
             if (slot == 0) {
                 // What was staged before has been read.
                 __syncthreads();
@@ -192,17 +185,6 @@ __global__ void __launch_bounds__(multiply_threads, 2) multiply_rows(MultiplyCal
                     }
                 }
                 __syncthreads();
-            }
-            if constexpr (is_ahead) {
-                SHARDWISE_DEVICE_UNROLL
-                for (int turn = 0; turn < depth; ++turn) {
-                    SHARDWISE_DEVICE_UNROLL
-                    for (int i = 0; i < outputs; ++i) {
-                        packs[turn][i] = next[turn][i];
-                        rests[turn][i] = next_rests[turn][i];
-                    }
-                }
-                load_turns(first + depth * warp, next, next_rests);
             }
             SHARDWISE_DEVICE_UNROLL
             for (int turn = 0; turn < depth; ++turn) {
