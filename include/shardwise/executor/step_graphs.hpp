@@ -21,12 +21,12 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 namespace detail {
 
 /// True where what an operation puts into a stream depends on a step's table alone, for steps of as many sequences with one token each.
+/// That of experts does where ExecutedOp<ExpertsOp> says so, too.
 [[nodiscard]] constexpr bool repeats_itself(Operation const& op) {
     return visit_op(op.kind, [&]<class Op>(Op) {
-        // The host waits for how many rows each expert has, and names the states of a step's sequences.
-        constexpr bool is_counted = std::is_same_v<Op, RouteOp> || std::is_same_v<Op, ExpertsOp> ||
-                                    std::is_same_v<Op, CombineOp> || std::is_same_v<Op, GatedDeltaOp>;
-        return !is_counted && (!std::is_same_v<Op, AttentionOp> || op.attention.is_causal);
+        // The host names the states of a step's sequences.
+        if (std::is_same_v<Op, GatedDeltaOp>) return false;
+        return !std::is_same_v<Op, AttentionOp> || op.attention.is_causal;
     });
 }
 
