@@ -2,6 +2,7 @@
 #include <shardwise/executor/executes_models.hpp>
 #include <shardwise/hardware/device.hpp>
 #include <shardwise/kernels/kernel_support.hpp>
+#include <shardwise/parallel/device_collectives.hpp>
 #include <shardwise/parallel/expert_parallel.hpp>
 #include <shardwise/parallel/pipeline_parallel.hpp>
 #include <shardwise/parallel/strategy_support.hpp>
@@ -69,8 +70,7 @@ template <class SupportOf>
     std::vector<SupportRow> rows;
     rows.push_back(row("run a model on one rank", []<class B>(B*, DeviceKind) -> Support {
         if constexpr (ExecutesModels<B>) return {SupportLevel::runs, {}};
-        return {SupportLevel::planned,
-                ComputeBackend<B> ? "the executor reads views as the host's memory" : no_backend};
+        return {SupportLevel::planned, no_backend};
     }));
     rows.push_back(row("tensor parallel", []<class B>(B*, DeviceKind kind) -> Support {
         if (auto const refusal = tensor_parallel_refusal(kind); !refusal.empty())
@@ -85,10 +85,15 @@ template <class SupportOf>
         return strategy(DealsExperts<B>, ComputeBackend<B>, CutsExperts<RunOptions>, in_host_memory);
     }));
     rows.push_back(row("data parallel, ZeRO", []<class B>(B*, DeviceKind) -> Support {
-        if (ExecutesModels<B>) return {SupportLevel::runs, {}};
+        if (HasHostMemory<B>) return {SupportLevel::runs, {}};
         return {SupportLevel::planned, ComputeBackend<B> ? "models train on the host only" : no_backend};
     }));
     return rows;
+}
+
+/// False for kernels that training reaches on the host and nothing on a device.
+[[nodiscard]] bool reached_on_devices(std::string_view kernel) {
+    return kernel != "residual_norm" && kernel != "softmax";
 }
 
 [[nodiscard]] std::vector<SupportRow> operations() {
@@ -97,7 +102,8 @@ template <class SupportOf>
         rows.push_back(row(std::string(kernel_support<Host>[i].name), [i]<class B>(B*, DeviceKind) -> Support {
             auto const& kernel = kernel_support<B>[i];
             if (kernel.is_there) {
-                bool const is_reached = ExecutesModels<B> && !kernel.is_library_only;
+                bool const is_reached = ExecutesModels<B> && !kernel.is_library_only &&
+                                        (HasHostMemory<B> || reached_on_devices(kernel.name));
                 return {is_reached ? SupportLevel::runs : SupportLevel::library, {}};
             }
             return {SupportLevel::none, ComputeBackend<B> ? no_body : no_backend};
@@ -116,12 +122,12 @@ template <class SupportOf>
     std::vector<SupportRow> rows;
     for (auto const& each : weight_format_table) {
         rows.push_back(row(std::string(each.name), [format = each.format]<class B>(B*, DeviceKind) -> Support {
-            if (ExecutesModels<B>) {
+            if (HasHostMemory<B>) {
                 return has_host_product(format) ? Support{SupportLevel::runs, {}}
                                                 : Support{SupportLevel::none, no_body};
             }
             if (!ComputeBackend<B>) return {SupportLevel::none, no_backend};
-            if (has_device_products(format)) return {SupportLevel::library, {}};
+            if (has_device_products(format)) return {SupportLevel::runs, {}};
             return {SupportLevel::none, no_body};
         }));
     }
@@ -133,7 +139,7 @@ template <class SupportOf>
     for (auto const& each : weight_format_table) {
         rows.push_back(row(std::string(each.name), [format = each.format]<class B>(B*, DeviceKind) -> Support {
             if (!ComputeBackend<B>) return {SupportLevel::none, no_backend};
-            if (!ExecutesModels<B>) return {SupportLevel::none, no_body};
+            if (!HasHostMemory<B>) return {SupportLevel::none, no_body};
             if (has_int8_product(format)) return {SupportLevel::runs, {}};
             return {SupportLevel::none, "has no whole numbers as codes: its products take activations in full"};
         }));
