@@ -108,6 +108,22 @@ TEST_CASE_TEMPLATE("step_attention is within its bound of float64, whatever the 
     }
 }
 
+TEST_CASE_TEMPLATE("step_attention: a head has the same bits with few heads of its group beside it and with many", B,
+                   SHARDWISE_TEST_BACKENDS) {
+    auto const bench = open_bench<B>();
+    if (!bench) return;
+    AttentionTensors<Bfloat16> const tensors({"", attention_of(8, 1, 64, 64), {{270, 1}, {3, 6}}}, 1U);
+    auto const all = tensors.run(*bench);
+    for (std::int64_t const heads : {1, 3, 5}) {
+        CAPTURE(heads);
+        auto const some = tensors.run(*bench, 1.0, {}, heads);
+        for (std::int64_t row = 0; row < 7; ++row) {
+            auto const first = row * tensors.out_stride;
+            CHECK(std::equal(some.begin() + first, some.begin() + first + heads * 64, all.begin() + first));
+        }
+    }
+}
+
 TEST_CASE_TEMPLATE("step_attention: a row takes what is no number from what it sees, and nothing else", B,
                    SHARDWISE_TEST_BACKENDS) {
     auto const bench = open_bench<B>();

@@ -266,13 +266,16 @@ public:
         }
     }
 
-    /// What a back end makes of it, with a share of the workspace; of one sequence alone, or of all.
+    /// What a back end makes of it, with a share of the workspace; of one sequence alone, or of all; of the first heads.
     template <class B>
-    [[nodiscard]] std::vector<float> run(Bench<B>& bench, double share = 1.0,
-                                         std::optional<std::size_t> only = {}) const {
+    [[nodiscard]] std::vector<float> run(Bench<B>& bench, double share = 1.0, std::optional<std::size_t> only = {},
+                                         std::int64_t heads = 0) const {
         auto table = StepTable<B>::create(bench.context(), bounds());
         REQUIRE(table);
         auto input = steps.input();
+        auto options = problem.options;
+        if (heads > 0) options.shape.heads = heads;
+        heads = options.shape.heads;
         std::int64_t first = 0;
         auto count = rows();
         if (only) {
@@ -290,8 +293,7 @@ public:
         auto const some_sinks = bench.send(sinks);
         auto const some_slopes = bench.send(slopes);
         auto out = bench.send(std::vector<float>(static_cast<std::size_t>(rows() * out_stride + problem.shift), 77.0F));
-        auto const floats =
-            step_attention_workspace<B>(problem.options, rows(), bounds().sequences, pages() * page_rows);
+        auto const floats = step_attention_workspace<B>(options, rows(), bounds().sequences, pages() * page_rows);
         auto workspace = bench.send(std::vector<float>(static_cast<std::size_t>(share * static_cast<double>(floats))));
         auto const rows_of = [&](AttentionRows<Cache> const& from, Buffer<Cache, B> const& memory,
                                  Buffer<float, B> const& scales) {
@@ -301,14 +303,13 @@ public:
             if (!problem.is_own) return StepRows<Cache, B>{all, some, 1};
             return StepRows<Cache, B>{all.rows(first, count), some.empty() ? some : some.rows(first, count), -1};
         };
-        TensorView<float const, 2, B> const from(queries.data() + problem.shift, {rows(), shape.heads * shape.key_dim},
+        TensorView<float const, 2, B> const from(queries.data() + problem.shift, {rows(), heads * shape.key_dim},
                                                  q_stride);
-        TensorView<float, 2, B> const to(out.data() + problem.shift, {rows(), shape.heads * shape.value_dim},
-                                         out_stride);
-        auto const done = step_attention<Cache>(from.rows(first, count), rows_of(*keys, of_keys, key_scales),
-                                                rows_of(*values, of_values, value_scales), to.rows(first, count),
-                                                *table, problem.options, bench.stream(), workspace.view(),
-                                                some_sinks.view(), some_slopes.view());
+        TensorView<float, 2, B> const to(out.data() + problem.shift, {rows(), heads * shape.value_dim}, out_stride);
+        auto const done =
+            step_attention<Cache>(from.rows(first, count), rows_of(*keys, of_keys, key_scales),
+                                  rows_of(*values, of_values, value_scales), to.rows(first, count), *table, options,
+                                  bench.stream(), workspace.view(), some_sinks.view(), some_slopes.view());
         INFO(std::string(done ? "" : done.error().message()));
         REQUIRE(done);
         return bench.fetch(out);

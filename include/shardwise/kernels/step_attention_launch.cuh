@@ -62,14 +62,12 @@ Result<> launch_step_attention(StepAttentionCall<Cache> const& call, bool has_ti
                               plan);
     }
     if (!done || !has_tiles) return done;
-    auto const has_queries = is_on_pack(call.q) && call.q_row % 4 == 0 && call.key_dim % 4 == 0;
-    TilePacks const packs{has_queries, has_key_eights, has_value_eights};
     auto const launch_tiles = [&](auto kernel, int rows) {
         auto const tiles =
             first_tile(call, static_cast<std::int32_t>(call.sequences), static_cast<std::int32_t>(call.tokens), rows) +
             1;
         return Launch::launch("attention", kernel, std::min<std::int64_t>(std::int64_t{tiles} * call.kv_heads, 1 << 20),
-                              attention_threads, stream, call, packs);
+                              attention_threads, stream, call, has_key_eights, has_value_eights);
     };
     auto const widest = std::max(call.key_dim, call.value_dim);
     if (widest <= 64) return launch_tiles(&attend_tiles<Api, Cache, 64>, tile_rows<64>);

@@ -79,17 +79,17 @@ template <class Team>
 __device__ void weigh_keys(PartKeys const& part, SinglesMemory<Team>& memory) {
     using Code = DeviceCode<typename Team::Vendor>;
     constexpr int lanes = Team::weighing_lanes;
-    constexpr int keys = step_part_keys / lanes / Team::sections;
+    constexpr int keys = step_part_keys / lanes / Team::halves;
+    constexpr int own = Team::own_halves;
     auto const lane = Team::thread() % lanes;
-    // Of each row several teams have a section of the keys each.
     auto const team = Team::thread() / lanes;
     auto const row = team % Team::rows;
-    auto const section = team / Team::rows;
-    auto const first = section * lanes * keys + lane;
-    float scores[array_size<keys>];
+    auto const first_half = team / Team::rows * own;
+    auto const first = first_half * lanes * keys + lane;
+    float scores[array_size<own * keys>];
     auto greatest = no_score();
     SHARDWISE_DEVICE_UNROLL
-    for (int i = 0; i < keys; ++i) {
+    for (int i = 0; i < own * keys; ++i) {
         auto const key = first + i * lanes;
         bool const is_seen = part.first + key >= part.seen.begin && part.first + key < part.seen.end;
         scores[i] = is_seen ? memory.scores[key * Team::rows + row] : no_score();
@@ -97,23 +97,30 @@ __device__ void weigh_keys(PartKeys const& part, SinglesMemory<Team>& memory) {
     }
     SHARDWISE_DEVICE_UNROLL
     for (int mask = lanes / 2; mask > 0; mask /= 2) greatest = greater_of(greatest, Code::shuffle_xor(greatest, mask));
-    if (lane == 0) memory.sections[section * Team::rows + row].greatest = greatest;
-    __syncthreads();
-    SHARDWISE_DEVICE_UNROLL
-    for (int other = 0; other < Team::sections; ++other)
-        greatest = greater_of(greatest, memory.sections[other * Team::rows + row].greatest);
+    if (own < Team::halves) {
+        if (lane == 0) memory.halves[first_half * Team::rows + row].greatest = greatest;
+        __syncthreads();
+        SHARDWISE_DEVICE_UNROLL
+        for (int other = 0; other < Team::halves; ++other)
+            greatest = greater_of(greatest, memory.halves[other * Team::rows + row].greatest);
+    }
     // Where all are minus infinity the weights are zeros; a NaN among them stays one.
     auto const shift = greatest == no_score() ? 0.0F : greatest;
-    float weights = 0.0F;
     SHARDWISE_DEVICE_UNROLL
-    for (int i = 0; i < keys; ++i) {
-        auto const weight = device_exp(scores[i] - shift);
-        weights += weight;
-        memory.scores[(first + i * lanes) * Team::rows + row] = weight;
+    for (int half = 0; half < own; ++half) {
+        float weights = 0.0F;
+        SHARDWISE_DEVICE_UNROLL
+        for (int i = half * keys; i < (half + 1) * keys; ++i) {
+            auto const weight = device_exp(scores[i] - shift);
+            weights += weight;
+            memory.scores[(first + i * lanes) * Team::rows + row] = weight;
+        }
+        SHARDWISE_DEVICE_UNROLL
+        for (int mask = lanes / 2; mask > 0; mask /= 2) weights += Code::shuffle_xor(weights, mask);
+        if (lane != 0) continue;
+        memory.halves[(first_half + half) * Team::rows + row].weights = weights;
+        memory.halves[(first_half + half) * Team::rows + row].greatest = greatest;
     }
-    SHARDWISE_DEVICE_UNROLL
-    for (int mask = lanes / 2; mask > 0; mask /= 2) weights += Code::shuffle_xor(weights, mask);
-    if (lane == 0) memory.sections[section * Team::rows + row].weights = weights;
 }
 
 /// Adds up the weighted values of a part's keys: a thread's elements of it.
@@ -139,12 +146,9 @@ __device__ void add_values(StepAttentionCall<typename Team::Cache> const& call, 
     // The weights are there.
     __syncthreads();
     if (Team::thread() < rows) {
-        auto all = memory.sections[Team::thread()];
-        for (int other = 1; other < Team::sections; ++other) {
-            auto const& section = memory.sections[other * rows + Team::thread()];
-            all.greatest = greater_of(all.greatest, section.greatest);
-            all.weights += section.weights;
-        }
+        auto all = memory.halves[Team::thread()];
+        for (int other = 1; other < Team::halves; ++other)
+            all.weights += memory.halves[other * rows + Team::thread()].weights;
         memory.part[Team::thread()] = all;
     }
     for (; base < part.seen.end; base += Team::step) {

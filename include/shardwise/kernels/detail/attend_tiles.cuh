@@ -9,7 +9,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Rows (a query and a head each) of a tile for heads of up to `width` elements.
 template <int width>
-inline constexpr int tile_rows = width > 128 ? 32 : 64;
+inline constexpr int tile_rows = width > 128 ? 16 : 32;
 
 /// Tiles of all sequences of several tokens at most: those of a sequence are numbered on from first_tile.
 [[nodiscard]] SHARDWISE_DEVICE inline std::int32_t first_tile(StepAttentionPlan const& call, std::int32_t sequence,
@@ -47,45 +47,33 @@ __device__ void load_tile(StepRowsCall<Cache> const& from, KeyPlaces const& plac
     }
 }
 
-/// Which rows of a call lie on packs.
-struct TilePacks {
-    bool has_queries;
-    bool has_keys;
-    bool has_values;
-};
-
 /// Attends for sequences of several tokens: a block for some queries and heads that share keys, over all that they see, 64 keys at
 /// a time. Scores are never kept beyond those.
 template <class Api, class Cache, int width>
-__global__ void __launch_bounds__(attention_threads, (least_blocks<Api, 2>))
-    attend_tiles(StepAttentionCall<Cache> call, TilePacks packs) {
+__global__ void __launch_bounds__(attention_threads, (least_blocks < Api, width == 128 ? 2 : 3 >))
+    attend_tiles(StepAttentionCall<Cache> call, bool has_packed_keys, bool has_packed_values) {
     constexpr int rows = tile_rows<width>;
     constexpr int keys = 64;
-    // Of queries and keys that are multiplied at once, and values of so many keys.
+    // Of a key that is multiplied at once, and values of so many keys.
     constexpr int columns = 32;
     constexpr int value_keys = 16;
     constexpr int lanes = 16;
-    constexpr int teams = attention_threads / lanes;
-    constexpr int thread_rows = rows / teams;
+    constexpr int thread_rows = rows * lanes / attention_threads;
     constexpr int thread_keys = keys / lanes;
     constexpr int fours = width / (4 * lanes);
-    // Neighbouring rows begin in other banks.
-    constexpr int pitch = columns + 4;
+    // Rows of keys lie so that neighbouring lanes read from other banks.
+    constexpr int key_pitch = columns + 4;
     constexpr int weight_pitch = keys + 4;
-    constexpr int pairs = (rows + keys) * pitch;
-    constexpr int loaded_floats = pairs > value_keys * width ? pairs : value_keys * width;
+    constexpr int loaded_floats = keys * key_pitch > value_keys * width ? keys * key_pitch : value_keys * width;
     struct alignas(16) Memory {
-        /// Queries and keys, or values.
+        float queries[array_size<rows * width>];
         float loaded[array_size<loaded_floats>];
         float weights[array_size<rows * weight_pitch>];
     };
     __shared__ Memory memory;
-    auto* const of_queries = memory.loaded;
-    auto* const of_keys = memory.loaded + rows * pitch;
     auto const thread = static_cast<int>(threadIdx.x);
     auto const lane = thread % lanes;
-    // A thread's rows are this one and every eighth after it.
-    auto const team = thread / lanes;
+    auto const first_row = thread / lanes * thread_rows;
     auto const tiles =
         first_tile(call, static_cast<std::int32_t>(call.sequences), static_cast<std::int32_t>(call.tokens), rows) + 1;
     for (auto index = static_cast<std::int32_t>(blockIdx.x); index < tiles * call.kv_heads;
@@ -109,30 +97,27 @@ __global__ void __launch_bounds__(attention_threads, (least_blocks<Api, 2>))
         if (tile_row < 0 || tile_row >= all_rows) continue;
         auto const places = key_places(call, sequence);
         auto const token = static_cast<std::int64_t>(call.first[sequence]);
-        auto const past = call.pages == nullptr ? 0 : call.past[sequence];
-        auto const length = past + call.rows[sequence];
-        auto const head_of = [&](std::int32_t row) { return kv_head * call.group + row % call.group; };
-
-        // What a thread loads of the queries: packs of four of some rows; -1 where there is no row.
-        constexpr int loads = rows * columns / 4 / attention_threads;
-        constexpr int row_packs = columns / 4;
-        std::int64_t query_at[array_size<loads>];
-        SHARDWISE_DEVICE_UNROLL
-        for (int i = 0; i < loads; ++i) {
-            auto const row = tile_row + (thread + i * attention_threads) / row_packs;
-            auto const at =
-                (token + row / call.group) * call.q_row + static_cast<std::int64_t>(head_of(row)) * call.key_dim;
-            query_at[i] = row < all_rows ? at + thread % row_packs * 4 : -1;
+        __syncthreads();
+        for (int i = thread; i < rows * width; i += attention_threads) {
+            auto const row = i / width;
+            auto const at = i - row * width;
+            auto const query = (tile_row + row) / call.group;
+            auto const head = kv_head * call.group + (tile_row + row - query * call.group);
+            bool const is_there = tile_row + row < all_rows && at < call.key_dim;
+            memory.queries[i] = is_there ? call.q[(token + query) * call.q_row + head * call.key_dim + at] : 0.0F;
         }
-        // Where a thread's rows stand; -1 of none.
-        std::int32_t positions[array_size<thread_rows>];
+        SeenKeys seen[array_size<thread_rows>];
+        std::int32_t heads[array_size<thread_rows>];
         float sums[array_size<thread_rows>][array_size<4 * fours>];
         float greatest[array_size<thread_rows>];
         float weights[array_size<thread_rows>];
         SHARDWISE_DEVICE_UNROLL
         for (int i = 0; i < thread_rows; ++i) {
-            auto const row = tile_row + team + i * teams;
-            positions[i] = row < all_rows ? past + row / call.group : -1;
+            auto const row = tile_row + first_row + i;
+            auto const query = row / call.group;
+            heads[i] = kv_head * call.group + row - query * call.group;
+            seen[i] = seen_keys(call, sequence, query);
+            if (row >= all_rows) seen[i].end = seen[i].begin;
             greatest[i] = no_score();
             weights[i] = 0.0F;
             SHARDWISE_DEVICE_UNROLL
@@ -140,8 +125,8 @@ __global__ void __launch_bounds__(attention_threads, (least_blocks<Api, 2>))
         }
         // Edges of windows and diagonals only rise with the query.
         auto const last_row = tile_row + rows < all_rows ? tile_row + rows - 1 : all_rows - 1;
-        auto const first_seen = seen_keys_at(call, past + tile_row / call.group, length);
-        auto const last_seen = seen_keys_at(call, past + last_row / call.group, length);
+        auto const first_seen = seen_keys(call, sequence, tile_row / call.group);
+        auto const last_seen = seen_keys(call, sequence, last_row / call.group);
         auto const begin = first_seen.begin;
         auto const end = last_seen.end;
         for (auto key = begin / keys * keys; key < end; key += keys) {
@@ -153,38 +138,20 @@ __global__ void __launch_bounds__(attention_threads, (least_blocks<Api, 2>))
             }
             for (int column = 0; column < width && column < call.key_dim; column += columns) {
                 __syncthreads();
-                SHARDWISE_DEVICE_UNROLL
-                for (int i = 0; i < loads; ++i) {
-                    auto const pack = thread + i * attention_threads;
-                    auto const at = column + thread % row_packs * 4;
-                    float some[4] = {0.0F, 0.0F, 0.0F, 0.0F};
-                    if (query_at[i] >= 0 && at < call.key_dim) {
-                        auto const* const from = call.q + query_at[i] + column;
-                        if (packs.has_queries) {
-                            load_floats(from, some);
-                        } else {
-                            SHARDWISE_DEVICE_UNROLL
-                            for (int k = 0; k < 4; ++k) {
-                                if (at + k < call.key_dim) some[k] = from[k];
-                            }
-                        }
-                    }
-                    store_floats(of_queries + pack / row_packs * pitch + pack % row_packs * 4, some);
-                }
-                load_tile<Cache, columns, keys, pitch>(call.k, places, key, begin, end,
-                                                       static_cast<std::int64_t>(kv_head) * call.key_dim, call.key_dim,
-                                                       column, packs.has_keys, of_keys);
+                load_tile<Cache, columns, keys, key_pitch>(call.k, places, key, begin, end,
+                                                           static_cast<std::int64_t>(kv_head) * call.key_dim,
+                                                           call.key_dim, column, has_packed_keys, memory.loaded);
                 __syncthreads();
                 SHARDWISE_DEVICE_UNROLL
                 for (int at = 0; at < columns; at += 4) {
                     float of_key[array_size<thread_keys>][4];
                     SHARDWISE_DEVICE_UNROLL
                     for (int j = 0; j < thread_keys; ++j)
-                        load_floats(of_keys + (lane + j * lanes) * pitch + at, of_key[j]);
+                        load_floats(memory.loaded + (lane + j * lanes) * key_pitch + at, of_key[j]);
                     SHARDWISE_DEVICE_UNROLL
                     for (int i = 0; i < thread_rows; ++i) {
                         float query[4];
-                        load_floats(of_queries + (team + i * teams) * pitch + at, query);
+                        load_floats(memory.queries + (first_row + i) * width + column + at, query);
                         SHARDWISE_DEVICE_UNROLL
                         for (int j = 0; j < thread_keys; ++j) {
                             SHARDWISE_DEVICE_UNROLL
@@ -209,16 +176,14 @@ __global__ void __launch_bounds__(attention_threads, (least_blocks<Api, 2>))
             }
             SHARDWISE_DEVICE_UNROLL
             for (int i = 0; i < thread_rows; ++i) {
-                auto const row = team + i * teams;
-                auto const seen = seen_keys_at(call, positions[i], length);
-                auto const head = call.slopes == nullptr ? 0 : head_of(tile_row + row);
                 auto most = no_score();
                 SHARDWISE_DEVICE_UNROLL
                 for (int j = 0; j < thread_keys; ++j) {
                     auto const own = key + lane + j * lanes;
-                    bool const is_seen = positions[i] >= 0 && own >= seen.begin && own < seen.end;
+                    bool const is_seen = own >= seen[i].begin && own < seen[i].end;
                     scores[i][j] =
-                        is_seen ? finish_score(call, scores[i][j], key_scale[j], head, own - positions[i]) : no_score();
+                        is_seen ? finish_score(call, scores[i][j], key_scale[j], heads[i], own - seen[i].position)
+                                : no_score();
                     most = greater_of(most, scores[i][j]);
                 }
                 SHARDWISE_DEVICE_UNROLL
@@ -233,7 +198,7 @@ __global__ void __launch_bounds__(attention_threads, (least_blocks<Api, 2>))
                 for (int j = 0; j < thread_keys; ++j) {
                     auto const weight = device_exp(scores[i][j] - shift);
                     weights[i] += weight;
-                    memory.weights[row * weight_pitch + lane + j * lanes] = weight * value_scale[j];
+                    memory.weights[(first_row + i) * weight_pitch + lane + j * lanes] = weight * value_scale[j];
                 }
                 SHARDWISE_DEVICE_UNROLL
                 for (int k = 0; k < 4 * fours; ++k) sums[i][k] *= correction;
@@ -242,7 +207,7 @@ __global__ void __launch_bounds__(attention_threads, (least_blocks<Api, 2>))
                 __syncthreads();
                 load_tile<Cache, width, value_keys, width>(call.v, places, key + first, begin, end,
                                                            static_cast<std::int64_t>(kv_head) * call.value_dim,
-                                                           call.value_dim, 0, packs.has_values, memory.loaded);
+                                                           call.value_dim, 0, has_packed_values, memory.loaded);
                 __syncthreads();
                 // A value that a row does not see may be no number: the row's weight of it, a zero, is not multiplied.
                 bool const is_edge = key + first < last_seen.begin || key + first + value_keys > first_seen.end;
@@ -251,7 +216,7 @@ __global__ void __launch_bounds__(attention_threads, (least_blocks<Api, 2>))
                     float weight[array_size<thread_rows>][4];
                     SHARDWISE_DEVICE_UNROLL
                     for (int i = 0; i < thread_rows; ++i)
-                        load_floats(memory.weights + (team + i * teams) * weight_pitch + first + four, weight[i]);
+                        load_floats(memory.weights + (first_row + i) * weight_pitch + first + four, weight[i]);
                     SHARDWISE_DEVICE_UNROLL
                     for (int k = 0; k < 4; ++k) {
                         auto const own = key + first + four + k;
@@ -261,10 +226,7 @@ __global__ void __launch_bounds__(attention_threads, (least_blocks<Api, 2>))
                             load_floats(memory.loaded + (four + k) * width + (part * lanes + lane) * 4, value);
                             SHARDWISE_DEVICE_UNROLL
                             for (int i = 0; i < thread_rows; ++i) {
-                                if (is_edge) {
-                                    auto const seen = seen_keys_at(call, positions[i], length);
-                                    if (own < seen.begin || own >= seen.end) continue;
-                                }
+                                if (is_edge && (own < seen[i].begin || own >= seen[i].end)) continue;
                                 SHARDWISE_DEVICE_UNROLL
                                 for (int e = 0; e < 4; ++e)
                                     sums[i][part * 4 + e] = fused(weight[i][k], value[e], sums[i][part * 4 + e]);
@@ -279,21 +241,18 @@ __global__ void __launch_bounds__(attention_threads, (least_blocks<Api, 2>))
             SHARDWISE_DEVICE_UNROLL
             for (int mask = lanes / 2; mask > 0; mask /= 2)
                 weights[i] += DeviceCode<Api>::shuffle_xor(weights[i], mask);
-            auto const row = tile_row + team + i * teams;
-            auto const head = head_of(row);
-            if (row >= all_rows) continue;
+            auto const row = tile_row + first_row + i;
             auto const factor =
-                last_factor({greatest[i], weights[i]}, call.sinks == nullptr ? nullptr : call.sinks + head);
-            auto* const to =
-                call.out + (token + row / call.group) * call.out_row + static_cast<std::int64_t>(head) * call.value_dim;
+                last_factor({greatest[i], weights[i]}, call.sinks == nullptr ? nullptr : call.sinks + heads[i]);
+            if (row >= all_rows) continue;
+            auto* const to = call.out + (token + row / call.group) * call.out_row +
+                             static_cast<std::int64_t>(heads[i]) * call.value_dim;
             SHARDWISE_DEVICE_UNROLL
             for (int k = 0; k < 4 * fours; ++k) {
                 auto const at = (k / 4 * lanes + lane) * 4 + k % 4;
                 if (at < call.value_dim) to[at] = sums[i][k] * factor;
             }
         }
-        // The next tile's queries come after the reads of this one's.
-        __syncthreads();
     }
 }
 

@@ -33,9 +33,13 @@ struct SinglesTeam {
     static constexpr int copies = rows * keys < lanes ? lanes / (rows * keys) : 1;
     static constexpr int scores = rows * keys * copies / lanes;
     static constexpr int row_lanes = lanes / rows;
-    /// Threads that make weights of a row's scores, and how often there are so many.
+    /// Threads that make weights of a row's scores. Whoever does, halves of a part are summed apart, so that a row's bits do not depend
+    /// on how many there are.
     static constexpr int weighing_lanes = 16;
-    static constexpr int sections = threads / weighing_lanes / rows;
+    static constexpr int halves = 2;
+    /// Halves that the same threads make.
+    static constexpr int own_halves = halves * rows * weighing_lanes / threads;
+    static_assert(own_halves >= 1 && halves % own_halves == 0, "all threads make weights");
     /// Elements of the rows' sums that a thread has.
     static constexpr int elements = rows * width / threads;
     static_assert(rows <= lanes && step_part_keys % step == 0, "a thread's scores are of one row");
@@ -109,7 +113,7 @@ struct alignas(16) SinglesMemory {
     float scores[array_size<step_part_keys * Team::rows>];
     /// The sums of each warp over its keys of a part.
     float values[array_size<Team::warps * Team::rows * Team::width>];
-    RowSums sections[array_size<Team::sections * Team::rows>];
+    RowSums halves[array_size<Team::halves * Team::rows>];
     RowSums part[array_size<Team::rows>];
     /// Of parts of a span, and of spans.
     float span_values[array_size<Team::rows * Team::width>];
