@@ -20,7 +20,7 @@ void check_expert_products(Bench<TestDevice>& bench, WeightFormat format, std::i
     std::vector<std::int32_t> const first{0, 2, 2, 5};
     std::vector<std::int32_t> const tokens{1, 0, 1, 2, 0};
     constexpr std::int64_t experts = 3;
-    Weight const all(format, experts * outputs, inputs);
+    StoredWeight const all(format, experts * outputs, inputs);
     std::vector<TestDevice::Weight> weights;
     auto const part = [&](std::span<std::byte const> bytes, std::int64_t expert) {
         auto const size = bytes.size() / static_cast<std::size_t>(experts);
@@ -92,7 +92,7 @@ TEST_CASE("ExpertTable: experts of unlike sizes are told of, and what does not f
     if (!bench) return;
     std::vector<TestDevice::Weight> weights;
     for (std::int64_t const outputs : {4, 5}) {
-        auto held = TestDevice::hold_weight(bench->context(), Weight(WeightFormat::f32, outputs, 8).source());
+        auto held = TestDevice::hold_weight(bench->context(), StoredWeight(WeightFormat::f32, outputs, 8).source());
         REQUIRE(held);
         weights.push_back(std::move(*held));
     }

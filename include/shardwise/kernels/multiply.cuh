@@ -11,6 +11,8 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 constexpr int multiply_threads = 256;
+/// Outputs of a warp: each reads its own rows of the weight, and all of them the same activations.
+constexpr int multiply_outputs = 4;
 /// Floats of shared memory that activations are staged in: 36 KiB, of which six blocks share a multiprocessor of an H100.
 constexpr int multiply_staged = 9 * 1024;
 

@@ -40,7 +40,7 @@ Result<> launch_multiply_as(MultiplyCall const& call, typename Api::Stream strea
     constexpr int most = MultiplyStage<Api, format>::max_rows;
     if constexpr (DeviceChunk<format>::begins_anywhere) {
         if (reinterpret_cast<std::uintptr_t>(call.weight.rows) % 16 != 0)
-            return launch_multiply_rows<Api, format, std::min(4, most), 4, 1, false>(call, stream);
+            return launch_multiply_rows<Api, format, std::min(4, most), multiply_outputs, 1, false>(call, stream);
     }
     // fp32 of many rows is the vendor's.
     if constexpr (MatrixTile<Api>::is_there && format != WeightFormat::f32) {
@@ -52,9 +52,9 @@ Result<> launch_multiply_as(MultiplyCall const& call, typename Api::Stream strea
         constexpr int outputs = format == WeightFormat::q6_k ? 1 : 2;
         return launch_multiply_rows<Api, format, 1, outputs, 4 / outputs>(call, stream);
     }
-    if (call.rows == 2) return launch_multiply_rows<Api, format, 2, 4, 1>(call, stream);
-    if (call.rows <= 4 && most > 4) return launch_multiply_rows<Api, format, 4, 4, 1>(call, stream);
-    return launch_multiply_rows<Api, format, most, 4, 1>(call, stream);
+    if (call.rows == 2) return launch_multiply_rows<Api, format, 2, multiply_outputs, 1>(call, stream);
+    if (call.rows <= 4 && most > 4) return launch_multiply_rows<Api, format, 4, multiply_outputs, 1>(call, stream);
+    return launch_multiply_rows<Api, format, most, multiply_outputs, 1>(call, stream);
 }
 
 /// By the format's kernel; hold_weight makes no weight of a format that has none.
