@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "backends.hpp"
-
 #include <shardwise/session/run_on_devices.hpp>
 #include <shardwise/session/run_on_threads.hpp>
 
 #include "../executor/formula_model.hpp"
+#include "backends.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -204,7 +203,8 @@ TEST_CASE_TEMPLATE("Models: steps that are launched as graphs have the bits of t
     REQUIRE(second);
     CHECK(second->graphs.captured == 0);
     CHECK(second->graphs.replayed == 0);
-    for (std::size_t i = 0; i < requests.size(); ++i) CHECK(first->generations[i].tokens == second->generations[i].tokens);
+    for (std::size_t i = 0; i < requests.size(); ++i)
+        CHECK(first->generations[i].tokens == second->generations[i].tokens);
     CHECK(replayed == called);
     if (HasHostMemory<B> || !first->graphs.reason.empty()) {
         CHECK(first->graphs.captured == 0);

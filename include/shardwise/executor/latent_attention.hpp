@@ -192,9 +192,9 @@ public:
         Matrix const sums(workspace.data() + queries_size, {rows, own() * width});
         if (auto const done = take_in(q, queries, stream); !done) return done;
         StepRows<Cache, Backend> const values{latents.memory.columns(0, width), latents.scales, latents.group};
-        auto const attended = step_attention<Cache>(TensorView<float const, 2, Backend>(queries), latents, values, sums,
-                                                    table, options(0, scale), stream,
-                                                    workspace.part(taken, workspace.elements() - taken));
+        auto const attended =
+            step_attention<Cache>(TensorView<float const, 2, Backend>(queries), latents, values, sums, table,
+                                  options(0, scale), stream, workspace.part(taken, workspace.elements() - taken));
         if (!attended) return attended;
         return take_out(sums, out, stream);
     }

@@ -170,11 +170,13 @@ private:
         } else {
             std::int64_t first = 0;
             for (auto const& part : walk.step.parts) {
-                auto const stored = cache.store(layer, part.slot, part.past, latents.rows(first, part.tokens), {}, stream);
+                auto const stored =
+                    cache.store(layer, part.slot, part.past, latents.rows(first, part.tokens), {}, stream);
                 if (!stored) return stored;
                 auto const attend_to_cache = [&]<class Cache>(Cache) {
                     return heads.template attend<Cache>(
-                        q.rows(first, part.tokens), cache.template keys<Cache>(layer, part.slot, part.past + part.tokens),
+                        q.rows(first, part.tokens),
+                        cache.template keys<Cache>(layer, part.slot, part.past + part.tokens),
                         out.rows(first, part.tokens), part.past, scale, walk.step.scratch, stream);
                 };
                 if (auto const done = cache.with_element(attend_to_cache); !done) return done;

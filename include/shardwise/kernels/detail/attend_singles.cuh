@@ -230,7 +230,7 @@ __device__ void take_in(float* values, RowSums* sums, float const (&others)[arra
 
 /// Attends for single tokens: a block to some parts of a context for up to `rows` heads of a group.
 template <class Api, class Cache, int lanes, int eights, int rows>
-__global__ void __launch_bounds__(singles_threads, singles_blocks<rows * eights>)
+__global__ void __launch_bounds__(singles_threads, (least_blocks<Api, singles_blocks<rows * eights>>))
     attend_singles(StepAttentionCall<Cache> call) {
     using Team = SinglesTeam<Api, Cache, lanes, eights, rows>;
     __shared__ SinglesMemory<Team> memory;

@@ -14,6 +14,11 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 constexpr int attention_threads = 128;
 
+/// What __launch_bounds__ is told beside a block's threads, so that no registers are spilled: on CUDA blocks of a multiprocessor, on HIP
+/// wavefronts of a quarter of one.
+template <class Api, int blocks>
+inline constexpr int least_blocks = DeviceCode<Api>::warp_size == 64 ? 1 : blocks;
+
 /// An array's length, where sizes are counted as threads are.
 template <int count>
 inline constexpr unsigned array_size = static_cast<unsigned>(count);
