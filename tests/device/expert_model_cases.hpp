@@ -34,13 +34,19 @@ inline constexpr auto tiny_apertus =
 
 }  // namespace shardwise::testing
 
-TEST_CASE_TEMPLATE(
-    "Models: tiny ones with experts, gated delta rules and xIELU generate the host's tokens on every back end", B,
-    SHARDWISE_TEST_BACKENDS) {
+TEST_CASE_TEMPLATE("Models: a tiny one with experts generates the host's tokens on every back end", B,
+                   SHARDWISE_TEST_BACKENDS) {
     using namespace shardwise;
     if (!testing::open_bench<B>()) return;
-    for (auto const* const config : {testing::tiny_mixtral, testing::tiny_qwen2_moe, testing::tiny_gpt_oss,
-                                     testing::tiny_qwen3_next, testing::tiny_apertus}) {
+    testing::check_model<B>({testing::tiny_mixtral});
+}
+
+TEST_CASE_TEMPLATE("Models: more experts, gated delta rules and xIELU" * doctest::test_suite("long"), B,
+                   SHARDWISE_TEST_BACKENDS) {
+    using namespace shardwise;
+    if (!testing::open_bench<B>()) return;
+    for (auto const* const config :
+         {testing::tiny_qwen2_moe, testing::tiny_gpt_oss, testing::tiny_qwen3_next, testing::tiny_apertus}) {
         CAPTURE(std::string(config));
         testing::check_model<B>({config});
     }
@@ -70,8 +76,9 @@ TEST_CASE_TEMPLATE("Models: tokens that are drawn where the logits lie are the h
 }
 
 TEST_CASE_TEMPLATE(
-    "Models: experts whose rows the host counts, of many rows and under Deterministic, make the host's tokens", B,
-    SHARDWISE_TEST_BACKENDS) {
+    "Models: experts whose rows the host counts, of many rows and under Deterministic, make the host's tokens" *
+        doctest::test_suite("long"),
+    B, SHARDWISE_TEST_BACKENDS) {
     using namespace shardwise;
     if (!testing::open_bench<B>()) return;
     testing::ModelCase fixed{testing::tiny_mixtral};
