@@ -34,9 +34,10 @@ constexpr std::int64_t page_rows = 16;
 
 /// Sequences of one length with some new tokens each, pages in no order.
 template <class Cache>
-void measure(DeviceBench& run, std::string const& name, std::int64_t dim, std::int64_t count, std::int64_t length,
+void measure(DeviceBench& run, std::string const& name, std::int64_t dim, std::int64_t batch, std::int64_t length,
              std::int64_t rows, double goal) {
     run.section(name, [&] {
+        auto const count = bench::is_emulated ? std::min<std::int64_t>(batch, 2) : batch;
         auto const keys = std::max(scaled(length, 256), rows);
         auto const pages = (keys + page_rows - 1) / page_rows;
         auto const tokens = count * rows;

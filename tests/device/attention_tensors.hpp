@@ -266,9 +266,9 @@ public:
         }
     }
 
-    /// What a back end makes of it; of one sequence alone, or of all.
+    /// What a back end makes of it, with a share of the workspace; of one sequence alone, or of all.
     template <class B>
-    [[nodiscard]] std::vector<float> run(Bench<B>& bench, bool has_workspace = true,
+    [[nodiscard]] std::vector<float> run(Bench<B>& bench, double share = 1.0,
                                          std::optional<std::size_t> only = {}) const {
         auto table = StepTable<B>::create(bench.context(), bounds());
         REQUIRE(table);
@@ -292,7 +292,7 @@ public:
         auto out = bench.send(std::vector<float>(static_cast<std::size_t>(rows() * out_stride + problem.shift), 77.0F));
         auto const floats =
             step_attention_workspace<B>(problem.options, rows(), bounds().sequences, pages() * page_rows);
-        auto workspace = bench.send(std::vector<float>(static_cast<std::size_t>(has_workspace ? floats : 0)));
+        auto workspace = bench.send(std::vector<float>(static_cast<std::size_t>(share * static_cast<double>(floats))));
         auto const rows_of = [&](AttentionRows<Cache> const& from, Buffer<Cache, B> const& memory,
                                  Buffer<float, B> const& scales) {
             TensorView<Cache const, 2, B> all(memory.data() + from.shift, {memory_rows(), from.width}, from.stride);

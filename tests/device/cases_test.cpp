@@ -12,6 +12,10 @@
 #include "host_code_cases.hpp"
 #endif
 #include "kernel_cases.hpp"
+#if defined(SHARDWISE_TEST_HOST) || defined(SHARDWISE_HAS_CUDA) || defined(SHARDWISE_HAS_HIP)
+#include "expert_model_cases.hpp"
+#include "model_cases.hpp"
+#endif
 #include "peer_cases.hpp"
 #include "product_cases.hpp"
 #include "routing_cases.hpp"

@@ -46,10 +46,11 @@ TEST_CASE_TEMPLATE(
     }
 }
 
-TEST_CASE_TEMPLATE("Models: tokens that are drawn where the logits lie are the host's", B, SHARDWISE_TEST_BACKENDS) {
+TEST_CASE_TEMPLATE("Models: tokens that are drawn where the logits lie are the host's, of experts in graphs", B,
+                   SHARDWISE_TEST_BACKENDS) {
     using namespace shardwise;
     if (!testing::open_bench<B>()) return;
-    testing::ModelCase of{testing::tiny_llama};
+    testing::ModelCase of{testing::tiny_mixtral};
     of.new_tokens = 6;
     testing::FormulaModel const model(of.config);
     auto requests = testing::model_requests(of);
@@ -62,4 +63,33 @@ TEST_CASE_TEMPLATE("Models: tokens that are drawn where the logits lie are the h
     REQUIRE_MESSAGE(found, (found ? "" : found.error().message()));
     for (std::size_t i = 0; i < requests.size(); ++i)
         CHECK(found->generations[i].tokens == expected->generations[i].tokens);
+    if (!HasHostMemory<B> && found->graphs.reason.empty()) {
+        CHECK(found->graphs.captured >= 1);
+        CHECK(found->graphs.replayed >= 2);
+    }
+}
+
+TEST_CASE_TEMPLATE(
+    "Models: experts whose rows the host counts, of many rows and under Deterministic, make the host's tokens", B,
+    SHARDWISE_TEST_BACKENDS) {
+    using namespace shardwise;
+    if (!testing::open_bench<B>()) return;
+    testing::ModelCase fixed{testing::tiny_mixtral};
+    fixed.is_deterministic = true;
+    testing::check_model<B>(fixed);
+    // More than 512 pairs of a token and an expert in one step.
+    testing::ModelCase of{testing::tiny_mixtral};
+    of.step_tokens = 300;
+    testing::FormulaModel const model(
+        R"({"model_type":"mixtral","architectures":["MixtralForCausalLM"],"vocab_size":61,"hidden_size":32,)"
+        R"("intermediate_size":48,"num_hidden_layers":1,"num_attention_heads":4,"num_key_value_heads":2,)"
+        R"("num_local_experts":4,"num_experts_per_tok":2,"max_position_embeddings":320})");
+    std::vector<GenerationRequest> requests(1);
+    for (std::int32_t i = 0; i < 270; ++i) requests[0].prompt.push_back(i * i % 61);
+    requests[0].max_new_tokens = 2;
+    auto const expected = testing::run_model<Host>(model, of, requests, nullptr);
+    REQUIRE_MESSAGE(expected, (expected ? "" : expected.error().message()));
+    auto const found = testing::run_model<B>(model, of, requests, nullptr);
+    REQUIRE_MESSAGE(found, (found ? "" : found.error().message()));
+    CHECK(found->generations[0].tokens == expected->generations[0].tokens);
 }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "backends.hpp"
-
 #include <shardwise/session/run_on_devices.hpp>
 #include <shardwise/session/run_on_threads.hpp>
 
 #include "../executor/formula_model.hpp"
+#include "backends.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -35,6 +34,9 @@ struct ModelCase {
     bool is_deterministic = false;
     double tolerance = 1e-4;
     bool has_graphs = true;
+    std::int32_t pp = 1;
+    /// What the fake vendor's devices have.
+    std::int64_t free_bytes = std::int64_t{1} << 30U;
 };
 
 /// Three requests of unlike lengths: a prompt in several chunks among them.
@@ -55,6 +57,7 @@ template <class B>
                                           std::vector<GenerationRequest> const& requests, ModelLogits* logits) {
     RunOptions options;
     options.tp = of.tp;
+    options.pp = of.pp;
     options.threads = 1;
     options.sequences = of.sequences;
     options.step_tokens = of.step_tokens;
@@ -73,7 +76,7 @@ template <class B>
         return run_on_threads(files, model.checkpoint->model, requests, options);
     } else {
 #if !defined(SHARDWISE_HAS_CUDA) && !defined(SHARDWISE_HAS_HIP)
-        FakeMachine::get().free_bytes = std::int64_t{1} << 30U;
+        FakeMachine::get().free_bytes = of.free_bytes;
 #endif
         auto ran = run_on_devices<B>(files, model.checkpoint->model, requests, options);
 #if !defined(SHARDWISE_HAS_CUDA) && !defined(SHARDWISE_HAS_HIP)
@@ -90,6 +93,7 @@ void check_model(ModelCase const& of) {
     auto const requests = model_requests(of);
     auto alone = of;
     alone.tp = 1;
+    alone.pp = 1;
     ModelLogits theirs;
     auto const expected = run_model<Host>(model, alone, requests, &theirs);
     REQUIRE_MESSAGE(expected, (expected ? "" : expected.error().message()));
@@ -154,6 +158,14 @@ inline constexpr auto tiny_gpt_neox =
     R"("intermediate_size":64,"num_hidden_layers":2,"num_attention_heads":4,"max_position_embeddings":64,)"
     R"("rotary_pct":0.25})";
 
+/// Latent attention, in one block without experts and one with.
+inline constexpr auto tiny_deepseek =
+    R"({"model_type":"deepseek_v2","architectures":["DeepseekV2ForCausalLM"],"vocab_size":97,"hidden_size":32,)"
+    R"("intermediate_size":52,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":4,)"
+    R"("q_lora_rank":null,"kv_lora_rank":32,"qk_nope_head_dim":16,"qk_rope_head_dim":8,"v_head_dim":16,)"
+    R"("first_k_dense_replace":1,"n_routed_experts":4,"num_experts_per_tok":2,"moe_intermediate_size":16,)"
+    R"("max_position_embeddings":64})";
+
 [[nodiscard]] inline LoadOptions held_in(Dtype dtype) {
     LoadOptions load;
     load.dtype = dtype;
@@ -167,7 +179,8 @@ TEST_CASE_TEMPLATE("Models: tiny ones generate the host's tokens on every back e
     if (!testing::open_bench<B>()) return;
     using testing::ModelCase;
     for (auto const& of :
-         {ModelCase{testing::tiny_llama}, ModelCase{testing::tiny_gemma2, 2, 2, 5, 4, {}, Dtype::bf16, false, 1e-3},
+         {ModelCase{testing::tiny_llama}, ModelCase{testing::tiny_deepseek},
+          ModelCase{testing::tiny_gemma2, 2, 2, 5, 4, {}, Dtype::bf16, false, 1e-3},
           ModelCase{testing::tiny_gpt2, 1, 3, 8, 3, testing::held_in(Dtype::bf16), Dtype::i8, false, 1e-3}}) {
         CAPTURE(std::string(of.config));
         testing::check_model<B>(of);
@@ -190,7 +203,8 @@ TEST_CASE_TEMPLATE("Models: steps that are launched as graphs have the bits of t
     REQUIRE(second);
     CHECK(second->graphs.captured == 0);
     CHECK(second->graphs.replayed == 0);
-    for (std::size_t i = 0; i < requests.size(); ++i) CHECK(first->generations[i].tokens == second->generations[i].tokens);
+    for (std::size_t i = 0; i < requests.size(); ++i)
+        CHECK(first->generations[i].tokens == second->generations[i].tokens);
     CHECK(replayed == called);
     if (HasHostMemory<B> || !first->graphs.reason.empty()) {
         CHECK(first->graphs.captured == 0);
@@ -207,7 +221,7 @@ TEST_CASE_TEMPLATE("Models: families, formats, caches and ranks" * doctest::test
     using testing::ModelCase;
     for (auto const* const config :
          {testing::tiny_llama, testing::tiny_gemma2, testing::tiny_gpt2, testing::tiny_mistral, testing::tiny_phi3,
-          testing::tiny_qwen3, testing::tiny_opt, testing::tiny_gpt_neox}) {
+          testing::tiny_qwen3, testing::tiny_opt, testing::tiny_gpt_neox, testing::tiny_deepseek}) {
         CAPTURE(std::string(config));
         for (bool const is_deterministic : {false, true}) {
             for (auto const tp : {1, 2, 3}) {
@@ -216,10 +230,55 @@ TEST_CASE_TEMPLATE("Models: families, formats, caches and ranks" * doctest::test
                 testing::check_model<B>({config, tp, 2, 8, 4, {}, Dtype::f32, is_deterministic});
             }
         }
+        testing::check_model<B>({config, 1, 2, 8, 4, {}, Dtype::f32, false, 1e-4, true, 2});
         for (auto const dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
             CAPTURE(traits(dtype).short_name);
             testing::check_model<B>({config, 1, 3, 8, 4, testing::held_in(dtype), Dtype::bf16, false, 1e-3});
             testing::check_model<B>({config, 2, 1, 5, 4, testing::held_in(dtype), Dtype::i8, false, 1e-2});
         }
     }
+}
+
+TEST_CASE_TEMPLATE("move_values: keeps what overlaps", B, SHARDWISE_TEST_BACKENDS) {
+    using namespace shardwise;
+    auto const bench = testing::open_bench<B>();
+    if (!bench) return;
+    for (auto const& [from, to] : {std::pair{0, 40}, {40, 0}, {3, 7}, {64, 5}, {9, 9}}) {
+        CAPTURE(from);
+        CAPTURE(to);
+        auto wanted = testing::numbers(100, 7);
+        auto buffer = bench->send(wanted);
+        for (std::int64_t const count : {0, 1, 30}) {
+            std::copy_n(std::vector<float>(wanted.begin() + from, wanted.begin() + from + count).begin(), count,
+                        wanted.begin() + to);
+            REQUIRE(move_values<B>(buffer.data() + from, buffer.data() + to, count, bench->stream()));
+        }
+        CHECK(bench->fetch(buffer) == wanted);
+    }
+}
+
+TEST_CASE("Models: a device refuses by name what it has no kernel for, and what does not fit what is free") {
+    using namespace shardwise;
+    using testing::TestDevice;
+    if (!testing::open_bench<TestDevice>()) return;
+    testing::ModelCase of{
+        R"({"model_type":"olmo2","architectures":["Olmo2ForCausalLM"],"vocab_size":97,"hidden_size":32,)"
+        R"("intermediate_size":48,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":4,)"
+        R"("max_position_embeddings":64})"};
+    of.tp = 2;
+    auto const requests = testing::model_requests(of);
+    auto const refused = testing::run_model<TestDevice>(testing::FormulaModel(of.config), of, requests, nullptr);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code() == ErrorCode::unsupported);
+    CHECK(refused.error().message().find("a norm over columns that ranks share") != std::string::npos);
+#if !defined(SHARDWISE_HAS_CUDA) && !defined(SHARDWISE_HAS_HIP)
+    auto const allocated = testing::FakeMachine::get().calls("allocate");
+    testing::ModelCase full{testing::tiny_llama};
+    full.free_bytes = 100'000;
+    auto const large = testing::run_model<TestDevice>(testing::FormulaModel(full.config), full, requests, nullptr);
+    REQUIRE_FALSE(large);
+    CHECK(large.error().code() == ErrorCode::out_of_memory);
+    CHECK(large.error().available() == Bytes{100'000});
+    CHECK(testing::FakeMachine::get().calls("allocate") == allocated);
+#endif
 }

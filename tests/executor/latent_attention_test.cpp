@@ -109,7 +109,7 @@ TEST_CASE(
                 auto const before = memory.memory().current();
                 auto const heads = LatentHeads<Host>::create(memory, weight.source, shape, own);
                 REQUIRE(heads);
-                CHECK(memory.memory().current() - before == *latent_weight_bytes(format, shape, own.size()));
+                CHECK(memory.memory().current() - before == *latent_weight_bytes<Host>(format, shape, own.size()));
                 std::vector<float> out(static_cast<std::size_t>(tokens * own.size() * 6));
                 std::vector<float> scratch(static_cast<std::size_t>(heads->workspace(tokens, context)));
                 TensorView<float, 2, Host> const all(q.data(), {tokens, 27});

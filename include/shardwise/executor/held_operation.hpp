@@ -38,9 +38,8 @@ struct HeldDelta {
 
 /// What a rank holds of one operation's parameters.
 template <ComputeBackend Backend, ReductionPolicy Policy>
-using HeldOperation =
-    std::variant<std::monostate, HeldNorm<Backend>, HeldTable<Backend>, HeldVector<Backend>, ColumnLinear<Backend>,
-                 RowLinear<Backend, Policy>, LatentHeads<Backend>, ExpertColumns<Backend>, ExpertRows<Backend, Policy>,
-                 HeldDelta<Backend>>;
+using HeldOperation = std::variant<std::monostate, HeldNorm<Backend>, HeldTable<Backend>, HeldVector<Backend>,
+                                   ColumnLinear<Backend>, RowLinear<Backend, Policy>, LatentHeads<Backend>,
+                                   ExpertColumns<Backend>, ExpertRows<Backend, Policy>, HeldDelta<Backend>>;
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -2,15 +2,17 @@
 #pragma once
 
 #include <shardwise/backend/compute_backend.hpp>
-#include <shardwise/backend/host/packed_weight.hpp>
 #include <shardwise/backend/host/product/source.hpp>
 #include <shardwise/core/checked.hpp>
-#include <shardwise/core/optional.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
+#include <shardwise/executor/held_weight_bytes.hpp>
 #include <shardwise/kernels/attention.hpp>
 #include <shardwise/kernels/cached_rows.hpp>
 #include <shardwise/kernels/copy_rows.hpp>
+#include <shardwise/kernels/step_attention.hpp>
+#include <shardwise/kernels/step_rows.hpp>
+#include <shardwise/kernels/step_table.hpp>
 #include <shardwise/op/operation.hpp>
 #include <shardwise/parallel/weight_slice.hpp>
 
@@ -57,16 +59,31 @@ inline constexpr std::int64_t latent_rows = 32;
            std::max(attention_workspace(options, rows, context), attention_workspace(options, 1, context));
 }
 
-/// What LatentHeads holds of a weight of this format for so many heads; nothing where that leaves 63 bits.
-[[nodiscard]] constexpr Optional<Bytes> latent_weight_bytes(WeightFormat format, AttentionShape const& shape,
-                                                            std::int64_t heads, std::int64_t group = 0) {
+/// The same of `LatentHeads::attend_step`, for a step of so many tokens and sequences.
+template <ComputeBackend Backend>
+[[nodiscard]] std::int64_t latent_step_workspace(AttentionShape const& shape, std::int64_t heads, std::int64_t tokens,
+                                                 std::int64_t sequences, std::int64_t context) {
+    AttentionOptions options;
+    options.shape = detail::in_latent(shape, heads);
+    return tokens * heads * (options.shape.key_dim + options.shape.value_dim) +
+           step_attention_workspace<Backend>(options, tokens, sequences, context);
+}
+
+/// What LatentHeads holds of a weight of this format for so many heads.
+///
+/// Errors  as held_weight_bytes
+template <ComputeBackend Backend>
+[[nodiscard]] Result<Bytes> latent_weight_bytes(WeightFormat format, AttentionShape const& shape, std::int64_t heads,
+                                                std::int64_t group = 0) {
     auto const latent = shape.latent - shape.rotary;
-    auto const into = packed_weight_bytes(detail::turned_format(format), latent, shape.key_dim - shape.rotary);
-    auto const out_of = packed_weight_bytes(format, shape.value_dim, latent, group);
-    if (!into || !out_of) return std::nullopt;
+    auto const into =
+        held_weight_bytes<Backend>(detail::turned_format(format), latent, shape.key_dim - shape.rotary, group);
+    if (!into) return into.error();
+    auto const out_of = held_weight_bytes<Backend>(format, shape.value_dim, latent, group);
+    if (!out_of) return out_of.error();
     auto const head = checked_add(into->count(), out_of->count());
     auto const all = head ? checked_multiply(*head, heads) : head;
-    if (!all) return std::nullopt;
+    if (!all) return Error{ErrorCode::size_overflow}.in("weight").got(heads);
     return Bytes{*all};
 }
 
@@ -148,6 +165,40 @@ public:
         return {};
     }
 
+    /// Attends in all sequences of a step at once; those of the new tokens are in the cache.
+    ///
+    /// Shapes  q [tokens, own heads * key_dim]; latents as StepRows says, of one head; out [tokens, own heads * value_dim];
+    ///         workspace [latent_step_workspace(...)]
+    /// Memory  allocates nothing; nothing overlaps; the table stays alive until it is done
+    /// Order   on `stream`
+    /// Errors  shape_mismatch
+    template <CacheElement Cache>
+    [[nodiscard]] Result<> attend_step(Matrix q, StepRows<Cache, Backend> const& latents, Matrix out,
+                                       StepTable<Backend> const& table, float scale,
+                                       TensorView<float, 1, Backend> workspace, Stream& stream) const {
+        if (heads_.empty()) return {};
+        auto const rows = q.extent(0);
+        auto const width = latent_width();
+        auto const queries_size = rows * own() * shape_.latent;
+        auto const taken = queries_size + rows * own() * width;
+        if (workspace.elements() < taken) {
+            return Error{ErrorCode::shape_mismatch}
+                .in("latent_heads")
+                .because("the workspace is too small")
+                .got(workspace.elements())
+                .at_least(taken);
+        }
+        Matrix const queries(workspace.data(), {rows, own() * shape_.latent});
+        Matrix const sums(workspace.data() + queries_size, {rows, own() * width});
+        if (auto const done = take_in(q, queries, stream); !done) return done;
+        StepRows<Cache, Backend> const values{latents.memory.columns(0, width), latents.scales, latents.group};
+        auto const attended =
+            step_attention<Cache>(TensorView<float const, 2, Backend>(queries), latents, values, sums, table,
+                                  options(0, scale), stream, workspace.part(taken, workspace.elements() - taken));
+        if (!attended) return attended;
+        return take_out(sums, out, stream);
+    }
+
 private:
     struct Head {
         /// [latent without what turns, keys without it]
@@ -188,6 +239,19 @@ private:
             return error.in("latent_heads").because("the workspace is too small").got(workspace.elements());
         Matrix const queries(workspace.data(), {rows, own() * shape_.latent});
         Matrix const sums(workspace.data() + queries_size, {rows, own() * width});
+        if (auto const done = take_in(q, queries, stream); !done) return done;
+        // Without it fewer threads share the work, and the bits are the same.
+        auto const scores =
+            workspace.elements() - taken >= split ? workspace.part(taken, split) : TensorView<float, 1, Backend>{};
+        auto const attended = attention(TensorView<float const, 2, Backend>(queries), latents,
+                                        latents.columns(0, width, 0, 1), sums, options(past, scale), stream, scores);
+        if (!attended) return attended;
+        return take_out(sums, out, stream);
+    }
+
+    /// Each head's queries into the latent; what turns goes as it is.
+    [[nodiscard]] Result<> take_in(Matrix q, Matrix queries, Stream& stream) const {
+        auto const width = latent_width();
         for (std::int64_t head = 0; head < own(); ++head) {
             auto const from = q.columns(head * shape_.key_dim, shape_.key_dim);
             auto const to = queries.columns(head * shape_.latent, shape_.latent);
@@ -200,12 +264,11 @@ private:
             if (auto const done = copy_rows<float>(turning, to.columns(width, shape_.rotary), stream); !done)
                 return done;
         }
-        // Without it fewer threads share the work, and the bits are the same.
-        auto const scores =
-            workspace.elements() - taken >= split ? workspace.part(taken, split) : TensorView<float, 1, Backend>{};
-        auto const attended = attention(TensorView<float const, 2, Backend>(queries), latents,
-                                        latents.columns(0, width, 0, 1), sums, options(past, scale), stream, scores);
-        if (!attended) return attended;
+        return {};
+    }
+    /// Each head's sum of latents out of it.
+    [[nodiscard]] Result<> take_out(Matrix sums, Matrix out, Stream& stream) const {
+        auto const width = latent_width();
         for (std::int64_t head = 0; head < own(); ++head) {
             auto const done =
                 Backend::multiply(sums.columns(head * width, width), heads_[static_cast<std::size_t>(head)].out_of,

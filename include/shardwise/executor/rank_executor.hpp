@@ -171,9 +171,10 @@ public:
             at = 0;
             return offloaded_.run(blocks_, walk, stream, Deadline::after(std::chrono::hours(24)));
         };
-        bool const repeats = can_repeat_ && tokens == static_cast<std::int64_t>(parts.size()) && output_.is_logits &&
-                             ends_model_ && links.from < 0 && times_ == nullptr && comm.size() == 1 &&
-                             exchange == nullptr;
+        auto const rows = tokens * model_->config.experts_per_token;
+        bool const repeats = can_repeat_ && rows <= Experts::few_rows &&
+                             tokens == static_cast<std::int64_t>(parts.size()) && output_.is_logits && ends_model_ &&
+                             links.from < 0 && times_ == nullptr && comm.size() == 1 && exchange == nullptr;
         auto const done = repeats ? graphs_.run(tokens, out.data(), stream, walk_all) : walk_all();
         Result<> copied;
         if (done && links.to >= 0) {
@@ -240,6 +241,7 @@ public:
 
 private:
     using Block = HeldBlock<Backend, Policy>;
+    using Experts = detail::ExecutedOp<ExpertsOp, Backend, Policy>;
 
     RankExecutor(Model const& model, TensorPlace place, ExecutorLimits const& limits, TensorPlace experts)
         : model_(&model),
@@ -308,7 +310,10 @@ private:
         for (auto& block : blocks_) {
             detail::CountedBlock const counted{*model_, *block.program, block.cut, place_, experts_, limits_};
             scratch = std::max(scratch, detail::scratch_floats<Backend, Policy>(counted));
+            std::size_t number = 0;
             for (auto const& op : block.program->operations()) {
+                auto const& held = block.operations[number++];
+                if (op.kind == OpKind::experts) can_repeat_ = can_repeat_ && Experts::repeats(held);
                 bool const has_state = op.kind == OpKind::gated_delta;
                 if (!has_state && (op.kind != OpKind::attention || !op.attention.is_causal)) continue;
                 block.cache_layer = layers.size();

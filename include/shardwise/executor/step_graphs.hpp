@@ -8,9 +8,11 @@
 #include <shardwise/executor/graph_counts.hpp>
 #include <shardwise/model/architecture.hpp>
 #include <shardwise/op/operation.hpp>
+#include <shardwise/op/visit_op.hpp>
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -19,28 +21,13 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 namespace detail {
 
 /// True where what an operation puts into a stream depends on a step's table alone, for steps of as many sequences with one token each.
+/// That of experts does where ExecutedOp<ExpertsOp> says so, too.
 [[nodiscard]] constexpr bool repeats_itself(Operation const& op) {
-    switch (op.kind) {
-        case OpKind::embedding:
-        case OpKind::norm:
-        case OpKind::linear:
-        case OpKind::rope:
-        case OpKind::activation:
-        case OpKind::add:
-        case OpKind::last_token:
-        case OpKind::scale:
-        case OpKind::part:
-            return true;
-        case OpKind::attention:
-            return op.attention.latent == 0 && op.attention.is_causal;
-        // The host waits for how many rows each expert has, and names the states of a step's sequences.
-        case OpKind::route:
-        case OpKind::experts:
-        case OpKind::combine:
-        case OpKind::gated_delta:
-            return false;
-    }
-    return false;
+    return visit_op(op.kind, [&]<class Op>(Op) {
+        // The host names the states of a step's sequences.
+        if (std::is_same_v<Op, GatedDeltaOp>) return false;
+        return !std::is_same_v<Op, AttentionOp> || op.attention.is_causal;
+    });
 }
 
 }  // namespace detail

@@ -30,6 +30,7 @@
 #include <shardwise/kernels/device/combine_rows.hpp>
 #include <shardwise/kernels/device/copy_rows.hpp>
 #include <shardwise/kernels/device/embedding.hpp>
+#include <shardwise/kernels/device/expert_table.hpp>
 #include <shardwise/kernels/device/fill.hpp>
 #include <shardwise/kernels/device/gated_delta.hpp>
 #include <shardwise/kernels/device/layer_norm.hpp>
@@ -50,6 +51,7 @@
 #include <shardwise/kernels/device/xielu.hpp>
 #include <shardwise/kernels/dropout.hpp>
 #include <shardwise/kernels/embedding.hpp>
+#include <shardwise/kernels/expert_table.hpp>
 #include <shardwise/kernels/fill.hpp>
 #include <shardwise/kernels/gated_delta.hpp>
 #include <shardwise/kernels/layer_norm.hpp>
@@ -149,6 +151,11 @@ concept HasFill = requires(KernelProbe<B> p) {
 template <class B>
 concept HasLayerNorm = requires(KernelProbe<B> p) {
     layer_norm<float>(p.in, p.vector, p.vector, p.out, 0.0F, p.stream);
+};
+/// The host counts the rows of each expert, and multiplies by its weight.
+template <class B>
+concept HasMultiplyExperts = requires(KernelProbe<B> p, ExpertTable<B> const& table) {
+    table.multiply(p.in, p.ids, p.ids, p.out, p.stream);
 };
 template <class B>
 concept HasOrderExperts = requires(KernelProbe<B> p, TensorView<std::int32_t const, 2, B> ids) {
@@ -310,6 +317,7 @@ inline constexpr std::array kernel_support{
     KernelSupport{"layer_norm_backward", detail::HasLayerNormBackward<Backend>},
     KernelSupport{"linear_backward", detail::HasLinearBackward<Backend>},
     KernelSupport{"multiply", HoldsWeights<Backend>},
+    KernelSupport{"multiply_experts", detail::HasMultiplyExperts<Backend>},
     KernelSupport{"order_experts", detail::HasOrderExperts<Backend>},
     KernelSupport{"quantize", detail::HasQuantize<Backend>},
     KernelSupport{"residual_norm", detail::HasResidualNorm<Backend>},
@@ -328,7 +336,7 @@ inline constexpr std::array kernel_support{
     KernelSupport{"softmax", detail::HasSoftmax<Backend>},
     KernelSupport{"step_attention", detail::HasStepAttention<Backend>},
     KernelSupport{"store_rows", detail::HasStoreRows<Backend>},
-    KernelSupport{"store_step", detail::HasStoreStep<Backend>, true},
+    KernelSupport{"store_step", detail::HasStoreStep<Backend>},
     KernelSupport{"take_rows", detail::HasTakeRows<Backend>},
     KernelSupport{"xielu", detail::HasXielu<Backend>},
 };

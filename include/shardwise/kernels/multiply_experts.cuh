@@ -12,6 +12,9 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
+/// Outputs of a warp: as many loads of the weight are under way at once.
+constexpr int expert_outputs = 4;
+
 /// The expert that a row is one of.
 [[nodiscard]] __device__ inline int expert_of_row(std::int32_t const* first, int experts, std::int64_t row) {
     int below = 0;
@@ -36,7 +39,7 @@ __global__ void __launch_bounds__(multiply_threads, 2) multiply_expert_rows(Mult
     using Stage = MultiplyStage<Api, format>;
     constexpr int warp = Stage::warp;
     constexpr int elements = Stage::elements;
-    constexpr int outputs = multiply_outputs;
+    constexpr int outputs = expert_outputs;
     constexpr int slots = multiply_staged / (warp * Stage::slot) * warp;
     constexpr int block_outputs = multiply_threads / warp * outputs;
     __shared__ Pack16 staged[static_cast<unsigned>(slots * Stage::slot / 4)];

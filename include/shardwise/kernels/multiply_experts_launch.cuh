@@ -17,7 +17,7 @@ Result<> launch_multiply_experts_as(MultiplyExpertsCall const& call, typename Ap
     if constexpr (has_device_products(format)) {
         // What is more runs in the kernel's loop.
         constexpr std::int64_t max_blocks = 1 << 20;
-        constexpr std::int64_t block_outputs = multiply_threads / Api::warp_size * multiply_outputs;
+        constexpr std::int64_t block_outputs = multiply_threads / Api::warp_size * expert_outputs;
         auto const tiles = (call.outputs - 1) / block_outputs + 1;
         auto const blocks = tiles < max_blocks / call.rows ? tiles * call.rows : max_blocks;
         return DeviceLaunch<Api>::launch("multiply_experts", &multiply_expert_rows<Api, format>, blocks,

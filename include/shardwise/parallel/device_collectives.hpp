@@ -37,8 +37,7 @@ void run_staged(TensorView<T const, 1, DeviceBackend<Api>> in, TensorView<T, 1, 
     if (!waited) return stream.fail(waited.error());
     Result<> const done = collective(from, to);
     if (!done) return stream.fail(done.error());
-    auto const returned =
-        DeviceBackend<Api>::template copy<T>(TensorView<T const, 1, Host>(to), out, stream);
+    auto const returned = DeviceBackend<Api>::template copy<T>(TensorView<T const, 1, Host>(to), out, stream);
     if (!returned) stream.fail(returned.error());
 }
 
@@ -64,8 +63,8 @@ void submit_all_reduce(C& comm, TensorView<T, 1, DeviceBackend<Api>> data, Reduc
 /// Shapes  in [count(own rank)], out [sum of counts]
 /// Order   on `stream`, which is waited for
 template <class T, Communicator C, class Count, class Api>
-void submit_all_gather(C& comm, TensorView<T const, 1, DeviceBackend<Api>> in,
-                       TensorView<T, 1, DeviceBackend<Api>> out, Count count, DeviceStream<Api>& stream) {
+void submit_all_gather(C& comm, TensorView<T const, 1, DeviceBackend<Api>> in, TensorView<T, 1, DeviceBackend<Api>> out,
+                       Count count, DeviceStream<Api>& stream) {
     auto const gather = [&](TensorView<T const, 1, Host> from, TensorView<T, 1, Host> to) -> Result<> {
         if (auto const checked = detail::check_group(comm.size()); !checked) return checked;
         detail::RankCounts const counts(comm.size(), count);

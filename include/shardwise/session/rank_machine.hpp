@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/backend/host/host_rank.hpp>
+#include <shardwise/comm/host_communicator.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/rank_home.hpp>
 #include <shardwise/session/run_options.hpp>
@@ -18,10 +19,10 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// A rank's share of the cores of this machine.
-[[nodiscard]] inline HostOptions cores_of(std::int32_t rank, std::int32_t ranks, RunOptions const& options) {
-    auto const neighbours = options.local_ranks > 0 ? options.local_ranks : ranks;
-    auto const threads = options.threads > 0 ? std::max(1, options.threads * neighbours / ranks) : 0;
-    auto own = rank_options(threads, neighbours, rank % neighbours);
+[[nodiscard]] inline HostOptions cores_of(HostCommunicator const& world, RunOptions const& options) {
+    auto const neighbours = options.local_ranks > 0 ? options.local_ranks : world.size();
+    auto const threads = options.threads > 0 ? std::max(1, options.threads * neighbours / world.size()) : 0;
+    auto own = rank_options(threads, neighbours, world.rank() % neighbours);
     own.product_activations = options.product_activations;
     return own;
 }

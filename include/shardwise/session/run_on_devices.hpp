@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/executor/device_kernels.hpp>
-#include <shardwise/session/device_token_chooser.hpp>
-
 #include <shardwise/comm/host_communicator.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/executor/device_kernels.hpp>
 #include <shardwise/executor/stored_parameters.hpp>
+#include <shardwise/session/device_token_chooser.hpp>
 #include <shardwise/session/plan_stages.hpp>
 #include <shardwise/session/run_options.hpp>
 #include <shardwise/session/run_rank.hpp>

@@ -51,7 +51,7 @@ class RunRank {
 
 public:
     RunRank(HostCommunicator& world, Model const& model, RunOptions const& options, ExecutorLimits const& limits)
-        : world_(world), model_(model), options_(options), limits_(limits), machine_(cores_of(world.rank(), world.size(), options)) {}
+        : world_(world), model_(model), options_(options), limits_(limits), machine_(cores_of(world, options)) {}
 
     [[nodiscard]] Result<> load(StoredParameters const& parameters, std::vector<StageBlocks> const& stages) {
         if (options_.ep > 1) {

@@ -16,7 +16,7 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Keys and values enter the rank's cache, where there is one, and its heads attend to what is there, in all sequences of a step at
-/// once. A latent is attended to one sequence after another, on the host alone.
+/// once. The host attends to a latent one sequence after another, in less memory.
 template <ComputeBackend Backend, ReductionPolicy Policy>
 struct ExecutedOp<AttentionOp, Backend, Policy> {
     using Held = HeldOperation<Backend, Policy>;
@@ -25,7 +25,6 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
     [[nodiscard]] static Result<Held> load(Loader const& from, Operation const& op, BlockBody const&,
                                            BlockCut const& cut) {
         auto const& config = from.model().config;
-        if (op.attention.latent > 0 && !HasHostMemory<Backend>) return no_kernel<Backend>("latent attention");
         if (config.rounded_alibi) return not_executed("an attention with rounded linear biases (ALiBi)");
         auto const own = cut.heads->query;
         if (config.alibi) {
@@ -47,7 +46,6 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
     [[nodiscard]] static Result<> count(MemoryTally& to, CountedBlock const& block, Operation const& op,
                                         ParameterFormat) {
         auto const& heads = block.cut.heads;
-        if (op.attention.latent > 0 && !HasHostMemory<Backend>) return no_kernel<Backend>("latent attention");
         if (heads) to.add_vector(op, 0, heads->query.size() * score_numbers(op.attention));
         if (heads && block.model.config.alibi) to.weights += 4 * heads->query.size();
         if (!op.attention.is_causal) return {};
@@ -60,24 +58,21 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
     [[nodiscard]] static std::int64_t scratch(CountedBlock const& block, Operation const& op, std::size_t) {
         auto const& limits = block.limits;
         auto const& heads = *block.cut.heads;
-        if (op.attention.latent > 0)
+        auto const sequences = std::min(limits.sequences, limits.step_tokens);
+        if (op.attention.latent > 0 && HasHostMemory<Backend>)
             return latent_workspace(op.attention, heads.query.size(), limits.step_tokens, limits.context);
+        if (op.attention.latent > 0)
+            return latent_step_workspace<Backend>(op.attention, heads.query.size(), limits.step_tokens, sequences,
+                                                  limits.context);
         AttentionOptions options;
         options.shape = op.attention;
         // A sequence whose chunk needs more than the longest and than one token is split over fewer threads.
-        return step_attend_heads_workspace<Backend>(options, heads, limits.step_tokens,
-                                                    std::min(limits.sequences, limits.step_tokens), limits.context);
+        return step_attend_heads_workspace<Backend>(options, heads, limits.step_tokens, sequences, limits.context);
     }
 
     template <Communicator C>
     [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, Operation const& op, std::size_t number) {
-        if (op.attention.latent > 0) {
-            if constexpr (HasHostMemory<Backend>) {
-                return run_latent(walk, op);
-            } else {
-                return no_kernel<Backend>("latent attention");
-            }
-        }
+        if (op.attention.latent > 0) return run_latent(walk, op);
         using Vector = typename BlockWalk<Backend, Policy, C>::Vector;
         auto const& config = walk.model.config;
         // Of each head: a score without a value, or how its scores fall with distance.
@@ -161,21 +156,34 @@ private:
         auto const given = score_scale(walk.model.config, op.attention, walk.block.number);
         auto const plain = static_cast<float>(1.0 / std::sqrt(static_cast<double>(op.attention.key_dim)));
         auto& stream = walk.stream;
+        auto const scale = given > 0.0F ? given : plain;
         auto& cache = *walk.step.cache;
         auto const layer = walk.block.cache_layer;
-        std::int64_t first = 0;
-        for (auto const& part : walk.step.parts) {
-            auto const stored = cache.store(layer, part.slot, part.past, latents.rows(first, part.tokens), {}, stream);
+        if constexpr (!HasHostMemory<Backend>) {
+            auto const stored = cache.store(layer, latents, {}, walk.step.table, stream);
             if (!stored) return stored;
-            auto const attend_to_cache = [&]<class Cache>(Cache) {
-                return heads.template attend<Cache>(
-                    q.rows(first, part.tokens), cache.template keys<Cache>(layer, part.slot, part.past + part.tokens),
-                    out.rows(first, part.tokens), part.past, given > 0.0F ? given : plain, walk.step.scratch, stream);
-            };
-            if (auto const done = cache.with_element(attend_to_cache); !done) return done;
-            first += part.tokens;
+            return cache.with_element([&]<class Cache>(Cache) {
+                auto const memory = cache.template key_memory<Cache>(layer);
+                StepRows<Cache, Backend> const seen{memory.elements, memory.scales, cache.group(layer)};
+                return heads.attend_step(q, seen, out, walk.step.table, scale, walk.step.scratch, stream);
+            });
+        } else {
+            std::int64_t first = 0;
+            for (auto const& part : walk.step.parts) {
+                auto const stored =
+                    cache.store(layer, part.slot, part.past, latents.rows(first, part.tokens), {}, stream);
+                if (!stored) return stored;
+                auto const attend_to_cache = [&]<class Cache>(Cache) {
+                    return heads.template attend<Cache>(
+                        q.rows(first, part.tokens),
+                        cache.template keys<Cache>(layer, part.slot, part.past + part.tokens),
+                        out.rows(first, part.tokens), part.past, scale, walk.step.scratch, stream);
+                };
+                if (auto const done = cache.with_element(attend_to_cache); !done) return done;
+                first += part.tokens;
+            }
+            return {};
         }
-        return {};
     }
 };
 

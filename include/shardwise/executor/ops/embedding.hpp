@@ -102,8 +102,7 @@ private:
     template <Communicator C>
     [[nodiscard]] static Result<> look_up(BlockWalk<Backend, Policy, C>& walk, Operation const& op,
                                           HeldTable<Backend> const& table, Matrix out) {
-        auto const numbers =
-            op.index == TableIndex::position ? walk.step.table.positions() : walk.step.table.ids();
+        auto const numbers = op.index == TableIndex::position ? walk.step.table.positions() : walk.step.table.ids();
         if constexpr (HasHostMemory<Backend>) {
             bool const is_type = op.index == TableIndex::token_type;
             auto const decode = [out, numbers, is_type, &table, first = op.first_row](std::int64_t begin,

@@ -52,6 +52,19 @@ struct ExecutedOp<ExpertsOp, Backend, Policy> {
         return rows.workspace(block.limits.step_tokens * op.experts_per_token);
     }
 
+    /// Rows of which each reads its expert's weight, so that nobody waits for how many each expert has. As computed, not measured: one
+    /// product for each of 128 experts takes longer to launch than weights that a cache holds take to be read again.
+    static constexpr std::int64_t few_rows = 512;
+
+    /// Whether a step puts the same into a stream whichever experts are chosen, where they have at most few_rows.
+    [[nodiscard]] static bool repeats(Held const& held) {
+        if constexpr (HasHostMemory<Backend>) {
+            return false;
+        } else {
+            return has_table(held);
+        }
+    }
+
     template <Communicator C>
     [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, Operation const& op, std::size_t number) {
         auto const table = order_rows(walk, op, number, RoutingOrder::token_of_row);
@@ -86,10 +99,6 @@ struct ExecutedOp<ExpertsOp, Backend, Policy> {
     }
 
 private:
-    /// Rows of which each reads its expert's weight, so that nobody waits for how many each expert has. As computed, not measured: one
-    /// product for each of 128 experts takes longer to launch than weights that a cache holds take to be read again.
-    static constexpr std::int64_t few_rows = 512;
-
     [[nodiscard]] static bool has_table(Held const& held) {
         if (auto const* const columns = std::get_if<ExpertColumns<Backend>>(&held)) return columns->table.multiplies();
         return std::get<ExpertRows<Backend, Policy>>(held).table().multiplies();

@@ -21,9 +21,8 @@ struct ExecutedOp<LinearOp, Backend, Policy> {
                                            BlockCut const& cut) {
         auto const stored = from.find(op.parameters[0]);
         if (!stored) return stored.error();
-        auto const* const attention = attention_that_expands(op.output, body);
-        if (attention != nullptr && !HasHostMemory<Backend>) return no_kernel<Backend>("latent attention");
-        if (attention != nullptr) return load_latent(from, op, *stored, attention->attention, cut);
+        if (auto const* const attention = attention_that_expands(op.output, body))
+            return load_latent(from, op, *stored, attention->attention, cut);
         if (body.values()[static_cast<std::size_t>(op.output)].spread == Spread::partial)
             return load_row(from, op, *stored, cut);
         return load_column(from, op, *stored, body, cut);
@@ -133,10 +132,10 @@ private:
     [[nodiscard]] static Result<> count_latent(MemoryTally& to, CountedBlock const& block, AttentionShape const& shape,
                                                ParameterFormat held) {
         auto const heads = block.cut.heads->query.size();
-        auto const bytes = latent_weight_bytes(held.format, shape, heads, held.group);
-        if (!bytes) return Error{ErrorCode::size_overflow}.in("weight").got(heads);
+        auto const bytes = latent_weight_bytes<Backend>(held.format, shape, heads, held.group);
+        if (!bytes) return bytes.error();
         to.add_packed(bytes->count());
-        if (heads == 0) return {};
+        if (heads == 0 || !HasHostMemory<Backend>) return {};
         auto const kernel = product_kernel(held.format, block.isa, block.limits.product_activations);
         auto const row_bytes = prepared_row_bytes(kernel, UnitRange{0, shape.latent - shape.rotary});
         to.prepared = std::max(to.prepared, prepared_buffer_bytes(kernel, row_bytes, latent_rows));

@@ -26,7 +26,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 /// Attends for any head width, wherever rows lie: a block for a head of a token, each thread for one column of its values. The
 /// scores are made anew for every 128 columns.
 template <class Api, class Cache, bool is_single>
-__global__ void __launch_bounds__(attention_threads, 4) attend_any(StepAttentionCall<Cache> call) {
+__global__ void __launch_bounds__(attention_threads, (least_blocks<Api, 4>)) attend_any(StepAttentionCall<Cache> call) {
     constexpr int lanes = 16;
     constexpr int groups = attention_threads / lanes;
     constexpr int scores_of_thread = step_part_keys / attention_threads;

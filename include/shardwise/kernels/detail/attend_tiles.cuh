@@ -57,7 +57,8 @@ struct TilePacks {
 /// Attends for sequences of several tokens: a block for some queries and heads that share keys, over all that they see, 64 keys at
 /// a time. Scores are never kept beyond those.
 template <class Api, class Cache, int width>
-__global__ void __launch_bounds__(attention_threads, 2) attend_tiles(StepAttentionCall<Cache> call, TilePacks packs) {
+__global__ void __launch_bounds__(attention_threads, (least_blocks<Api, 2>))
+    attend_tiles(StepAttentionCall<Cache> call, TilePacks packs) {
     constexpr int rows = tile_rows<width>;
     constexpr int keys = 64;
     // Of queries and keys that are multiplied at once, and values of so many keys.

@@ -14,6 +14,11 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 constexpr int attention_threads = 128;
 
+/// What __launch_bounds__ is told beside a block's threads, so that no registers are spilled: on CUDA blocks of a multiprocessor, on HIP
+/// wavefronts of a quarter of one.
+template <class Api, int blocks>
+inline constexpr int least_blocks = DeviceCode<Api>::warp_size == 64 ? 1 : blocks;
+
 /// An array's length, where sizes are counted as threads are.
 template <int count>
 inline constexpr unsigned array_size = static_cast<unsigned>(count);
@@ -95,10 +100,16 @@ __device__ void store_floats(float* to, float const (&values)[count]) {
     }
 }
 
-/// A byte's value: without a conversion, of which devices have few units.
-[[nodiscard]] __device__ inline float byte_value(std::uint32_t word, int byte) {
-    auto const bits = ((word ^ 0x80808080U) >> (8 * byte)) & 0xFFU;
-    return float_of_bits(0x4B000000U | bits) - 8388736.0F;
+/// The value of a byte of a word: without a conversion, of which devices have few units.
+[[nodiscard]] __device__ inline float byte_value(std::uint32_t word, unsigned byte) {
+    auto const shifted = word ^ 0x80808080U;
+#if defined(__CUDA_ARCH__)
+    std::uint32_t bits;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bits) : "r"(shifted), "r"(0x4B000000U), "r"(0x7540U | byte));
+#else
+    auto const bits = 0x4B000000U | ((shifted >> (8 * byte)) & 0xFFU);
+#endif
+    return float_of_bits(bits) - 8388736.0F;
 }
 
 /// Eight elements that a thread reads at once.
@@ -137,7 +148,7 @@ struct Eight {
             } else if constexpr (sizeof(Cache) == 2) {
                 values[i] = float_of_bits(i % 2 == 0 ? bits[i / 2] << 16U : bits[i / 2] & 0xFFFF0000U);
             } else {
-                values[i] = byte_value(bits[i / 4], static_cast<int>(i % 4));
+                values[i] = byte_value(bits[i / 4], i % 4);
             }
         }
     }

@@ -56,15 +56,15 @@ template <class Backend>
 requires detail::is_device_backend<Backend>
 [[nodiscard]] std::int64_t step_attention_workspace(AttentionOptions const& options, std::int64_t max_tokens,
                                                     std::int64_t max_sequences, std::int64_t max_keys) {
-    // 64 MiB: beyond it a block takes a span's parts together.
+    // 64 MiB: where parts take more, blocks take a span's together.
     constexpr std::int64_t most = std::int64_t{1} << 24U;
     auto const& shape = options.shape;
     auto const parts = detail::step_parts(max_keys);
     if (parts < 2) return 0;
     auto const rows = std::min(max_tokens, max_sequences) * shape.heads;
     auto const all = detail::step_workspace_floats(rows, parts, shape.value_dim);
-    if (all <= most) return all;
-    return detail::step_workspace_floats(rows, detail::step_spans(parts), shape.value_dim);
+    auto const spans = detail::step_workspace_floats(rows, detail::step_spans(parts), shape.value_dim);
+    return std::min(all, std::max(spans, most));
 }
 
 /// Attention of all sequences of a step in one call (kernels/step_attention.hpp). Contexts are cut into parts of 256 keys, merged eight by
