@@ -335,6 +335,7 @@ struct DeviceCode<testing::FakeApi> {
 template <>
 struct MatrixTile<testing::FakeApi> {
     static constexpr bool is_there = true;
+    static constexpr std::int64_t few_results = 0;
     static constexpr int values = 128 / testing::FakeApi::warp_size;
     struct Left {
         std::uint16_t const* rows;

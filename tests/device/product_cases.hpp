@@ -211,7 +211,10 @@ TEST_CASE_TEMPLATE("multiply is within the rounding of its sums for every format
         check_multiply(*bench, format, 5, whole_blocks(format, 32), 4);
         check_multiply(*bench, format, 18, 1024, 6);
         check_multiply(*bench, format, 3, whole_blocks(format, 64), 17);
-        // Tiles of matrices, whole and not.
+        // Tiles of matrices, whole and not; devices take them for many results only.
+#if defined(SHARDWISE_HAS_CUDA) || defined(SHARDWISE_HAS_HIP)
+        check_multiply(*bench, format, 4200, whole_blocks(format, 96), 101);
+#endif
         check_multiply(*bench, format, 130, whole_blocks(format, 96), 25);
         check_multiply(*bench, format, 20, whole_blocks(format, 160), 70);
         // More than activations are staged at once.

@@ -44,9 +44,8 @@ Result<> launch_multiply_as(MultiplyCall const& call, typename Api::Stream strea
     }
     // fp32 of many rows is the vendor's.
     if constexpr (MatrixTile<Api>::is_there && format != WeightFormat::f32) {
-        // 14336 x 4096, q4_0: 24 rows take 150 us by eights, and up to 64 of them 175 us by tiles.
-        constexpr std::int64_t few_rows = 24;
-        if (!call.is_fixed && call.rows > few_rows) return launch_multiply_tiles<Api, format, 64>(call, stream);
+        if (!call.is_fixed && call.rows > 24 && call.rows > MatrixTile<Api>::few_results / call.weight.outputs)
+            return launch_multiply_tiles<Api, format, 64>(call, stream);
     }
     if (call.rows == 1) {
         constexpr int outputs = format == WeightFormat::q6_k ? 1 : 2;

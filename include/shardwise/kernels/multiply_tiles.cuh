@@ -254,35 +254,36 @@ __global__ void __launch_bounds__(matrix_threads, 2) multiply_tiles(MultiplyCall
                     Tile::load_right(right_rows + first * matrix_inputs, lane, right[part]);
                 }
                 SHARDWISE_DEVICE_UNROLL
-                for (int i = 0; i < output_tiles; ++i) {
+                for (int group = 0; group < scale_groups; ++group) {
+                    // Sums that do not wait for each other take turns.
+                    float products[output_tiles][Tile::values] = {};
+                    // The smallest first.
                     SHARDWISE_DEVICE_UNROLL
-                    for (int group = 0; group < scale_groups; ++group) {
-                        float products[Tile::values] = {};
-                        // The smallest first.
+                    for (int part = left_parts - 1; part >= 0; --part) {
                         SHARDWISE_DEVICE_UNROLL
-                        for (int part = left_parts - 1; part >= 0; --part) {
+                        for (int other = right_parts - 1; other >= 0; --other) {
                             SHARDWISE_DEVICE_UNROLL
-                            for (int other = right_parts - 1; other >= 0; --other) {
+                            for (int k = group * 2 / scale_groups; k < (group + 1) * 2 / scale_groups; ++k) {
                                 SHARDWISE_DEVICE_UNROLL
-                                for (int k = group * 2 / scale_groups; k < (group + 1) * 2 / scale_groups; ++k)
-                                    Tile::multiply(left[i][part][k], right[other][k], lane, products);
+                                for (int i = 0; i < output_tiles; ++i)
+                                    Tile::multiply(left[i][part][k], right[other][k], lane, products[i]);
                             }
                         }
+                    }
+                    SHARDWISE_DEVICE_UNROLL
+                    for (int i = 0; i < output_tiles; ++i) {
                         SHARDWISE_DEVICE_UNROLL
                         for (int v = 0; v < Tile::values; ++v) {
                             auto const at = first_tile + 16 * i + Tile::row(lane, v);
                             if constexpr (Chunk::scaled == 0) {
-                                sums[i][j][v] += products[v];
+                                sums[i][j][v] += products[i][v];
                             } else {
-                                sums[i][j][v] += from.scales[group * matrix_outputs + at] * products[v];
+                                sums[i][j][v] += from.scales[group * matrix_outputs + at] * products[i][v];
                             }
-                        }
-                    }
-                    if constexpr (Chunk::has_offset) {
-                        SHARDWISE_DEVICE_UNROLL
-                        for (int v = 0; v < Tile::values; ++v) {
-                            sums[i][j][v] += from.offsets[first_tile + 16 * i + Tile::row(lane, v)] *
-                                             from.totals[first_column + 8 * j + Tile::column(lane, v)];
+                            if constexpr (Chunk::has_offset) {
+                                sums[i][j][v] +=
+                                    from.offsets[at] * from.totals[first_column + 8 * j + Tile::column(lane, v)];
+                            }
                         }
                     }
                 }

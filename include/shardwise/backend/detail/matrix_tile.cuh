@@ -28,6 +28,9 @@ struct MatrixTile {
 template <>
 struct MatrixTile<CudaApi> {
     static constexpr bool is_there = true;
+    /// Results up to which multiply_rows is faster. On an H200 tiles take 1.35 us for 32 inputs, however few they are, in which
+    /// multiply_rows makes as many results.
+    static constexpr std::int64_t few_results = 420'000;
     /// Of the sums, in each lane.
     static constexpr int values = 4;
     struct Left {
@@ -54,8 +57,7 @@ struct MatrixTile<CudaApi> {
         right[1] = {{words[2], words[3]}};
     }
     static __device__ void multiply(Left const& left, Right const& right, int, float (&sums)[values]) {
-        asm volatile(
-            "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
             "{%0, %1, %2, %3};"
             : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
             : "r"(left.words[0]), "r"(left.words[1]), "r"(left.words[2]), "r"(left.words[3]), "r"(right.words[0]),
