@@ -79,6 +79,9 @@ struct TrainedHead {
     TrainedParameter bias;
     std::int64_t vocabulary = 0;
     std::int64_t hidden = 0;
+    /// The rows that this rank has, and the copy of its columns of all rows; where ranks share it.
+    UnitRange rows{};
+    std::int64_t turned = 0;
 };
 
 /// How a model is trained: its blocks with their backward passes, derived from the block program, and its head, whose logits are never
@@ -181,7 +184,8 @@ private:
             if (!is_last) continue;
             auto const product = trained_operation(last, last, whole, number, prefix);
             if (!product) return product.error();
-            head_ = {product->parameters[0], product->parameters[1], last.out_features, last.in_features};
+            head_ = {product->parameters[0], product->parameters[1], last.out_features, last.in_features,
+                     split_units(last.out_features, place().ranks, place().rank), product->turned};
         }
         return {};
     }
@@ -266,9 +270,11 @@ private:
             if (!found) return Error{ErrorCode::unknown_name}.in(name).because("is no parameter of the model");
             auto const& parameter = layout_.parameters()[found->parameter];
             out.parameters[slot] = {parameter.begin, found->gradient_begin, parameter.elements, found->gradient};
-            if (slot > 0 || op.kind != OpKind::linear) continue;
-            out.is_transposed = parameter.tensor->is_transposed;
+            if (slot > 0) continue;
             out.turned = parameter.turned_begin;
+            if (op.kind == OpKind::embedding && !parameter.cut.is_whole()) out.cut = TrainedCut::outputs;
+            if (op.kind != OpKind::linear) continue;
+            out.is_transposed = parameter.tensor->is_transposed;
             out.rows = rows_of(one, body, *parameter.tensor);
             if (out.cut == TrainedCut::none) continue;
             out.whole_rows = std::move(out.rows);
