@@ -106,7 +106,7 @@ private:
     for (std::int64_t rank = 0; rank < request.tp; ++rank) {
         auto program = TrainingProgram::create(model, {request.tp, rank});
         bool const is_flag = !program && program.error().code() == ErrorCode::invalid_argument && request.tp > 1;
-        if (is_flag) return Error{program.error()}.in("--tp");
+        if (is_flag) return Error{program.error()}.in("--tp").at({});
         if (!program) return program.error();
         out.push_back(std::move(*program));
     }
