@@ -124,7 +124,7 @@ TEST_CASE("train: the same weights on any ranks, with any micro-batch, threads a
              {"--dp", "2"},
              {"--dp", "3", "--micro-batch", "1", "--zero", "1", "--recompute", "full"},
              {"--dp", "4", "--zero", "2"},
-             {"--tp", "2", "--micro-batch", "3"},
+             {"--tp", "4", "--micro-batch", "3"},
              {"--tp", "2", "--dp", "2", "--zero", "1", "--mode", "hybrid"},
              {"--micro-batch", "3", "--recompute", "selective"}}) {
         auto words = more;
@@ -198,7 +198,7 @@ TEST_CASE("train: what does not run yet is refused by its flag, and nothing is w
         std::string says;
     };
     for (auto const& one :
-         std::vector<Refused>{{{"--tp", "3"}, 2, "--tp: is more than the key-value heads"},
+         std::vector<Refused>{{{"--tp", "3"}, 2, "--tp: is more than the 2 key-value heads"},
                               {{"--tp", "2", "--optimizer", "adam8bit"}, 1, "--optimizer adam8bit, --tp"},
                               {{"--tp", "2", "--mode", "data_parallel", "--dp", "2"}, 2, "--mode, --tp"},
                               {{"--tp", "2", "--mode", "single"}, 2, "--mode, --tp"},

@@ -158,6 +158,13 @@ TEST_CASE("Trainer: tensor-parallel ranks give the bits of one, with data-parall
                                     .dropout = 0.1, .tp = 2}})
             CHECK(train(config, data, 5, AdamW{}, way) == expected);
     }
+    // Key-value heads that several ranks read, fused with the queries of one of them, too; norms of whole rows.
+    for (auto const* const name : {"qwen3", "falcon_multi_query", "olmo2"}) {
+        CAPTURE(name);
+        auto const config = golden_config(name);
+        CHECK(train(config, data, 5, AdamW{}, {.ranks = 12, .zero = ZeroStage::optimizer, .tp = 6}) ==
+              train(config, data, 5, AdamW{}, {}));
+    }
     // Six heads with keys of their own: shares of two, and of two and one.
     auto const config = golden_config("llama_tied");
     for (std::int32_t const tp : {3, 4, 6}) {

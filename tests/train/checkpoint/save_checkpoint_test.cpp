@@ -106,8 +106,8 @@ TEST_CASE("save_checkpoint: tensor-parallel ranks write the bytes of one, and an
         REQUIRE(run.save(out.path(), 4));
         auto const four = files_of(out / "step-000004");
         CHECK(two != four);
-        for (auto const& ranks : {Ranks{1, 1}, Ranks{2, 2}, Ranks{4, 2, ZeroStage::optimizer},
-                                  Ranks{4, 2, ZeroStage::gradients}}) {
+        for (auto const& ranks : {Ranks{1, 1}, Ranks{2, 2}, Ranks{4, 2, ZeroStage::gradients},
+                                  Ranks{4, 4}, Ranks{8, 4, ZeroStage::optimizer}}) {
             CAPTURE(ranks.all);
             CAPTURE(ranks.tp);
             CHECK(trained_by(run, dtype, ranks, {}, 0, 2) == two);

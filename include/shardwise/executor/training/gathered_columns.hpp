@@ -56,9 +56,15 @@ struct TensorRank {
 [[nodiscard]] inline std::int64_t columns_of(SharedValue const& value, std::int64_t rank) {
     return ParameterPiece::count(value.columns[static_cast<std::size_t>(rank)]);
 }
+/// Those of all ranks together: some may have the same.
+[[nodiscard]] inline std::int64_t gathered_width(SharedValue const& value) {
+    std::int64_t sum = 0;
+    for (auto const& columns : value.columns) sum += ParameterPiece::count(columns);
+    return sum;
+}
 /// What a rank takes from the others where `rows` rows of a value are gathered.
 [[nodiscard]] inline CollectiveTraffic gather_traffic(SharedValue const& value, std::int64_t rows, std::int64_t rank) {
-    auto const others = rows * (value.width - columns_of(value, rank));
+    auto const others = rows * (gathered_width(value) - columns_of(value, rank));
     return {1, others > 0 ? 1 : 0, others * static_cast<std::int64_t>(sizeof(float))};
 }
 
@@ -73,7 +79,7 @@ inline void gather_columns(TensorRank const& rank, TensorView<float const, 2, Ho
     for (std::int64_t i = 0; i < rank.place.ranks; ++i) widths.push_back(columns_of(value, i));
     submit_all_gather(
         *rank.comm, TensorView<float const, 1, Host>{own.data(), {own.elements()}},
-        TensorView<float, 1, Host>{rank.staging, {rows * value.width}},
+        TensorView<float, 1, Host>{rank.staging, {rows * gathered_width(value)}},
         [rows, widths](std::int32_t i) { return rows * widths[static_cast<std::size_t>(i)]; }, stream);
     auto const place = [staging = rank.staging, rows, widths, to, columns = std::move(value.columns)](
                            std::int64_t begin, std::int64_t end) {

@@ -55,6 +55,12 @@ struct PassTraffic {
             auto const number = static_cast<std::size_t>(step.of);
             auto const& op = body.forward.operations()[number];
             bool const is_of_inputs = step.part == GradientPart::inputs;
+            auto const& trained = block.operations[number];
+            if (trained.group > 0) {
+                auto const head = tokens * (op.attention.key_dim + op.attention.value_dim);
+                auto const others = (trained.heads - op.attention.heads) * head;
+                out.backward += {1, 1, others * static_cast<std::int64_t>(sizeof(float))};
+            }
             if (is_of_inputs && block.operations[number].cut == TrainedCut::outputs) out.backward += whole(step.reads);
             if (op.kind != OpKind::norm || of(op.inputs[0]).is_whole()) continue;
             if (is_of_inputs && !spans_shared(op)) continue;

@@ -285,8 +285,8 @@ private:
         }
         return {};
     }
-    /// Tensor-parallel ranks have whole sums of some columns each, which a reduction brings together; query heads that share keys and
-    /// values are on one rank.
+    /// Tensor-parallel ranks have whole sums of some columns each, which a reduction brings together; gradients of keys and
+    /// values are whole already.
     [[nodiscard]] static Result<> take_step(detail::TrainingWalk const& walk, GradientStep const& step) {
         switch (step.part) {
             case GradientPart::inputs:

@@ -53,6 +53,10 @@ struct TrainedOperation {
     TrainedCut cut = TrainedCut::none;
     std::int64_t turned = 0;
     std::vector<WeightRows> whole_rows;
+    /// Of an attention whose key-value head several ranks read: all query heads, those that read one, and this rank's first.
+    std::int64_t heads = 0;
+    std::int64_t group = 0;
+    std::int64_t first_head = 0;
 };
 
 /// How tensor-parallel ranks hold a value: the columns of each rank, in the order in which they lie in its memory.
@@ -263,6 +267,13 @@ private:
                                                              std::string const& prefix) const {
         TrainedOperation out;
         out.cut = TensorCuts::cut_of(one, body, cuts_.block(number));
+        auto const& shape = one.attention;
+        if (op.kind == OpKind::attention && place().ranks > shape.kv_heads) {
+            auto const& own = cuts_.block(number)[static_cast<std::size_t>(place().rank)];
+            out.heads = shape.heads;
+            out.group = shape.heads / shape.kv_heads;
+            out.first_head = own.heads->query.begin;
+        }
         for (std::size_t slot = 0; slot < op.parameters.size(); ++slot) {
             if (op.parameters[slot].empty()) continue;
             auto const name = detail::parameter_name(prefix, op.parameters[slot], 0);

@@ -175,7 +175,7 @@ public:
                 return Result<>{};
             });
             submit_all_to_all(
-                comm, TensorView<float const, 1, Host>{sent, {parameter.elements}},
+                comm, TensorView<float const, 1, Host>{sent, {parameter.counted}},
                 [cut, own](std::int32_t rank) { return common(*cut, own, static_cast<std::size_t>(rank)).elements(); },
                 TensorView<float, 1, Host>{got, {parameter.turned_elements}},
                 [cut, own](std::int32_t rank) { return common(*cut, static_cast<std::size_t>(rank), own).elements(); },
@@ -243,12 +243,12 @@ private:
             parameter.stride,
             [&](std::int64_t whole, std::int64_t at, std::int64_t count) { make(turned + at, whole, count); });
     }
-    /// What rank `from` owns and rank `to` has a copy of: of either axis one of them has all.
+    /// What rank `from` has, and no rank before it, and rank `to` has a copy of: of either axis one of them has all.
     [[nodiscard]] static ParameterPiece common(ParameterCut const& cut, std::size_t from, std::size_t to) {
         auto const& own = cut.own[from];
         auto const& turned = cut.turned[to];
         bool const has_rows = ParameterPiece::count(own.rows) < ParameterPiece::count(cut.turned[from].rows);
-        return has_rows ? ParameterPiece{own.rows, turned.columns} : ParameterPiece{turned.rows, own.columns};
+        return has_rows ? ParameterPiece{cut.counted[from].rows, turned.columns} : ParameterPiece{turned.rows, own.columns};
     }
 
     static void fill_normal(float* to, std::int64_t first, std::int64_t count, InitialWeights const& how,
