@@ -203,7 +203,8 @@ private:
                        .batches = &*batches,
                        .files = &*files,
                        .divisors = *std::move(divisors),
-                       .weights = [&](HostContext& own, TensorPlace const& place) { return begin_weights(own, place, request, *loaded); },
+                       .weights = [&](HostContext& own,
+                                      TensorPlace const& place) { return begin_weights(own, place, request, *loaded); },
                        .color = color};
     if (auto const done = run_training(job, answer); !done) return done.error();
     if (request.svg) {

@@ -65,7 +65,8 @@ TEST_CASE("train: a run that goes on from a checkpoint equals one that was never
     CHECK(training.train("elsewhere", from).text("weights_hash") == expected.text("weights_hash"));
 }
 
-TEST_CASE("train: tensor-parallel ranks go on from one rank's checkpoint, and one rank from theirs, with the same weights") {
+TEST_CASE(
+    "train: tensor-parallel ranks go on from one rank's checkpoint, and one rank from theirs, with the same weights") {
     Training const training;
     auto const hash = training.train("one", {"--steps", "4", "--save-every", "2"}).text("weights_hash");
     auto const shared = training.train("shared", {"--steps", "4", "--save-every", "2", "--tp", "2"});

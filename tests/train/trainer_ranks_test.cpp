@@ -146,7 +146,9 @@ TEST_CASE("Trainer: any ranks at any ZeRO stage give the bits of one, in the pre
     }
 }
 
-TEST_CASE("Trainer: tensor-parallel ranks give the bits of one, with data-parallel ones too, in the predicted memory and traffic") {
+TEST_CASE(
+    "Trainer: tensor-parallel ranks give the bits of one, with data-parallel ones too, in the predicted memory and "
+    "traffic") {
     CurveData const data;
     for (auto const* const name : {"llama_tied", "qwen3", "gpt2", "gpt_neox"}) {
         CAPTURE(name);
@@ -154,8 +156,11 @@ TEST_CASE("Trainer: tensor-parallel ranks give the bits of one, with data-parall
         auto const expected = train(config, data, 5, AdamW{}, {.dropout = 0.1});
         for (auto const& way : {Way{.ranks = 2, .micro_batch = 2, .dropout = 0.1, .tp = 2},
                                 Way{.ranks = 4, .zero = ZeroStage::optimizer, .dropout = 0.1, .tp = 2},
-                                Way{.ranks = 4, .zero = ZeroStage::gradients, .recompute = Recompute::selective,
-                                    .dropout = 0.1, .tp = 2}})
+                                Way{.ranks = 4,
+                                .zero = ZeroStage::gradients,
+                                .recompute = Recompute::selective,
+                                .dropout = 0.1,
+                                .tp = 2}})
             CHECK(train(config, data, 5, AdamW{}, way) == expected);
     }
     // Key-value heads that several ranks read, fused with the queries of one of them, too; norms of whole rows.

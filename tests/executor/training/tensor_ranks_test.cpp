@@ -37,7 +37,8 @@ bool is_grouped(std::string const& config) {
 
 /// Losses and gradients of a model on so many tensor-parallel ranks are those of one, bit for bit.
 void check_ranks(std::string const& config, std::int32_t ranks, LeafResults const& expected, TrainingLayout const& all,
-                 std::int64_t micro_batch, Recompute recompute = Recompute::none, float dropout = 0.0F, int threads = 1) {
+                 std::int64_t micro_batch, Recompute recompute = Recompute::none, float dropout = 0.0F,
+                 int threads = 1) {
     auto const done = run_threads(ranks, [&](Threads& thread) -> Result<> {
         HostCommunicator comm(std::move(thread));
         TrainedModel own(config, threads, {comm.size(), comm.rank()});
@@ -48,7 +49,8 @@ void check_ranks(std::string const& config, std::int32_t ranks, LeafResults cons
             auto const wanted = part_of(expected.gradients[leaf], all, own.program.layout());
             for (auto const& parameter : own.program.layout().parameters()) {
                 CAPTURE(parameter.name);
-                CHECK(std::equal(wanted.begin() + parameter.begin, wanted.begin() + parameter.begin + parameter.elements,
+                CHECK(std::equal(wanted.begin() + parameter.begin,
+                                 wanted.begin() + parameter.begin + parameter.elements,
                                  got.gradients[leaf].begin() + parameter.begin));
             }
             CHECK(got.gradients[leaf] == wanted);
@@ -98,10 +100,11 @@ TEST_CASE("TrainingPass: what tensor-parallel ranks cannot share is named") {
     auto const& of = model.checkpoint->model;
     auto const made = TrainingProgram::create(of, {3, 0});
     REQUIRE_FALSE(made);
-    CHECK(made.error().message() ==
-          "model.layers: tp: is more than the 2 key-value heads, and no multiple of them that divides the 6 query heads "
-          "(got 3); use at most as many tensor-parallel ranks as key-value heads, or as many for each of them; others "
-          "can be data-parallel ranks");
+    CHECK(
+        made.error().message() ==
+        "model.layers: tp: is more than the 2 key-value heads, and no multiple of them that divides the 6 query heads "
+        "(got 3); use at most as many tensor-parallel ranks as key-value heads, or as many for each of them; others "
+        "can be data-parallel ranks");
     CHECK_FALSE(TrainingProgram::create(of, {2, 2}));
     // A pass needs the ranks of its program, and weights of its rank.
     HostContext context({.threads = 1});

@@ -50,7 +50,8 @@ struct TensorRank {
 /// Columns that split_units gives each rank.
 [[nodiscard]] inline SharedValue shared_evenly(std::int64_t width, TensorPlace const& place) {
     SharedValue out{.width = width, .columns = {}};
-    for (std::int64_t rank = 0; rank < place.ranks; ++rank) out.columns.push_back({split_units(width, place.ranks, rank)});
+    for (std::int64_t rank = 0; rank < place.ranks; ++rank)
+        out.columns.push_back({split_units(width, place.ranks, rank)});
     return out;
 }
 [[nodiscard]] inline std::int64_t columns_of(SharedValue const& value, std::int64_t rank) {
@@ -116,8 +117,8 @@ inline void gather_shares(TensorRank const& rank, TensorView<float, 2, Host> mat
 /// Order   on `stream`
 inline void take_own(TensorRank const& rank, SharedValue const& value, TensorView<float const, 2, Host> all,
                      TensorView<float, 2, Host> own, HostStream& stream) {
-    auto const take = [all, own, columns = value.columns[static_cast<std::size_t>(rank.place.rank)]](
-                          std::int64_t begin, std::int64_t end) {
+    auto const take = [all, own, columns = value.columns[static_cast<std::size_t>(rank.place.rank)]](std::int64_t begin,
+                                                                                                     std::int64_t end) {
         for (auto row = begin; row < end; ++row) {
             auto* to = own.row(row);
             for (auto const& range : columns) to = std::copy_n(all.row(row) + range.begin, range.size(), to);

@@ -20,7 +20,8 @@ struct PassTraffic {
 };
 
 /// Counts it from the program alone.
-[[nodiscard]] inline PassTraffic pass_traffic(TrainingProgram const& program, std::int64_t tokens, Recompute recompute) {
+[[nodiscard]] inline PassTraffic pass_traffic(TrainingProgram const& program, std::int64_t tokens,
+                                              Recompute recompute) {
     PassTraffic out;
     auto const& place = program.place();
     for (auto const& block : program.blocks()) {
@@ -34,7 +35,8 @@ struct PassTraffic {
         auto const evenly = [&](ValueId id) { return of_width(of(id).width); };
         // A norm of whole rows, of which each rank has some columns.
         auto const spans_shared = [&](Operation const& op) {
-            return op.kind == OpKind::norm && !shared.empty() && op.in_features > body.values[static_cast<std::size_t>(op.inputs[0])].width;
+            return op.kind == OpKind::norm && !shared.empty() &&
+                   op.in_features > body.values[static_cast<std::size_t>(op.inputs[0])].width;
         };
         auto const run = [&](std::size_t number, CollectiveTraffic& sum) {
             auto const& op = body.forward.operations()[number];

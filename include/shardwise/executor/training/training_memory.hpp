@@ -7,8 +7,8 @@
 #include <shardwise/executor/model_reach.hpp>
 #include <shardwise/executor/training/body_memory.hpp>
 #include <shardwise/executor/training/gathered_columns.hpp>
-#include <shardwise/executor/training/shared_head.hpp>
 #include <shardwise/executor/training/ops/trained_ops.hpp>
+#include <shardwise/executor/training/shared_head.hpp>
 #include <shardwise/executor/training/training_program.hpp>
 #include <shardwise/kernels/backward/cross_entropy.hpp>
 #include <shardwise/op/alibi_slopes.hpp>
@@ -99,9 +99,7 @@ namespace detail {
     if (shared.empty()) return out;
     auto const of = [&](ValueId id) -> SharedValue const& { return shared[static_cast<std::size_t>(id)]; };
     // With what several ranks have.
-    auto const all = [&](ValueId id) {
-        return leaf * std::max(of(id).width, gathered_width(of(id)));
-    };
+    auto const all = [&](ValueId id) { return leaf * std::max(of(id).width, gathered_width(of(id))); };
     for (auto const& op : body.forward.operations()) {
         auto const in = all(op.inputs[0]);
         auto const made = all(op.output);

@@ -175,10 +175,8 @@ private:
         bool const is_rank = place.ranks == tensor_.place.ranks && place.rank == tensor_.place.rank;
         if (&weights.model() == &program_->model() && is_rank) return {};
         if (!is_rank)
-            return Error{ErrorCode::invalid_argument}
-                .in(subject)
-                .at("weights")
-                .because("are those of another tensor-parallel rank");
+            return Error{ErrorCode::invalid_argument}.in(subject).at("weights").because(
+                "are those of another tensor-parallel rank");
         return Error{ErrorCode::invalid_argument}.in(subject).at("weights").because("are those of another model");
     }
     [[nodiscard]] Result<> check_tokens(TensorView<std::int32_t const, 2, Host> tokens) const {

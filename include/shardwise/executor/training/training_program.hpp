@@ -6,8 +6,8 @@
 #include <shardwise/executor/stored_parameter.hpp>
 #include <shardwise/executor/stored_rows.hpp>
 #include <shardwise/executor/training/ops/refusal.hpp>
-#include <shardwise/executor/training/training_dropout.hpp>
 #include <shardwise/executor/training/tensor_cuts.hpp>
+#include <shardwise/executor/training/training_dropout.hpp>
 #include <shardwise/executor/training/training_layout.hpp>
 #include <shardwise/memory/activations.hpp>
 #include <shardwise/model/backward_program.hpp>
@@ -119,7 +119,9 @@ public:
     [[nodiscard]] TensorPlace const& place() const { return cuts_.place(); }
     [[nodiscard]] TensorCuts const& cuts() const { return cuts_; }
     /// By value of a block's body and, after them, by gradient; empty where every rank computes the whole block.
-    [[nodiscard]] std::vector<SharedValue> const& shared(TrainedBlock const& block) const { return shared_[block.body]; }
+    [[nodiscard]] std::vector<SharedValue> const& shared(TrainedBlock const& block) const {
+        return shared_[block.body];
+    }
     [[nodiscard]] std::vector<SharedValue> const& shared_of_body(std::size_t body) const { return shared_[body]; }
     /// In the order in which they run.
     [[nodiscard]] std::vector<TrainedBlock> const& blocks() const { return blocks_; }
@@ -188,8 +190,12 @@ private:
             if (!is_last) continue;
             auto const product = trained_operation(last, last, whole, number, prefix);
             if (!product) return product.error();
-            head_ = {product->parameters[0], product->parameters[1], last.out_features, last.in_features,
-                     split_units(last.out_features, place().ranks, place().rank), product->turned};
+            head_ = {product->parameters[0],
+                     product->parameters[1],
+                     last.out_features,
+                     last.in_features,
+                     split_units(last.out_features, place().ranks, place().rank),
+                     product->turned};
         }
         return {};
     }
@@ -295,7 +301,8 @@ private:
         return out;
     }
     /// The rows of a weight, in pieces that lie together, in the order of the columns that they make.
-    [[nodiscard]] std::vector<WeightRows> rows_of(Operation const& op, BlockBody const& body, Tensor const& tensor) const {
+    [[nodiscard]] std::vector<WeightRows> rows_of(Operation const& op, BlockBody const& body,
+                                                  Tensor const& tensor) const {
         std::vector<WeightRows> out;
         StoredParameter stored;
         stored.tensor = &tensor;

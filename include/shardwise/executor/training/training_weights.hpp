@@ -73,9 +73,8 @@ public:
             if (auto const whole = stored.check_files(); !whole) return whole.error();
             if (!values) return values.error();
             auto const* const from = values->data();
-            made->fill(i, [from](float* to, std::int64_t whole, std::int64_t count) {
-                std::copy_n(from + whole, count, to);
-            });
+            made->fill(
+                i, [from](float* to, std::int64_t whole, std::int64_t count) { std::copy_n(from + whole, count, to); });
         }
         return made;
     }
@@ -166,8 +165,8 @@ public:
             stream.submit([=, stride = parameter.stride] {
                 auto* to = sent;
                 for (std::size_t rank = 0; rank < ranks; ++rank) {
-                    common(*cut, own, rank).for_each_run(
-                        stride, [&](std::int64_t whole, std::int64_t, std::int64_t count) {
+                    common(*cut, own, rank)
+                        .for_each_run(stride, [&](std::int64_t whole, std::int64_t, std::int64_t count) {
                             auto const at = cut->own[own].at(whole / stride, whole % stride);
                             to = std::copy_n(values + at, count, to);
                         });
@@ -183,8 +182,8 @@ public:
             stream.submit([=, stride = parameter.stride] {
                 auto const* from = got;
                 for (std::size_t rank = 0; rank < ranks; ++rank) {
-                    common(*cut, rank, own).for_each_run(
-                        stride, [&](std::int64_t whole, std::int64_t, std::int64_t count) {
+                    common(*cut, rank, own)
+                        .for_each_run(stride, [&](std::int64_t whole, std::int64_t, std::int64_t count) {
                             auto const at = cut->turned[own].at(whole / stride, whole % stride);
                             std::copy_n(from, count, turned + at);
                             from += count;
@@ -248,7 +247,8 @@ private:
         auto const& own = cut.own[from];
         auto const& turned = cut.turned[to];
         bool const has_rows = ParameterPiece::count(own.rows) < ParameterPiece::count(cut.turned[from].rows);
-        return has_rows ? ParameterPiece{cut.counted[from].rows, turned.columns} : ParameterPiece{turned.rows, own.columns};
+        return has_rows ? ParameterPiece{cut.counted[from].rows, turned.columns}
+                        : ParameterPiece{turned.rows, own.columns};
     }
 
     static void fill_normal(float* to, std::int64_t first, std::int64_t count, InitialWeights const& how,

@@ -72,9 +72,10 @@ private:
             TrainingWalk::Matrix const k(own, {keys, shape.key_dim});
             TrainingWalk::Matrix const v(own + keys * shape.key_dim, {keys, shape.value_dim});
             auto const slopes = walk.slopes.empty() ? walk.slopes : walk.slopes.part(head, 1);
-            auto const done = attention_backward({of(in.q, shape.key_dim), in.k, in.v, of(walk.value(op.output), shape.value_dim),
-                                                  of(walk.log_sums(number), 1), of(walk.gradient(step.reads), shape.value_dim), slopes},
-                                                 {of(to.q, shape.key_dim), k, v, false}, options, walk.scratch, walk.stream);
+            auto const done = attention_backward(
+                {of(in.q, shape.key_dim), in.k, in.v, of(walk.value(op.output), shape.value_dim),
+                 of(walk.log_sums(number), 1), of(walk.gradient(step.reads), shape.value_dim), slopes},
+                {of(to.q, shape.key_dim), k, v, false}, options, walk.scratch, walk.stream);
             if (!done) return done;
         }
         submit_all_gather(
@@ -91,8 +92,7 @@ private:
                         for (auto i = begin * width; i < end * width; ++i) left[i] += right[i];
                     }
                 }
-                for (auto key = begin; key < end; ++key)
-                    std::copy_n(group + at + key * width, width, result.row(key));
+                for (auto key = begin; key < end; ++key) std::copy_n(group + at + key * width, width, result.row(key));
             };
             add_up(0, shape.key_dim, to.k);
             add_up(keys * shape.key_dim, shape.value_dim, to.v);
