@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/buffer.hpp>
 #include <shardwise/core/check_views.hpp>
+#include <shardwise/executor/training/shared_head.hpp>
 #include <shardwise/executor/training/training_memory.hpp>
 #include <shardwise/executor/training/training_weights.hpp>
 
@@ -15,11 +16,13 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// Loss and gradients of a model on one rank: a walk over its blocks that keeps what their backward passes read, and a walk back, which
+/// Loss and gradients of a model on a rank: a walk over its blocks that keeps what their backward passes read, and a walk back, which
 /// computes again what was not kept.
 ///
 /// A **leaf** is one sequence: `forward` takes a micro-batch of them, `backward` gives the gradients of one, each parameter's as one
 /// product over its tokens. Nothing that a leaf gives depends on the sequences beside it, nor on the threads.
+///
+/// Tensor-parallel ranks take their passes together; each gets all losses, and the gradients of what it holds.
 ///
 /// Memory  plan_training_memory's, allocated at creation
 class TrainingPass {
@@ -27,11 +30,21 @@ public:
     using Vector = TensorView<float, 1, Host>;
     using Ids = TensorView<std::int32_t const, 1, Host>;
 
-    /// `program` outlives this.
+    /// `program` outlives this, and `ranks`: where the program is one of several tensor-parallel ranks', their communicator, which
+    /// nothing else uses while the stream has passes.
     ///
-    /// Errors  as plan_training_memory; out_of_memory
+    /// Errors  as plan_training_memory; invalid_argument for a communicator of other ranks than the program's; out_of_memory
     [[nodiscard]] static Result<TrainingPass> create(HostContext& context, TrainingProgram const& program,
-                                                     TrainingLimits const& limits, RopeDivisors const& divisors = {}) {
+                                                     TrainingLimits const& limits, RopeDivisors const& divisors = {},
+                                                     HostCommunicator* ranks = nullptr) {
+        TensorPlace const place{ranks == nullptr ? 1 : ranks->size(), ranks == nullptr ? 0 : ranks->rank()};
+        if (place.ranks != program.place().ranks || place.rank != program.place().rank)
+            return Error{ErrorCode::invalid_argument}
+                .in(subject)
+                .at("ranks")
+                .because("are not the tensor-parallel ranks that the program is of")
+                .got(place.ranks)
+                .expected(program.place().ranks);
         auto plan = plan_training_memory(program, limits, divisors);
         if (!plan) return plan.error();
         auto kept = Buffer<float, Host>::allocate(context, plan->kept);
@@ -49,6 +62,13 @@ public:
         pass.kept_ = std::move(*kept);
         pass.working_ = std::move(*working);
         pass.positions_ = std::move(*positions);
+        auto* const gathered = pass.working_.data() + pass.plan_.gathered_at;
+        auto const& sizes = pass.plan_.gathered;
+        pass.tensor_ = {.comm = ranks, .place = place};
+        pass.tensor_.staging = gathered;
+        pass.tensor_.first = pass.tensor_.staging + sizes.staging;
+        pass.tensor_.second = pass.tensor_.first + sizes.first;
+        pass.tensor_.share = pass.tensor_.second + sizes.second;
         return Result<TrainingPass>(std::move(pass));
     }
 
@@ -151,7 +171,12 @@ private:
         : program_(&program), limits_(limits), plan_(std::move(plan)) {}
 
     [[nodiscard]] Result<> check_weights(TrainingWeights const& weights) const {
-        if (&weights.model() == &program_->model()) return {};
+        auto const& place = weights.layout().place();
+        bool const is_rank = place.ranks == tensor_.place.ranks && place.rank == tensor_.place.rank;
+        if (&weights.model() == &program_->model() && is_rank) return {};
+        if (!is_rank)
+            return Error{ErrorCode::invalid_argument}.in(subject).at("weights").because(
+                "are those of another tensor-parallel rank");
         return Error{ErrorCode::invalid_argument}.in(subject).at("weights").because("are those of another model");
     }
     [[nodiscard]] Result<> check_tokens(TensorView<std::int32_t const, 2, Host> tokens) const {
@@ -217,6 +242,11 @@ private:
         auto const* const tables = working_.data() + plan_.tables_at;
         detail::TrainingWalk walk{program_->model(), block, program_->body(block), memory, stream};
         walk.weights = weights.data();
+        if (tensor_.place.ranks > 1) {
+            tensor_.turned = weights.turned();
+            walk.tensor = &tensor_;
+            if (!program_->shared(block).empty()) walk.shared = &program_->shared(block);
+        }
         walk.ids = ids_.part(at, tokens);
         walk.positions = Ids(positions_.data(), {at + tokens}).part(at, tokens);
         walk.frequencies = {tables + table.frequencies_at, {static_cast<std::int64_t>(table.rope.frequencies.size())}};
@@ -253,7 +283,8 @@ private:
         }
         return {};
     }
-    /// One rank has every summand: reductions have nothing to add up.
+    /// Tensor-parallel ranks have whole sums of some columns each, which a reduction brings together; gradients of keys and
+    /// values are whole already.
     [[nodiscard]] static Result<> take_step(detail::TrainingWalk const& walk, GradientStep const& step) {
         switch (step.part) {
             case GradientPart::inputs:
@@ -266,6 +297,8 @@ private:
                 });
             }
             case GradientPart::reduction:
+                if (walk.shared != nullptr && step.spread == Spread::partial)
+                    detail::gather_shares(*walk.tensor, walk.gradient(step.reads), walk.stream);
                 break;
             case GradientPart::sum:
                 return add_backward(walk.gradient(step.reads), walk.gradient(step.writes[0]), true, walk.stream);
@@ -282,9 +315,10 @@ private:
         using Matrix = TensorView<float, 2, Host>;
         Matrix const hidden(kept_.data() + plan_.hidden_at.back() + sequence * sequence_ * head.hidden,
                             {sequence_, head.hidden});
+        // Of one rank all rows of the vocabulary.
+        auto const rows = head.rows.size();
         HeadLoss in{.in = hidden,
-                    .head = TensorView<float const, 2, Host>(weights.data() + head.weight.weight,
-                                                             {head.vocabulary, head.hidden}),
+                    .head = TensorView<float const, 2, Host>(weights.data() + head.weight.weight, {rows, head.hidden}),
                     .targets = targets};
         if (head.bias.elements > 0) in.bias = {weights.data() + head.bias.weight, {head.bias.elements}};
         HeadLossGradients to{.loss = losses};
@@ -296,19 +330,23 @@ private:
             });
             in.weights = factors;
             to.in = Matrix(above, {sequence_, head.hidden});
-            to.head = Matrix(gradients.data() + head.weight.gradient, {head.vocabulary, head.hidden});
+            to.head = Matrix(gradients.data() + head.weight.gradient, {rows, head.hidden});
             if (head.bias.elements > 0) to.bias = {gradients.data() + head.bias.gradient, {head.bias.elements}};
             is_written[head.weight.number] = 1;
             if (head.bias.elements > 0) is_written[head.bias.number] = 1;
         }
         HeadLossOptions const options{.soft_cap = static_cast<float>(config.logit_softcap)};
         Vector const scratch{working_.data() + plan_.scratch_at, {plan_.scratch}};
-        return head_cross_entropy(in, to, options, scratch, stream);
+        if (tensor_.place.ranks == 1) return head_cross_entropy(in, to, options, scratch, stream);
+        auto const columns = split_units(head.hidden, tensor_.place.ranks, tensor_.place.rank).size();
+        TensorView<float const, 2, Host> const turned(weights.turned() + head.turned, {head.vocabulary, columns});
+        return detail::shared_head_cross_entropy(tensor_, in, turned, to, options, scratch, stream);
     }
 
     TrainingProgram const* program_;
     TrainingLimits limits_;
     TrainingMemory plan_;
+    detail::TensorRank tensor_;
     Buffer<float, Host> kept_;
     Buffer<float, Host> working_;
     Buffer<std::int32_t, Host> positions_;
