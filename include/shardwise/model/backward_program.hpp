@@ -45,6 +45,8 @@ struct BackwardBody {
     BlockBody forward;
     /// Its values, and after them the gradients.
     List<Value> values;
+    /// Of each of them the value that it is, or that it is the gradient of.
+    List<ValueId> value_of;
     /// In the order in which they run.
     List<GradientStep> steps;
     /// Forward values that the backward pass reads, each once, in their order; the block's input among them.
@@ -67,6 +69,7 @@ public:
         count_ = made_.forward.values().size();
         for (std::size_t i = 0; i < count_; ++i) {
             made_.values.push_back(made_.forward.values()[i]);
+            made_.value_of.push_back(static_cast<ValueId>(i));
             whole_.push_back(no_value);
             partial_.push_back(no_value);
             is_saved_.push_back(0);
@@ -137,6 +140,7 @@ private:
         gradient.spread = spread == Spread::partial ? Spread::replicated : spread;
         gradient.is_external = false;
         made_.values.push_back(gradient);
+        made_.value_of.push_back(of);
         return static_cast<ValueId>(made_.values.size() - 1);
     }
     constexpr ValueId whole(ValueId of) {

@@ -88,11 +88,11 @@ struct TrainedModel {
     TrainingProgram program;
     TrainingWeights weights;
 
-    explicit TrainedModel(std::string const& config, int threads = 1)
+    explicit TrainedModel(std::string const& config, int threads = 1, TensorPlace const& place = {})
         : files(config),
           context({.threads = threads}),
-          program(take(TrainingProgram::create(model()))),
-          weights(take(TrainingWeights::load(context, take(StoredParameters::open(files.source, model()))))) {}
+          program(take(TrainingProgram::create(model(), place))),
+          weights(take(TrainingWeights::load(context, take(StoredParameters::open(files.source, model())), place))) {}
 
     [[nodiscard]] Model const& model() const { return files.checkpoint->model; }
 
@@ -115,12 +115,13 @@ struct LeafResults {
     friend bool operator==(LeafResults const&, LeafResults const&) = default;
 };
 [[nodiscard]] inline LeafResults train_leaves(TrainedModel& trained, std::int64_t micro_batch,
-                                              Recompute recompute = Recompute::none, float dropout = 0.0F) {
+                                              Recompute recompute = Recompute::none, float dropout = 0.0F,
+                                              HostCommunicator* ranks = nullptr) {
     GoldenBatch const batch;
     auto stream = trained.context.make_stream();
     auto pass = TrainedModel::take(
         TrainingPass::create(trained.context, trained.program,
-                             {.sequences = micro_batch, .context = golden_context, .recompute = recompute}));
+                             {.sequences = micro_batch, .context = golden_context, .recompute = recompute}, {}, ranks));
     LeafResults out;
     for (std::int64_t first = 0; first < golden_sequences; first += micro_batch) {
         auto const count = std::min(micro_batch, golden_sequences - first);

@@ -3,9 +3,12 @@
 
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/executor/training/parameter_piece.hpp>
+#include <shardwise/executor/training/tensor_cuts.hpp>
 #include <shardwise/model/architecture.hpp>
 #include <shardwise/model/walk.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -24,11 +27,38 @@ struct TrainingParameter {
     Tensor const* tensor = nullptr;
     /// Of its first element.
     std::int64_t begin = 0;
+    /// Those that this rank holds.
     std::int64_t elements = 0;
+    /// Of the whole parameter, and of a row of it.
+    std::int64_t whole_elements = 0;
+    std::int64_t stride = 1;
+    /// What each tensor-parallel rank holds of it; whole where they do not share it.
+    ParameterCut cut{};
+    std::size_t rank = 0;
+    /// Of the copy that is cut along the other axis, among all of those; 0 elements: there is none.
+    std::int64_t turned_begin = 0;
+    std::int64_t turned_elements = 0;
+
+    /// Calls `call(whole, own, count)` for elements that lie together in the whole parameter, where they and this rank's begin; for
+    /// those alone that are in `range` of the rank's.
+    template <class Call>
+    void for_each_run(UnitRange range, Call&& call) const {
+        auto const take = [&](std::int64_t whole, std::int64_t own, std::int64_t count) {
+            auto const begin = std::max(own, range.begin);
+            auto const end = std::min(own + count, range.end);
+            if (begin < end) call(whole + begin - own, begin, end - begin);
+        };
+        if (cut.is_whole())
+            take(0, 0, elements);
+        else
+            cut.own[rank].for_each_run(stride, take);
+    }
 };
 
 /// Where a model's parameters lie in one vector of floats, in the tree's order. Gradients lie at the same places; after them those of
 /// tied names, which are summed by themselves and added to those of the first name once (`ties`).
+///
+/// Of tensor-parallel ranks each has a layout of its own, of what it holds.
 ///
 /// Units   elements; every parameter begins at a multiple of 16, where registers may load from
 class TrainingLayout {
@@ -53,8 +83,9 @@ public:
     /// `model` outlives this.
     ///
     /// Errors  size_overflow
-    [[nodiscard]] static Result<TrainingLayout> create(Model const& model) {
+    [[nodiscard]] static Result<TrainingLayout> create(Model const& model, TensorCuts const& cuts = {}) {
         TrainingLayout out;
+        out.place_ = cuts.place();
         std::int64_t next = 0;
         bool is_countable = true;
         auto const take = [&](std::int64_t elements) {
@@ -64,27 +95,28 @@ public:
             if (is_countable) next = round_up(*end, alignment);
             return begin;
         };
-        std::vector<std::pair<std::string, std::int64_t>> others;
+        std::vector<std::string> others;
         walk_tensors(model.tree, [&](std::string_view name, Tensor const& tensor) {
             if (!tensor.is_parameter()) return;
             auto const elements = tensor.shape.checked_elements();
             is_countable = is_countable && elements;
             if (!is_countable) return;
             for (auto const& tie : model.tree.ties()) {
-                if (tie.other == name) return others.emplace_back(name, *elements), void();
+                if (tie.other == name) return others.emplace_back(name), void();
             }
-            auto const begin = take(*elements);
+            auto parameter = out.describe(name, tensor, *elements, cuts);
+            parameter.begin = take(parameter.elements);
             auto const number = out.parameters_.size();
-            out.places_.emplace(name, Place{number, number, begin});
-            out.parameters_.push_back({std::string(name), &tensor, begin, *elements});
+            out.places_.emplace(name, Place{number, number, parameter.begin});
+            out.parameters_.push_back(std::move(parameter));
         });
         out.weight_elements_ = next;
-        for (auto const& [name, elements] : others) {
+        for (auto const& name : others) {
             for (auto const& tie : model.tree.ties()) {
                 auto const first = tie.other == name ? out.places_.find(std::string(tie.first)) : out.places_.end();
                 if (first == out.places_.end()) continue;
                 auto const parameter = first->second.parameter;
-                auto const begin = take(elements);
+                auto const begin = take(out.parameters_[parameter].elements);
                 out.places_.emplace(name, Place{parameter, out.parameters_.size() + out.ties_.size(), begin});
                 out.ties_.push_back({name, begin, parameter});
                 break;
@@ -104,17 +136,56 @@ public:
     /// Of all weights, and of all gradients, gaps included.
     [[nodiscard]] std::int64_t weight_elements() const { return weight_elements_; }
     [[nodiscard]] std::int64_t gradient_elements() const { return gradient_elements_; }
+    /// Of the model's parameters, whoever holds them.
+    [[nodiscard]] std::int64_t whole_elements() const {
+        std::int64_t sum = 0;
+        for (auto const& parameter : parameters_) sum += parameter.whole_elements;
+        return sum;
+    }
+    /// The tensor-parallel rank whose layout this is.
+    [[nodiscard]] TensorPlace const& place() const { return place_; }
+    /// Of all copies that are cut along the other axis, gaps included; and what ranks exchange at a time to renew them.
+    [[nodiscard]] std::int64_t turned_elements() const { return turned_elements_; }
+    [[nodiscard]] std::int64_t exchanged_elements() const {
+        std::int64_t most = 0;
+        for (auto const& parameter : parameters_) {
+            if (parameter.turned_elements == 0) continue;
+            most = std::max(most, round_up(parameter.elements, alignment) + parameter.turned_elements);
+        }
+        return most;
+    }
 
     static constexpr std::int64_t alignment = 16;
 
 private:
     static constexpr std::int64_t max_elements = std::int64_t{1} << 48U;
 
+    [[nodiscard]] TrainingParameter describe(std::string_view name, Tensor const& tensor, std::int64_t elements,
+                                             TensorCuts const& cuts) {
+        TrainingParameter out;
+        out.name = name;
+        out.tensor = &tensor;
+        out.elements = out.whole_elements = elements;
+        if (tensor.shape.rank() == 2) out.stride = tensor.shape[1];
+        auto const* const cut = cuts.find(name);
+        if (cut == nullptr) return out;
+        out.cut = *cut;
+        out.rank = static_cast<std::size_t>(place_.rank);
+        out.elements = cut->own[out.rank].elements();
+        if (cut->turned.empty()) return out;
+        out.turned_begin = turned_elements_;
+        out.turned_elements = cut->turned[out.rank].elements();
+        turned_elements_ = round_up(turned_elements_ + out.turned_elements, alignment);
+        return out;
+    }
+
+    TensorPlace place_;
     std::vector<TrainingParameter> parameters_;
     std::vector<Tie> ties_;
     std::map<std::string, Place, std::less<>> places_;
     std::int64_t weight_elements_ = 0;
     std::int64_t gradient_elements_ = 0;
+    std::int64_t turned_elements_ = 0;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -6,6 +6,7 @@
 #include <shardwise/executor/layer_rope.hpp>
 #include <shardwise/executor/model_reach.hpp>
 #include <shardwise/executor/training/body_memory.hpp>
+#include <shardwise/executor/training/gathered_columns.hpp>
 #include <shardwise/executor/training/ops/trained_ops.hpp>
 #include <shardwise/executor/training/training_program.hpp>
 #include <shardwise/kernels/backward/cross_entropy.hpp>
@@ -58,6 +59,9 @@ struct TrainingMemory {
     std::int64_t scratch_at = 0;
     std::int64_t scratch = 0;
     std::int64_t tables_at = 0;
+    /// Of tensor-parallel ranks.
+    GatherSizes gathered;
+    std::int64_t gathered_at = 0;
     std::int64_t working = 0;
     /// Numbers of positions.
     std::int64_t positions = 0;
@@ -68,6 +72,29 @@ struct TrainingMemory {
                      positions * static_cast<std::int64_t>(sizeof(std::int32_t))};
     }
 };
+
+namespace detail {
+
+/// What a block's operations gather of a sequence of `leaf` tokens.
+[[nodiscard]] inline GatherSizes gather_sizes(BackwardBody const& body, std::vector<SharedValue> const& shared,
+                                              TensorPlace const& place, std::int64_t leaf) {
+    GatherSizes out;
+    if (shared.empty()) return out;
+    auto const of = [&](ValueId id) -> SharedValue const& { return shared[static_cast<std::size_t>(id)]; };
+    for (auto const& op : body.forward.operations()) {
+        auto const in = leaf * of(op.inputs[0]).width;
+        auto const made = leaf * of(op.output).width;
+        auto const share = [&](ValueId id) { return leaf * split_units(of(id).width, place.ranks, place.rank).size(); };
+        bool const reads_shared = !of(op.inputs[0]).is_whole();
+        if (op.kind == OpKind::norm && reads_shared) out.take({in, in, in, 0});
+        if (op.kind != OpKind::linear) continue;
+        if (reads_shared) out.take({std::max(in, made), in, 0, share(op.output)});
+        if (!of(op.output).is_whole()) out.take({std::max(in, made), made, 0, share(op.inputs[0])});
+    }
+    return out;
+}
+
+}  // namespace detail
 
 /// Plans the memory of a pass.
 ///
@@ -90,19 +117,34 @@ struct TrainingMemory {
     BodyRows const body_rows{.all = rows, .forward = out.sequences_at_once * leaf, .backward = leaf};
     std::int64_t tables = 0;
     std::int64_t working = 0;
+    std::size_t number = 0;
     for (auto const& body : program.bodies()) {
+        auto const& shared = program.shared_of_body(number);
+        auto const& cuts = program.cuts().block(number++);
+        out.gathered.take(detail::gather_sizes(body, shared, program.place(), leaf));
         out.bodies.push_back(plan_body_memory(body, body_rows, limits.recompute));
         working = std::max(working, out.bodies.back().working);
         TrainingMemory::Table table;
         for (auto const& op : body.forward.operations()) {
             auto const needed = detail::visit_trained(op.kind, [&](auto of) { return of.scratch(op, body, leaf); });
             out.scratch = std::max(out.scratch, needed);
+            // Of all ranks' heads.
+            if (op.kind == OpKind::norm && !shared.empty()) {
+                auto const rows = leaf * (shared[static_cast<std::size_t>(op.inputs[0])].width / op.in_features);
+                out.scratch = std::max(out.scratch, 2 * norm_backward_workspace(rows));
+            }
             if (op.kind == OpKind::rope && table.rope.frequencies.empty()) {
                 auto rope = layer_rope(model.config, op.attention, limits.context, divisors);
                 if (!rope) return rope.error();
                 table.rope = std::move(*rope);
             }
-            if (op.kind == OpKind::attention && model.config.alibi) table.slopes = alibi_slopes(op.attention.heads);
+            if (op.kind == OpKind::attention && model.config.alibi) {
+                auto const heads = cuts.empty() ? HeadShare{{0, op.attention.heads}, {}, 1}
+                                                : *cuts[static_cast<std::size_t>(program.place().rank)].heads;
+                auto const all = alibi_slopes(cuts.empty() ? op.attention.heads : cuts.back().heads->query.end);
+                for (auto head = heads.query.begin; head < heads.query.end; ++head)
+                    table.slopes.push_back(all[static_cast<std::size_t>(head)]);
+            }
         }
         table.frequencies_at = tables;
         tables += padded(static_cast<std::int64_t>(table.rope.frequencies.size()));
@@ -128,7 +170,8 @@ struct TrainingMemory {
     out.weights_at = out.gradients_at + 2 * out.gradient_size;
     out.scratch_at = out.weights_at + padded(leaf);
     out.tables_at = out.scratch_at + padded(out.scratch);
-    out.working = out.tables_at + tables;
+    out.gathered_at = out.tables_at + tables;
+    out.working = out.gathered_at + out.gathered.all();
     out.positions = rows;
     return out;
 }

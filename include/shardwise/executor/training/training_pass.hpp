@@ -15,11 +15,13 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// Loss and gradients of a model on one rank: a walk over its blocks that keeps what their backward passes read, and a walk back, which
+/// Loss and gradients of a model on a rank: a walk over its blocks that keeps what their backward passes read, and a walk back, which
 /// computes again what was not kept.
 ///
 /// A **leaf** is one sequence: `forward` takes a micro-batch of them, `backward` gives the gradients of one, each parameter's as one
 /// product over its tokens. Nothing that a leaf gives depends on the sequences beside it, nor on the threads.
+///
+/// Tensor-parallel ranks take their passes together; each gets all losses, and the gradients of what it holds.
 ///
 /// Memory  plan_training_memory's, allocated at creation
 class TrainingPass {
@@ -27,11 +29,21 @@ public:
     using Vector = TensorView<float, 1, Host>;
     using Ids = TensorView<std::int32_t const, 1, Host>;
 
-    /// `program` outlives this.
+    /// `program` outlives this, and `ranks`: where the program is one of several tensor-parallel ranks', their communicator, which
+    /// nothing else uses while the stream has passes.
     ///
-    /// Errors  as plan_training_memory; out_of_memory
+    /// Errors  as plan_training_memory; invalid_argument for a communicator of other ranks than the program's; out_of_memory
     [[nodiscard]] static Result<TrainingPass> create(HostContext& context, TrainingProgram const& program,
-                                                     TrainingLimits const& limits, RopeDivisors const& divisors = {}) {
+                                                     TrainingLimits const& limits, RopeDivisors const& divisors = {},
+                                                     HostCommunicator* ranks = nullptr) {
+        TensorPlace const place{ranks == nullptr ? 1 : ranks->size(), ranks == nullptr ? 0 : ranks->rank()};
+        if (place.ranks != program.place().ranks || place.rank != program.place().rank)
+            return Error{ErrorCode::invalid_argument}
+                .in(subject)
+                .at("ranks")
+                .because("are not the tensor-parallel ranks that the program is of")
+                .got(place.ranks)
+                .expected(program.place().ranks);
         auto plan = plan_training_memory(program, limits, divisors);
         if (!plan) return plan.error();
         auto kept = Buffer<float, Host>::allocate(context, plan->kept);
@@ -49,6 +61,13 @@ public:
         pass.kept_ = std::move(*kept);
         pass.working_ = std::move(*working);
         pass.positions_ = std::move(*positions);
+        auto* const gathered = pass.working_.data() + pass.plan_.gathered_at;
+        auto const& sizes = pass.plan_.gathered;
+        pass.tensor_ = {.comm = ranks, .place = place};
+        pass.tensor_.staging = gathered;
+        pass.tensor_.first = pass.tensor_.staging + sizes.staging;
+        pass.tensor_.second = pass.tensor_.first + sizes.first;
+        pass.tensor_.share = pass.tensor_.second + sizes.second;
         return Result<TrainingPass>(std::move(pass));
     }
 
@@ -151,7 +170,14 @@ private:
         : program_(&program), limits_(limits), plan_(std::move(plan)) {}
 
     [[nodiscard]] Result<> check_weights(TrainingWeights const& weights) const {
-        if (&weights.model() == &program_->model()) return {};
+        auto const& place = weights.layout().place();
+        bool const is_rank = place.ranks == tensor_.place.ranks && place.rank == tensor_.place.rank;
+        if (&weights.model() == &program_->model() && is_rank) return {};
+        if (!is_rank)
+            return Error{ErrorCode::invalid_argument}
+                .in(subject)
+                .at("weights")
+                .because("are those of another tensor-parallel rank");
         return Error{ErrorCode::invalid_argument}.in(subject).at("weights").because("are those of another model");
     }
     [[nodiscard]] Result<> check_tokens(TensorView<std::int32_t const, 2, Host> tokens) const {
@@ -217,6 +243,11 @@ private:
         auto const* const tables = working_.data() + plan_.tables_at;
         detail::TrainingWalk walk{program_->model(), block, program_->body(block), memory, stream};
         walk.weights = weights.data();
+        if (!program_->shared(block).empty()) {
+            tensor_.turned = weights.turned();
+            walk.tensor = &tensor_;
+            walk.shared = &program_->shared(block);
+        }
         walk.ids = ids_.part(at, tokens);
         walk.positions = Ids(positions_.data(), {at + tokens}).part(at, tokens);
         walk.frequencies = {tables + table.frequencies_at, {static_cast<std::int64_t>(table.rope.frequencies.size())}};
@@ -253,7 +284,8 @@ private:
         }
         return {};
     }
-    /// One rank has every summand: reductions have nothing to add up.
+    /// Tensor-parallel ranks have whole sums of some columns each, which a reduction brings together; query heads that share keys and
+    /// values are on one rank.
     [[nodiscard]] static Result<> take_step(detail::TrainingWalk const& walk, GradientStep const& step) {
         switch (step.part) {
             case GradientPart::inputs:
@@ -266,6 +298,8 @@ private:
                 });
             }
             case GradientPart::reduction:
+                if (walk.tensor != nullptr && step.spread == Spread::partial)
+                    gather_shares(*walk.tensor, walk.gradient(step.reads), walk.stream);
                 break;
             case GradientPart::sum:
                 return add_backward(walk.gradient(step.reads), walk.gradient(step.writes[0]), true, walk.stream);
@@ -309,6 +343,7 @@ private:
     TrainingProgram const* program_;
     TrainingLimits limits_;
     TrainingMemory plan_;
+    TensorRank tensor_;
     Buffer<float, Host> kept_;
     Buffer<float, Host> working_;
     Buffer<std::int32_t, Host> positions_;

@@ -7,6 +7,7 @@
 #include <shardwise/executor/stored_rows.hpp>
 #include <shardwise/executor/training/ops/refusal.hpp>
 #include <shardwise/executor/training/training_dropout.hpp>
+#include <shardwise/executor/training/tensor_cuts.hpp>
 #include <shardwise/executor/training/training_layout.hpp>
 #include <shardwise/memory/activations.hpp>
 #include <shardwise/model/backward_program.hpp>
@@ -47,6 +48,20 @@ struct TrainedOperation {
     std::vector<WeightRows> rows;
     /// True where the weight is [inputs, outputs] (gpt2's Conv1D).
     bool is_transposed = false;
+    /// Of a product that tensor-parallel ranks share: how, the copy of the weight that is cut along the other axis, and the rows of all
+    /// ranks' as `rows` are of this one's.
+    TrainedCut cut = TrainedCut::none;
+    std::int64_t turned = 0;
+    std::vector<WeightRows> whole_rows;
+};
+
+/// How tensor-parallel ranks hold a value: the columns of each rank, in the order in which they lie in its memory.
+struct SharedValue {
+    std::int64_t width = 0;
+    /// By rank; empty where every rank has all of them.
+    std::vector<std::vector<UnitRange>> columns;
+
+    [[nodiscard]] bool is_whole() const { return columns.empty(); }
 };
 
 /// A block of a model, as it is trained.
@@ -70,14 +85,16 @@ struct TrainedHead {
 /// whole. Made without a file or memory for weights, so that what cannot be trained is refused before anything is loaded.
 class TrainingProgram {
 public:
-    /// `model` outlives this.
+    /// Of one tensor-parallel rank, or of one that shares the model with no other. `model` outlives this.
     ///
-    /// Errors  unsupported with the module and the parameter or operation that has no gradient; as check_model
-    [[nodiscard]] static Result<TrainingProgram> create(Model const& model) {
+    /// Errors  unsupported with the module and the parameter or operation that has no gradient; as check_model and TensorCuts
+    [[nodiscard]] static Result<TrainingProgram> create(Model const& model, TensorPlace const& place = {}) {
         if (auto const checked = check_model(model); !checked) return checked.error();
-        auto layout = TrainingLayout::create(model);
+        auto cuts = TensorCuts::create(model, place);
+        if (!cuts) return cuts.error();
+        auto layout = TrainingLayout::create(model, *cuts);
         if (!layout) return layout.error();
-        TrainingProgram out(model, std::move(*layout));
+        TrainingProgram out(model, std::move(*layout), std::move(*cuts));
         auto const& blocks = model.program.blocks();
         if (auto const checked = out.check_kind(); !checked) return checked.error();
         for (auto const& block : blocks) {
@@ -91,6 +108,12 @@ public:
     [[nodiscard]] Model const& model() const { return *model_; }
     [[nodiscard]] TrainingLayout const& layout() const { return layout_; }
     [[nodiscard]] std::vector<BackwardBody> const& bodies() const { return bodies_; }
+    /// The tensor-parallel rank whose program this is, and what it holds.
+    [[nodiscard]] TensorPlace const& place() const { return cuts_.place(); }
+    [[nodiscard]] TensorCuts const& cuts() const { return cuts_; }
+    /// By value of a block's body and, after them, by gradient; empty where every rank computes the whole block.
+    [[nodiscard]] std::vector<SharedValue> const& shared(TrainedBlock const& block) const { return shared_[block.body]; }
+    [[nodiscard]] std::vector<SharedValue> const& shared_of_body(std::size_t body) const { return shared_[body]; }
     /// In the order in which they run.
     [[nodiscard]] std::vector<TrainedBlock> const& blocks() const { return blocks_; }
     [[nodiscard]] BackwardBody const& body(TrainedBlock const& block) const { return bodies_[block.body]; }
@@ -101,7 +124,8 @@ public:
     [[nodiscard]] TrainedHead const& head() const { return head_; }
 
 private:
-    TrainingProgram(Model const& model, TrainingLayout layout) : model_(&model), layout_(std::move(layout)) {}
+    TrainingProgram(Model const& model, TrainingLayout layout, TensorCuts cuts)
+        : model_(&model), layout_(std::move(layout)), cuts_(std::move(cuts)) {}
 
     [[nodiscard]] Error refused(std::string_view reason) const {
         return Error{ErrorCode::unsupported}.in(model_->config.model_class.view()).because(reason);
@@ -140,6 +164,7 @@ private:
         if (!backward) return backward.error();
         if (auto const checked = check_body(*backward, block.module); !checked) return checked;
         auto const number = bodies_.size();
+        shared_.push_back(share(*backward, whole, number));
         dropped_.push_back(dropped_inputs(backward->forward));
         bodies_.push_back(std::move(*backward));
         for (std::int32_t i = 0; i < block.count; ++i) {
@@ -147,13 +172,14 @@ private:
             if (block.is_numbered) prefix += "." + std::to_string(block.first + i);
             TrainedBlock made{number, block.first + i, {}};
             for (auto const& op : bodies_[number].forward.operations()) {
-                auto trained = trained_operation(op, whole, prefix);
+                auto const& one = whole.operations()[made.operations.size()];
+                auto trained = trained_operation(op, one, whole, number, prefix);
                 if (!trained) return trained.error();
                 made.operations.push_back(std::move(*trained));
             }
             blocks_.push_back(std::move(made));
             if (!is_last) continue;
-            auto const product = trained_operation(last, whole, prefix);
+            auto const product = trained_operation(last, last, whole, number, prefix);
             if (!product) return product.error();
             head_ = {product->parameters[0], product->parameters[1], last.out_features, last.in_features};
         }
@@ -190,9 +216,49 @@ private:
         return {};
     }
 
-    [[nodiscard]] Result<TrainedOperation> trained_operation(Operation const& op, BlockBody const& body,
+    /// How tensor-parallel ranks hold the values of a block, whose body becomes that of this rank.
+    [[nodiscard]] std::vector<SharedValue> share(BackwardBody& body, BlockBody const& whole, std::size_t number) const {
+        auto const& cuts = cuts_.block(number);
+        if (cuts.empty()) return {};
+        // Of each value of the forward pass the one that it is in the program, where some are written in place.
+        List<ValueId> origin;
+        for (std::size_t i = 0; i < body.forward.values().size(); ++i) origin.push_back(static_cast<ValueId>(i));
+        for (std::size_t i = 0; i < whole.operations().size(); ++i)
+            origin[static_cast<std::size_t>(body.forward.operations()[i].output)] = whole.operations()[i].output;
+        auto const& own = cuts[static_cast<std::size_t>(place().rank)];
+        std::vector<SharedValue> out;
+        for (std::size_t i = 0; i < body.values.size(); ++i) {
+            auto const id = origin[static_cast<std::size_t>(body.value_of[i])];
+            SharedValue shared{.width = body.values[i].width, .columns = {}};
+            if (TensorCuts::is_cut(id, whole, cuts)) {
+                for (auto const& cut : cuts) shared.columns.push_back(cut.columns[static_cast<std::size_t>(id)]);
+                body.values[i].width = own.width(id);
+            }
+            out.push_back(std::move(shared));
+        }
+        BlockBody local(body.values[0]);
+        for (std::size_t i = 1; i < body.forward.values().size(); ++i) (void)local.value(body.values[i]);
+        for (auto op : body.forward.operations()) {
+            if (own.heads && (op.kind == OpKind::attention || op.kind == OpKind::rope)) {
+                op.attention.heads = own.heads->query.size();
+                op.attention.kv_heads = own.heads->kv.size();
+            }
+            if (op.kind == OpKind::linear) {
+                op.in_features = body.values[static_cast<std::size_t>(op.inputs[0])].width;
+                op.out_features = body.values[static_cast<std::size_t>(op.output)].width;
+            }
+            (void)local.append(op);
+        }
+        body.forward = static_cast<BlockBody&&>(local);
+        return out;
+    }
+
+    /// `op` is this rank's, `one` that of the program.
+    [[nodiscard]] Result<TrainedOperation> trained_operation(Operation const& op, Operation const& one,
+                                                             BlockBody const& body, std::size_t number,
                                                              std::string const& prefix) const {
         TrainedOperation out;
+        out.cut = TensorCuts::cut_of(one, body, cuts_.block(number));
         for (std::size_t slot = 0; slot < op.parameters.size(); ++slot) {
             if (op.parameters[slot].empty()) continue;
             auto const name = detail::parameter_name(prefix, op.parameters[slot], 0);
@@ -202,25 +268,38 @@ private:
             out.parameters[slot] = {parameter.begin, found->gradient_begin, parameter.elements, found->gradient};
             if (slot > 0 || op.kind != OpKind::linear) continue;
             out.is_transposed = parameter.tensor->is_transposed;
-            StoredParameter stored;
-            stored.tensor = parameter.tensor;
-            std::int64_t column = 0;
-            for (auto const& rows : stored_rows(op, body, *model_, stored, false, {{0, op.out_features}})) {
-                bool const continues = !out.rows.empty() && out.rows.back().rows.end == rows.begin;
-                if (continues) {
-                    out.rows.back().rows.end = rows.end;
-                } else {
-                    out.rows.push_back({rows, column});
-                }
-                column += rows.size();
+            out.turned = parameter.turned_begin;
+            out.rows = rows_of(one, body, *parameter.tensor);
+            if (out.cut == TrainedCut::none) continue;
+            out.whole_rows = std::move(out.rows);
+            // A rank has its rows in the order of the columns that they make.
+            out.rows = {{{0, op.out_features}, 0}};
+        }
+        return out;
+    }
+    /// The rows of a weight, in pieces that lie together, in the order of the columns that they make.
+    [[nodiscard]] std::vector<WeightRows> rows_of(Operation const& op, BlockBody const& body, Tensor const& tensor) const {
+        std::vector<WeightRows> out;
+        StoredParameter stored;
+        stored.tensor = &tensor;
+        std::int64_t column = 0;
+        for (auto const& rows : stored_rows(op, body, *model_, stored, false, {{0, op.out_features}})) {
+            bool const continues = !out.empty() && out.back().rows.end == rows.begin;
+            if (continues) {
+                out.back().rows.end = rows.end;
+            } else {
+                out.push_back({rows, column});
             }
+            column += rows.size();
         }
         return out;
     }
 
     Model const* model_;
     TrainingLayout layout_;
+    TensorCuts cuts_;
     std::vector<BackwardBody> bodies_;
+    std::vector<std::vector<SharedValue>> shared_;
     std::vector<List<DroppedInput>> dropped_;
     std::size_t dropped_output_ = 0;
     std::vector<TrainedBlock> blocks_;

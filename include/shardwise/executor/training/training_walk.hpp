@@ -3,10 +3,12 @@
 
 #include <shardwise/backend/host.hpp>
 #include <shardwise/executor/training/body_memory.hpp>
+#include <shardwise/executor/training/gathered_columns.hpp>
 #include <shardwise/executor/training/training_program.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
@@ -52,6 +54,19 @@ struct TrainingWalk {
     float* input_gradient = nullptr;
     float* output_gradient = nullptr;
     Vector scratch{};
+    /// Null where no rank shares this block; by value, how ranks hold it.
+    TensorRank const* tensor = nullptr;
+    std::vector<SharedValue> const* shared = nullptr;
+
+    /// How ranks hold a value or a gradient, which they share.
+    [[nodiscard]] SharedValue const& shared_value(ValueId id) const { return (*shared)[static_cast<std::size_t>(id)]; }
+    [[nodiscard]] bool is_shared(ValueId id) const { return tensor != nullptr && !shared_value(id).is_whole(); }
+    /// All columns of a shared value, of which `own` are this rank's rows; in memory of `tensor`, until that is used again.
+    [[nodiscard]] Matrix gather(ValueId id, Matrix own, float* to) const {
+        Matrix const all(to, {own.extent(0), shared_value(id).width});
+        gather_columns(*tensor, own, shared_value(id), all, stream);
+        return all;
+    }
 
     [[nodiscard]] std::int64_t width(ValueId id) const { return body.values[static_cast<std::size_t>(id)].width; }
     /// A value of the forward pass.

@@ -4,11 +4,13 @@
 #include <shardwise/backend/buffer.hpp>
 #include <shardwise/backend/host.hpp>
 #include <shardwise/backend/host/products.hpp>
+#include <shardwise/comm/communicator.hpp>
 #include <shardwise/core/fnv1a.hpp>
 #include <shardwise/executor/load_parameter.hpp>
 #include <shardwise/executor/parameter_name.hpp>
 #include <shardwise/executor/training/training_layout.hpp>
 #include <shardwise/kernels/philox.hpp>
+#include <shardwise/parallel/collectives.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -28,24 +30,32 @@ struct InitialWeights {
     double deviation = 0.02;
 };
 
-/// A model's parameters in float32, as they are trained: by the tree's names, in the tree's shapes.
+/// A model's parameters in float32, as they are trained: by the tree's names, in the tree's shapes. Of tensor-parallel ranks each has
+/// what its layout says, and of products that they share a copy that is cut along the other axis.
 ///
-/// Memory  weight_elements() of the layout, allocated at creation
+/// Memory  bytes(layout), allocated at creation
 class TrainingWeights {
 public:
     using Vector = TensorView<float, 1, Host>;
 
-    /// The parameters of a checkpoint. `model` is what it was opened with, and outlives this.
+    /// What is allocated.
+    [[nodiscard]] static Bytes bytes(TrainingLayout const& layout) {
+        return Bytes{(layout.weight_elements() + layout.turned_elements() + layout.exchanged_elements()) *
+                     static_cast<std::int64_t>(sizeof(float))};
+    }
+
+    /// The parameters of a checkpoint, those of tensor-parallel rank `place`. `model` is what it was opened with, and outlives this.
     ///
     /// Errors  as StoredParameters::find; unsupported for packed weights and GGUF's order of rows; out_of_memory
-    [[nodiscard]] static Result<TrainingWeights> load(HostContext& context, StoredParameters const& stored) {
+    [[nodiscard]] static Result<TrainingWeights> load(HostContext& context, StoredParameters const& stored,
+                                                      TensorPlace const& place = {}) {
         if (stored.is_gguf()) {
             return Error{ErrorCode::unsupported}
                 .in("training")
                 .because("takes weights of safetensors files, not of GGUF")
                 .fix("give the original checkpoint");
         }
-        auto made = create(context, stored.model());
+        auto made = create(context, stored.model(), place);
         if (!made) return made.error();
         LoadOptions const options;
         ParameterLoader<Host> loader(context, stored, options);
@@ -59,10 +69,13 @@ public:
                     .at(name_of(found->format))
                     .because("is packed, and float weights alone are trained");
             }
-            auto const values = loader.floats(*found, parameter.elements);
+            auto const values = loader.floats(*found, parameter.whole_elements);
             if (auto const whole = stored.check_files(); !whole) return whole.error();
             if (!values) return values.error();
-            std::copy(values->begin(), values->end(), made->values(i).data());
+            auto const* const from = values->data();
+            made->fill(i, [from](float* to, std::int64_t whole, std::int64_t count) {
+                std::copy_n(from + whole, count, to);
+            });
         }
         return made;
     }
@@ -75,11 +88,11 @@ public:
     ///
     /// Errors  invalid_argument for a deviation that is no positive number; out_of_memory
     [[nodiscard]] static Result<TrainingWeights> initialise(HostContext& context, Model const& model,
-                                                            InitialWeights const& how) {
+                                                            InitialWeights const& how, TensorPlace const& place = {}) {
         if (!(how.deviation > 0.0 && how.deviation < 1e6)) {
             return Error{ErrorCode::invalid_argument}.in("training").at("deviation").because("is no positive number");
         }
-        auto made = create(context, model);
+        auto made = create(context, model, place);
         if (!made) return made.error();
         std::set<std::string> ones;
         for (auto const& block : model.program.blocks()) {
@@ -97,7 +110,10 @@ public:
             auto const& parameter = made->layout_.parameters()[i];
             auto const values = made->values(i);
             if (parameter.tensor->shape.rank() >= 2) {
-                fill_normal(values, how, parameter.name);
+                auto const stream = detail::fnv1a(parameter.name);
+                made->fill(i, [&how, stream](float* to, std::int64_t whole, std::int64_t count) {
+                    fill_normal(to, whole, count, how, stream);
+                });
             } else {
                 std::fill_n(values.data(), values.elements(), ones.count(parameter.name) > 0 ? 1.0F : 0.0F);
             }
@@ -109,8 +125,10 @@ public:
     ///
     /// Errors  out_of_memory
     [[nodiscard]] static Result<TrainingWeights> copy(HostContext& context, TrainingWeights const& from) {
-        auto made = create(context, from.model());
-        if (made) std::copy_n(from.data(), from.layout().weight_elements(), made->memory_.data());
+        auto made = create(context, from.model(), from.layout().place());
+        if (!made) return made;
+        std::copy_n(from.data(), from.layout().weight_elements(), made->memory_.data());
+        std::copy_n(from.turned(), from.layout().turned_elements(), made->turned_.data());
         return made;
     }
 
@@ -127,35 +145,130 @@ public:
     }
     /// All elements, gaps included.
     [[nodiscard]] float const* data() const { return memory_.data(); }
+    /// Those of the copies that are cut along the other axis.
+    [[nodiscard]] float const* turned() const { return turned_.data(); }
 
-private:
-    TrainingWeights(Model const& model, TrainingLayout layout, Buffer<float, Host> memory)
-        : model_(&model), layout_(std::move(layout)), memory_(std::move(memory)) {}
-
-    [[nodiscard]] static Result<TrainingWeights> create(HostContext& context, Model const& model) {
-        auto layout = TrainingLayout::create(model);
-        if (!layout) return layout.error();
-        auto memory = Buffer<float, Host>::allocate(context, layout->weight_elements());
-        if (!memory) return memory.error();
-        std::fill_n(memory->data(), memory->size(), 0.0F);
-        return Result<TrainingWeights>(TrainingWeights(model, std::move(*layout), std::move(*memory)));
+    /// Renews the copies that are cut along the other axis, once weights have changed. All tensor-parallel ranks call it.
+    ///
+    /// Order   on `stream`; this object and `comm` outlive what is in it
+    /// Errors  a collective's error stops the stream
+    template <Communicator C>
+    void exchange(C& comm, HostStream& stream) {
+        auto const ranks = static_cast<std::size_t>(layout_.place().ranks);
+        for (auto const& parameter : layout_.parameters()) {
+            if (parameter.turned_elements == 0) continue;
+            auto* const sent = exchanged_.data();
+            auto* const got = sent + round_up(parameter.elements, TrainingLayout::alignment);
+            auto const* const cut = &parameter.cut;
+            auto const own = parameter.rank;
+            auto const* const values = memory_.data() + parameter.begin;
+            auto* const turned = turned_.data() + parameter.turned_begin;
+            stream.submit([=, stride = parameter.stride] {
+                auto* to = sent;
+                for (std::size_t rank = 0; rank < ranks; ++rank) {
+                    common(*cut, own, rank).for_each_run(
+                        stride, [&](std::int64_t whole, std::int64_t, std::int64_t count) {
+                            auto const at = cut->own[own].at(whole / stride, whole % stride);
+                            to = std::copy_n(values + at, count, to);
+                        });
+                }
+                return Result<>{};
+            });
+            submit_all_to_all(
+                comm, TensorView<float const, 1, Host>{sent, {parameter.elements}},
+                [cut, own](std::int32_t rank) { return common(*cut, own, static_cast<std::size_t>(rank)).elements(); },
+                TensorView<float, 1, Host>{got, {parameter.turned_elements}},
+                [cut, own](std::int32_t rank) { return common(*cut, static_cast<std::size_t>(rank), own).elements(); },
+                stream);
+            stream.submit([=, stride = parameter.stride] {
+                auto const* from = got;
+                for (std::size_t rank = 0; rank < ranks; ++rank) {
+                    common(*cut, rank, own).for_each_run(
+                        stride, [&](std::int64_t whole, std::int64_t, std::int64_t count) {
+                            auto const at = cut->turned[own].at(whole / stride, whole % stride);
+                            std::copy_n(from, count, turned + at);
+                            from += count;
+                        });
+                }
+                return Result<>{};
+            });
+        }
+    }
+    /// What a rank takes from the others in one exchange.
+    [[nodiscard]] static CollectiveTraffic exchange_traffic(TrainingLayout const& layout) {
+        CollectiveTraffic out;
+        for (auto const& parameter : layout.parameters()) {
+            if (parameter.turned_elements == 0) continue;
+            auto const kept = common(parameter.cut, parameter.rank, parameter.rank).elements();
+            auto const others = parameter.turned_elements - kept;
+            out += {1, others > 0 ? 1 : 0, others * static_cast<std::int64_t>(sizeof(float))};
+        }
+        return out;
     }
 
-    static void fill_normal(Vector values, InitialWeights const& how, std::string_view name) {
-        auto const stream = detail::fnv1a(name);
+private:
+    TrainingWeights(Model const& model, TrainingLayout layout) : model_(&model), layout_(std::move(layout)) {}
+
+    [[nodiscard]] static Result<TrainingWeights> create(HostContext& context, Model const& model,
+                                                        TensorPlace const& place) {
+        auto const cuts = TensorCuts::create(model, place);
+        if (!cuts) return cuts.error();
+        auto layout = TrainingLayout::create(model, *cuts);
+        if (!layout) return layout.error();
+        TrainingWeights out(model, std::move(*layout));
+        auto const allocate = [&](Buffer<float, Host>& buffer, std::int64_t elements) -> Result<> {
+            auto memory = Buffer<float, Host>::allocate(context, elements);
+            if (!memory) return memory.error();
+            buffer = std::move(*memory);
+            std::fill_n(buffer.data(), buffer.size(), 0.0F);
+            return {};
+        };
+        if (auto const done = allocate(out.memory_, out.layout_.weight_elements()); !done) return done.error();
+        if (auto const done = allocate(out.turned_, out.layout_.turned_elements()); !done) return done.error();
+        if (auto const done = allocate(out.exchanged_, out.layout_.exchanged_elements()); !done) return done.error();
+        return Result<TrainingWeights>(std::move(out));
+    }
+
+    /// Calls `make(to, whole, count)` for all that this rank holds of a parameter: elements of the whole from `whole` on.
+    template <class Make>
+    void fill(std::size_t number, Make const& make) {
+        auto const& parameter = layout_.parameters()[number];
+        auto* const own = memory_.data() + parameter.begin;
+        parameter.for_each_run({0, parameter.elements}, [&](std::int64_t whole, std::int64_t at, std::int64_t count) {
+            make(own + at, whole, count);
+        });
+        if (parameter.turned_elements == 0) return;
+        auto* const turned = turned_.data() + parameter.turned_begin;
+        parameter.cut.turned[parameter.rank].for_each_run(
+            parameter.stride,
+            [&](std::int64_t whole, std::int64_t at, std::int64_t count) { make(turned + at, whole, count); });
+    }
+    /// What rank `from` owns and rank `to` has a copy of: of either axis one of them has all.
+    [[nodiscard]] static ParameterPiece common(ParameterCut const& cut, std::size_t from, std::size_t to) {
+        auto const& own = cut.own[from];
+        auto const& turned = cut.turned[to];
+        bool const has_rows = ParameterPiece::count(own.rows) < ParameterPiece::count(cut.turned[from].rows);
+        return has_rows ? ParameterPiece{own.rows, turned.columns} : ParameterPiece{turned.rows, own.columns};
+    }
+
+    static void fill_normal(float* to, std::int64_t first, std::int64_t count, InitialWeights const& how,
+                            std::uint64_t stream) {
         // Eight uniform numbers of 0 to 2^16 - 1 have 8 * (2^32 - 1) / 12 as the square of their sum's deviation.
         auto const scale = how.deviation / std::sqrt(8.0 * 4294967295.0 / 12.0);
-        for (std::int64_t i = 0; i < values.elements(); ++i) {
+        for (std::int64_t i = 0; i < count; ++i) {
             std::int64_t sum = 0;
-            for (auto const word : random_words(how.seed, stream, static_cast<std::uint64_t>(i)))
+            for (auto const word : random_words(how.seed, stream, static_cast<std::uint64_t>(first + i)))
                 sum += (word & 0xFFFFU) + (word >> 16U);
-            values.data()[i] = static_cast<float>(static_cast<double>(2 * sum - 8 * 65535) * (0.5 * scale));
+            to[i] = static_cast<float>(static_cast<double>(2 * sum - 8 * 65535) * (0.5 * scale));
         }
     }
 
     Model const* model_;
     TrainingLayout layout_;
     Buffer<float, Host> memory_;
+    Buffer<float, Host> turned_;
+    /// What ranks send and get of one parameter.
+    Buffer<float, Host> exchanged_;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -11,6 +11,9 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Products with weights as the tree has them: [outputs, inputs], or transposed.
+///
+/// Where tensor-parallel ranks share one, each makes some columns of what it makes, by the copy of the weight that is cut for that: a sum
+/// over the inputs or outputs is taken by one rank, in the order of a single one.
 template <>
 struct TrainedOp<LinearOp> : NeedsNoScratch {
     using Matrix = TrainingWalk::Matrix;
@@ -20,6 +23,7 @@ struct TrainedOp<LinearOp> : NeedsNoScratch {
         ConstMatrix const in = walk.value(op.inputs[0]);
         auto const out = walk.value(op.output);
         auto const& trained = walk.block.operations[number];
+        if (trained.cut == TrainedCut::inputs) return forward_of_all(walk, op, number);
         auto const* const weight = walk.weight(number, 0).data();
         auto const bias = walk.weight(number, 1);
         for (auto const& part : trained.rows) {
@@ -38,6 +42,7 @@ struct TrainedOp<LinearOp> : NeedsNoScratch {
         auto const gradient = walk.gradient(step.reads);
         auto const to = walk.gradient(step.writes[0]);
         auto const& trained = walk.block.operations[number];
+        if (trained.cut == TrainedCut::outputs) return inputs_of_all(walk, op, number, step);
         auto const* const weight = walk.weight(number, 0).data();
         bool is_added = step.is_added[0];
         for (auto const& part : trained.rows) {
@@ -78,6 +83,57 @@ struct TrainedOp<LinearOp> : NeedsNoScratch {
     }
 
 private:
+    /// This rank's outputs of all ranks' inputs, and then those of all.
+    [[nodiscard]] static Result<> forward_of_all(TrainingWalk const& walk, Operation const& op, std::size_t number) {
+        auto const& trained = walk.block.operations[number];
+        auto const& tensor = *walk.tensor;
+        auto const own = split_units(op.out_features, tensor.place.ranks, tensor.place.rank);
+        auto const inputs = walk.shared_value(op.inputs[0]).width;
+        Operation turned = op;
+        turned.in_features = inputs;
+        turned.out_features = own.size();
+        ConstMatrix const weight = matrix_of(tensor.turned + trained.turned, turned, trained, {{0, own.size()}, 0});
+        auto const bias = walk.weight(number, 1);
+        for (std::int64_t first = 0; first < walk.tokens; first += walk.sequence) {
+            ConstMatrix const in =
+                walk.gather(op.inputs[0], walk.value(op.inputs[0]).rows(first, walk.sequence), tensor.first);
+            Matrix const made(tensor.share, {walk.sequence, own.size()});
+            auto const done =
+                Host::gemm<float>(in, weight, made, {.is_b_transposed = !trained.is_transposed}, walk.stream);
+            if (!done) return done;
+            if (!bias.empty()) {
+                auto const added = add_row<float>(bias.part(own.begin, own.size()), made, walk.stream);
+                if (!added) return added;
+            }
+            gather_columns(tensor, made, shared_evenly(op.out_features, tensor.place),
+                           walk.value(op.output).rows(first, walk.sequence), walk.stream);
+        }
+        return {};
+    }
+    /// This rank's columns of the inputs' gradient, from all ranks' outputs; a reduction brings them together.
+    [[nodiscard]] static Result<> inputs_of_all(TrainingWalk const& walk, Operation const& op, std::size_t number,
+                                                GradientStep const& step) {
+        auto const& trained = walk.block.operations[number];
+        auto const& tensor = *walk.tensor;
+        ConstMatrix const gradient = walk.gather(step.reads, walk.gradient(step.reads), tensor.first);
+        auto const own = split_units(op.in_features, tensor.place.ranks, tensor.place.rank);
+        auto const to = walk.gradient(step.writes[0]).columns(own.begin, own.size());
+        Operation turned = op;
+        turned.in_features = own.size();
+        turned.out_features = walk.shared_value(op.output).width;
+        bool is_added = step.is_added[0];
+        for (auto const& part : trained.whole_rows) {
+            ConstMatrix const from = gradient.columns(part.column, part.rows.size());
+            ConstMatrix const matrix = matrix_of(tensor.turned + trained.turned, turned, trained, part);
+            auto const done = trained.is_transposed
+                                  ? Host::gemm<float>(from, matrix, to,
+                                                      {.is_b_transposed = true, .accumulates = is_added}, walk.stream)
+                                  : linear_input_gradient(from, matrix, to, is_added, walk.stream);
+            if (!done) return done;
+            is_added = true;
+        }
+        return {};
+    }
     template <class T>
     [[nodiscard]] static TensorView<T, 2, Host> matrix_of(T* weight, Operation const& op,
                                                           TrainedOperation const& trained, WeightRows const& part) {

@@ -30,13 +30,21 @@ struct TrainedOp<NormOp> {
     [[nodiscard]] static Result<> inputs(TrainingWalk const& walk, Operation const& op, std::size_t number,
                                          GradientStep const& step) {
         auto const to = rows_of(walk.gradient(step.writes[0]), op);
-        return take_back(walk, op, number, step, to, step.is_added[0], {}, {}, false);
+        return take_back(walk, op, number, walk.value(op.inputs[0]), walk.gradient(step.reads), to, step.is_added[0], {},
+                         {}, false);
     }
     [[nodiscard]] static Result<> parameters(TrainingWalk const& walk, Operation const& op, std::size_t number,
                                              GradientStep const& step) {
         bool const is_added = walk.adds(number, 0);
         (void)walk.adds(number, 1);
-        return take_back(walk, op, number, step, {}, false, walk.parameter_gradient(number, 0),
+        auto in = walk.value(op.inputs[0]);
+        auto out_gradient = walk.gradient(step.reads);
+        // The norms of all ranks' heads have one weight, whose gradient is a sum over all of them.
+        if (walk.is_shared(op.inputs[0])) {
+            in = walk.gather(op.inputs[0], in, walk.tensor->first);
+            out_gradient = walk.gather(step.reads, out_gradient, walk.tensor->second);
+        }
+        return take_back(walk, op, number, in, out_gradient, {}, false, walk.parameter_gradient(number, 0),
                          walk.parameter_gradient(number, 1), is_added);
     }
 
@@ -50,11 +58,12 @@ private:
     }
     [[nodiscard]] static float offset_of(Operation const& op) { return op.norm == NormKind::rms_offset ? 1.0F : 0.0F; }
     [[nodiscard]] static Result<> take_back(TrainingWalk const& walk, Operation const& op, std::size_t number,
-                                            GradientStep const& step, TrainingWalk::Matrix in_gradient, bool is_input_added,
+                                            TrainingWalk::Matrix of, TrainingWalk::Matrix of_gradient,
+                                            TrainingWalk::Matrix in_gradient, bool is_input_added,
                                             TrainingWalk::Vector weight_gradient, TrainingWalk::Vector bias_gradient,
                                             bool is_weight_added) {
-        TrainingWalk::ConstMatrix const in = rows_of(walk.value(op.inputs[0]), op);
-        TrainingWalk::ConstMatrix const out_gradient = rows_of(walk.gradient(step.reads), op);
+        TrainingWalk::ConstMatrix const in = rows_of(of, op);
+        TrainingWalk::ConstMatrix const out_gradient = rows_of(of_gradient, op);
         TensorView<double, 1, Host> const workspace{reinterpret_cast<double*>(walk.scratch.data()),
                                                     {norm_backward_workspace(in.extent(0))}};
         auto const weight = walk.weight(number, 0);

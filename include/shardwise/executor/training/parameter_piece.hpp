@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/core/list.hpp>
+#include <shardwise/core/split.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+/// The part of a parameter that a rank holds: some columns of some rows of its tensor, packed in this order.
+///
+/// Shapes  of a tensor [rows, columns]; a vector has one column
+struct ParameterPiece {
+    std::vector<UnitRange> rows;
+    std::vector<UnitRange> columns;
+
+    [[nodiscard]] static std::int64_t count(std::vector<UnitRange> const& ranges) {
+        std::int64_t sum = 0;
+        for (auto const& range : ranges) sum += range.size();
+        return sum;
+    }
+    [[nodiscard]] std::int64_t width() const { return count(columns); }
+    [[nodiscard]] std::int64_t elements() const { return count(rows) * width(); }
+    /// Where an element lies among those of the piece.
+    [[nodiscard]] std::int64_t at(std::int64_t row, std::int64_t column) const {
+        return position(rows, row) * width() + position(columns, column);
+    }
+    /// Calls `call(whole, own, count)` for elements that lie together in the tensor, in the piece's order: where the first lies in either.
+    /// `stride` is the tensor's number of columns.
+    template <class Call>
+    void for_each_run(std::int64_t stride, Call&& call) const {
+        std::int64_t own = 0;
+        bool const has_all = columns.size() == 1 && columns.front().size() == stride;
+        for (auto const& range : rows) {
+            if (has_all) {
+                if (range.size() > 0) call(range.begin * stride, own, range.size() * stride);
+                own += range.size() * stride;
+                continue;
+            }
+            for (auto row = range.begin; row < range.end; ++row) {
+                for (auto const& some : columns) {
+                    if (some.size() > 0) call(row * stride + some.begin, own, some.size());
+                    own += some.size();
+                }
+            }
+        }
+    }
+
+    friend bool operator==(ParameterPiece const&, ParameterPiece const&) = default;
+
+private:
+    [[nodiscard]] static std::int64_t position(std::vector<UnitRange> const& ranges, std::int64_t index) {
+        std::int64_t before = 0;
+        for (auto const& range : ranges) {
+            if (index >= range.begin && index < range.end) return before + index - range.begin;
+            before += range.size();
+        }
+        return -1;
+    }
+};
+
+/// How tensor-parallel ranks share a parameter, by rank: what each owns, with gradient and optimizer's state; and what it holds a copy
+/// of, cut along the other axis, for the product whose sum no rank can take alone. Empty: every rank has all of it.
+struct ParameterCut {
+    std::vector<ParameterPiece> own;
+    std::vector<ParameterPiece> turned;
+
+    [[nodiscard]] bool is_whole() const { return own.empty(); }
+
+    friend bool operator==(ParameterCut const&, ParameterCut const&) = default;
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/core/result.hpp>
+#include <shardwise/executor/block_cut.hpp>
+#include <shardwise/executor/parameter_name.hpp>
+#include <shardwise/executor/stored_parameter.hpp>
+#include <shardwise/executor/stored_rows.hpp>
+#include <shardwise/executor/training/parameter_piece.hpp>
+#include <shardwise/model/architecture.hpp>
+#include <shardwise/model/walk.hpp>
+#include <shardwise/op/visit_op.hpp>
+#include <shardwise/parallel/place.hpp>
+#include <shardwise/parallel/policy.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+/// How a product is shared over tensor-parallel ranks while it is trained.
+enum class TrainedCut : std::uint8_t {
+    none,     // each rank computes all of it
+    outputs,  // a rank has rows of the weight, and makes its columns of the output: q, k, v, gate, up
+    inputs,   // a rank has columns of the weight, those of the inputs that it has: attention's output, down
+};
+
+/// How tensor-parallel ranks share a model that they train: columns of the values inside layers, whole heads with the query heads that read
+/// them, and rows or columns of the weights that make or read those. Ranks cut columns and never sums, so that any number of them has the
+/// bits of one: a product that sums over what ranks share takes all of its inputs from them, and each rank makes some of its outputs.
+///
+/// Embeddings, the head, norms and what else is outside of layers is whole on every rank.
+class TensorCuts {
+public:
+    TensorCuts() = default;
+
+    /// One rank shares nothing. `model` outlives this.
+    ///
+    /// Errors  invalid_argument for a rank that there is not, more ranks than key-value heads or than columns; unsupported with the
+    ///         operation that ranks cannot share
+    [[nodiscard]] static Result<TensorCuts> create(Model const& model, TensorPlace const& place) {
+        if (auto const checked = detail::check_place("training", place); !checked) return checked.error();
+        TensorCuts out;
+        out.place_ = place;
+        out.blocks_.resize(model.program.blocks().size());
+        if (place.ranks == 1) return out;
+        std::map<std::string, Tensor const*, std::less<>> tensors;
+        walk_tensors(model.tree, [&](std::string_view name, Tensor const& tensor) { tensors.emplace(name, &tensor); });
+        std::size_t number = 0;
+        for (auto const& block : model.program.blocks()) {
+            auto const& body = model.program.body(block);
+            auto& cuts = out.blocks_[number++];
+            if (!has_attention(body)) continue;
+            if (auto const checked = check_heads(body, block.module, place); !checked) return checked.error();
+            for (std::int64_t rank = 0; rank < place.ranks; ++rank) {
+                auto const grain_of = [&body](Operation const& op) { return grain(body, op); };
+                auto cut = detail::BlockCutter<Fast>(body, {place.ranks, rank}, grain_of).cut();
+                if (!cut) return cut.error();
+                cuts.push_back(std::move(*cut));
+            }
+            if (auto const checked = check_block(body, block.module, cuts); !checked) return checked.error();
+            for (std::int32_t i = 0; i < block.count; ++i) {
+                auto prefix = std::string(block.module);
+                if (block.is_numbered) prefix += "." + std::to_string(block.first + i);
+                for (auto const& op : body.operations()) {
+                    if (op.kind != OpKind::linear) continue;
+                    if (auto const done = out.add(model, body, cuts, op, prefix, tensors); !done) return done.error();
+                }
+            }
+        }
+        return out;
+    }
+
+    [[nodiscard]] TensorPlace const& place() const { return place_; }
+    /// By rank, of a block of the program by its number; empty where every rank computes all of it.
+    [[nodiscard]] std::vector<BlockCut> const& block(std::size_t number) const { return blocks_[number]; }
+    /// Null where every rank has all of it.
+    [[nodiscard]] ParameterCut const* find(std::string_view parameter) const {
+        auto const found = parameters_.find(parameter);
+        return found == parameters_.end() ? nullptr : &found->second;
+    }
+    [[nodiscard]] static TrainedCut cut_of(Operation const& op, BlockBody const& body, std::vector<BlockCut> const& cuts) {
+        if (op.kind != OpKind::linear || cuts.empty()) return TrainedCut::none;
+        if (is_cut(op.output, body, cuts)) return TrainedCut::outputs;
+        return is_cut(op.inputs[0], body, cuts) ? TrainedCut::inputs : TrainedCut::none;
+    }
+    [[nodiscard]] static bool is_cut(ValueId id, BlockBody const& body, std::vector<BlockCut> const& cuts) {
+        return cuts.front().width(id) != body.values()[static_cast<std::size_t>(id)].width;
+    }
+
+private:
+    using Tensors = std::map<std::string, Tensor const*, std::less<>>;
+
+    [[nodiscard]] static bool has_attention(BlockBody const& body) {
+        for (auto const& op : body.operations()) {
+            if (op.kind == OpKind::attention) return true;
+        }
+        return false;
+    }
+    /// The attention that makes a value, also through norms and gates.
+    [[nodiscard]] static AttentionShape const* attention_of(BlockBody const& body, ValueId id) {
+        for (auto i = body.operations().size(); i-- > 0;) {
+            auto const& op = body.operations()[i];
+            if (op.output != id) continue;
+            if (op.kind == OpKind::attention) return &op.attention;
+            if (op.kind != OpKind::norm && op.kind != OpKind::activation) continue;
+            for (auto const in : op.inputs) {
+                if (in == no_value || in == id) continue;
+                if (auto const* const found = attention_of(body, in)) return found;
+            }
+        }
+        return nullptr;
+    }
+    /// Key-value heads with all query heads that read them are not parted: their gradients are sums over these.
+    [[nodiscard]] static Result<WeightGrain> grain(BlockBody const& body, Operation const& op) {
+        auto const* const shape = attention_of(body, op.inputs[0]);
+        if (shape == nullptr) return WeightGrain{};
+        return WeightGrain{shape->heads / shape->kv_heads * shape->value_dim, 1};
+    }
+    [[nodiscard]] static Result<> check_heads(BlockBody const& body, std::string_view module, TensorPlace const& place) {
+        for (auto const& op : body.operations()) {
+            if (op.kind != OpKind::attention || op.attention.kv_heads >= place.ranks) continue;
+            return Error{ErrorCode::invalid_argument}
+                .in(module)
+                .at("tp")
+                .because("is more than the key-value heads, whose gradients are sums over the query heads that read them")
+                .got(place.ranks)
+                .at_most(op.attention.kv_heads)
+                .fix("use at most as many tensor-parallel ranks as key-value heads; others can be data-parallel ranks");
+        }
+        return {};
+    }
+    [[nodiscard]] static bool is_shareable(OpKind kind) {
+        switch (kind) {
+            case OpKind::norm:
+            case OpKind::linear:
+            case OpKind::rope:
+            case OpKind::attention:
+            case OpKind::activation:
+            case OpKind::add:
+            case OpKind::scale: return true;
+            case OpKind::embedding:
+            case OpKind::last_token:
+            case OpKind::route:
+            case OpKind::experts:
+            case OpKind::combine:
+            case OpKind::part:
+            case OpKind::gated_delta: return false;
+        }
+        return false;
+    }
+    [[nodiscard]] static Result<> check_block(BlockBody const& body, std::string_view module,
+                                              std::vector<BlockCut> const& cuts) {
+        std::size_t number = 0;
+        for (auto const& op : body.operations()) {
+            Error refused{ErrorCode::unsupported};
+            refused.in(module).at(op.parameters[0].empty() ? visit_op(op.kind, [](auto of) { return of.name; })
+                                                           : op.parameters[0]);
+            if (!is_shareable(op.kind)) return refused.because("is not trained by tensor-parallel ranks yet");
+            if (cuts.front().norms[number++])
+                return refused.because("is a norm over a width that tensor-parallel ranks share, which is not trained yet");
+            for (auto const& cut : cuts) {
+                if (cut.width(op.output) > 0) continue;
+                return Error{ErrorCode::invalid_argument}
+                    .in(module)
+                    .at("tp")
+                    .because("is more than the columns of a value that ranks share")
+                    .got(static_cast<std::int64_t>(cuts.size()))
+                    .fix("use fewer tensor-parallel ranks");
+            }
+            bool const is_of_both = op.kind == OpKind::linear && is_cut(op.output, body, cuts) &&
+                                    is_cut(op.inputs[0], body, cuts);
+            if (is_of_both) return refused.because("reads what ranks share and makes what they share, which is not trained yet");
+        }
+        return {};
+    }
+
+    [[nodiscard]] Result<> add(Model const& model, BlockBody const& body, std::vector<BlockCut> const& cuts,
+                               Operation const& op, std::string const& prefix, Tensors const& tensors) {
+        auto const kind = cut_of(op, body, cuts);
+        if (kind == TrainedCut::none) return {};
+        for (std::size_t slot = 0; slot < 2; ++slot) {
+            // The bias of a sum is added once, to the sum.
+            if (op.parameters[slot].empty() || (slot > 0 && kind == TrainedCut::inputs)) continue;
+            auto const name = detail::parameter_name(prefix, op.parameters[slot], 0);
+            auto const found = tensors.find(name);
+            if (found == tensors.end())
+                return Error{ErrorCode::unknown_name}.in(name).because("is no parameter of the model");
+            StoredParameter stored;
+            stored.tensor = found->second;
+            ParameterCut made;
+            for (std::int64_t rank = 0; rank < place_.ranks; ++rank) {
+                auto const& cut = cuts[static_cast<std::size_t>(rank)];
+                std::vector<UnitRange> const inputs{{0, op.in_features}};
+                std::vector<UnitRange> const outputs{{0, op.out_features}};
+                auto const& columns = cut.columns[static_cast<std::size_t>(kind == TrainedCut::outputs ? op.output
+                                                                                                      : op.inputs[0])];
+                if (kind == TrainedCut::inputs) {
+                    made.own.push_back(piece_of(*stored.tensor, outputs, columns));
+                    made.turned.push_back(
+                        piece_of(*stored.tensor, {split_units(op.out_features, place_.ranks, rank)}, inputs));
+                    continue;
+                }
+                auto const rows = stored_rows(op, body, model, stored, false, columns);
+                if (slot > 0) {
+                    made.own.push_back({rows, {{0, 1}}});
+                    continue;
+                }
+                made.own.push_back(piece_of(*stored.tensor, rows, inputs));
+                made.turned.push_back(
+                    piece_of(*stored.tensor, outputs, {split_units(op.in_features, place_.ranks, rank)}));
+            }
+            auto const [place, is_new] = parameters_.emplace(name, made);
+            if (!is_new && !(place->second == made))
+                return Error{ErrorCode::unsupported}.in(name).because(
+                    "is read by products that tensor-parallel ranks share in two ways, which is not trained yet");
+        }
+        return {};
+    }
+    [[nodiscard]] static ParameterPiece piece_of(Tensor const& tensor, std::vector<UnitRange> outputs,
+                                                 std::vector<UnitRange> inputs) {
+        if (tensor.is_transposed) return {std::move(inputs), std::move(outputs)};
+        return {std::move(outputs), std::move(inputs)};
+    }
+
+    TensorPlace place_;
+    std::vector<std::vector<BlockCut>> blocks_;
+    std::map<std::string, ParameterCut, std::less<>> parameters_;
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <shardwise/comm/threads.hpp>
+
+#include "training_cases.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace shardwise;
+using namespace shardwise::testing;
+
+namespace {
+
+/// What this rank should have of all gradients, by those of one rank.
+std::vector<float> part_of(std::vector<float> const& whole, TrainingLayout const& all, TrainingLayout const& own) {
+    std::vector<float> out(static_cast<std::size_t>(own.gradient_elements()));
+    auto const copy = [&](TrainingParameter const& parameter, std::int64_t from, std::int64_t to) {
+        parameter.for_each_run({0, parameter.elements}, [&](std::int64_t at, std::int64_t mine, std::int64_t count) {
+            std::copy_n(whole.data() + from + at, count, out.data() + to + mine);
+        });
+    };
+    for (std::size_t i = 0; i < own.parameters().size(); ++i)
+        copy(own.parameters()[i], all.parameters()[i].begin, own.parameters()[i].begin);
+    for (std::size_t i = 0; i < own.ties().size(); ++i)
+        copy(own.parameters()[own.ties()[i].parameter], all.ties()[i].begin, own.ties()[i].begin);
+    return out;
+}
+
+/// Losses and gradients of a model on so many tensor-parallel ranks are those of one, bit for bit.
+void check_ranks(std::string const& config, std::int32_t ranks, LeafResults const& expected, TrainingLayout const& all,
+                 std::int64_t micro_batch, Recompute recompute = Recompute::none, float dropout = 0.0F, int threads = 1) {
+    auto const done = run_threads(ranks, [&](Threads& thread) -> Result<> {
+        HostCommunicator comm(std::move(thread));
+        TrainedModel own(config, threads, {comm.size(), comm.rank()});
+        auto const got = train_leaves(own, micro_batch, recompute, dropout, &comm);
+        CHECK(got.losses == expected.losses);
+        for (std::size_t leaf = 0; leaf < expected.gradients.size(); ++leaf) {
+            CAPTURE(leaf);
+            auto const wanted = part_of(expected.gradients[leaf], all, own.program.layout());
+            for (auto const& parameter : own.program.layout().parameters()) {
+                CAPTURE(parameter.name);
+                CHECK(std::equal(wanted.begin() + parameter.begin, wanted.begin() + parameter.begin + parameter.elements,
+                                 got.gradients[leaf].begin() + parameter.begin));
+            }
+            CHECK(got.gradients[leaf] == wanted);
+        }
+        return {};
+    });
+    REQUIRE_MESSAGE(done, (done ? "" : done.error().message()));
+}
+
+}  // namespace
+
+TEST_CASE("TrainingPass: tensor-parallel ranks have the losses and gradients of one, bit for bit, in every family") {
+    for (auto const& golden : golden_trainings()) {
+        CAPTURE(golden.name);
+        TrainedModel one(golden.config);
+        auto const expected = train_leaves(one, 2);
+        for (std::int32_t const ranks : {2, 3}) {
+            CAPTURE(ranks);
+            if (!TrainingProgram::create(one.model(), {ranks, 0})) continue;
+            check_ranks(golden.config, ranks, expected, one.program.layout(), 2);
+        }
+    }
+}
