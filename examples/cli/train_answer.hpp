@@ -17,6 +17,7 @@ namespace shardwise::cli {
 /// How a run is carried out.
 struct TrainPlan {
     std::int64_t dp = 1;
+    std::int64_t tp = 1;
     /// Sequences that go forwards together.
     std::int64_t micro_batch = 1;
     /// Of a step, on the rank that has most.
@@ -30,6 +31,8 @@ struct TrainPlan {
     CollectiveTraffic traffic{};
     /// Why it is so.
     std::string reason;
+
+    [[nodiscard]] std::int64_t ranks() const { return dp * tp; }
 };
 
 /// A line of the CSV file.

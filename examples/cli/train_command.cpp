@@ -81,17 +81,36 @@ private:
 
 [[nodiscard]] std::string reason_of(TrainRequest const& request, TrainPlan const& plan) {
     auto out = plan.dp == 1 ? std::string("one rank") : counted(plan.dp, "data-parallel rank");
+    if (plan.tp > 1)
+        out = plan.dp == 1 ? counted(plan.tp, "tensor-parallel rank")
+                           : out + " of " + counted(plan.tp, "tensor-parallel rank") + " each";
     out += " of " + counted(ceil_divide(request.batch, plan.dp), "sequence") + " a step";
     return out;
 }
 
 /// The weights that a run begins with.
-[[nodiscard]] Result<TrainingWeights> begin_weights(HostContext& context, TrainRequest const& request,
-                                                    LoadedModel& loaded) {
-    if (request.is_from_scratch) return TrainingWeights::initialise(context, loaded.model, {.seed = request.seed});
+[[nodiscard]] Result<TrainingWeights> begin_weights(HostContext& context, TensorPlace const& place,
+                                                    TrainRequest const& request, LoadedModel& loaded) {
+    if (request.is_from_scratch)
+        return TrainingWeights::initialise(context, loaded.model, {.seed = request.seed}, place);
     auto const stored = StoredParameters::open(*loaded.files, loaded.model);
     if (!stored) return stored.error();
-    return TrainingWeights::load(context, *stored);
+    return TrainingWeights::load(context, *stored, place);
+}
+
+/// The program of each tensor-parallel rank.
+///
+/// Errors  invalid_argument for --tp beyond what the model can be shared by; as TrainingProgram
+[[nodiscard]] Result<std::vector<TrainingProgram>> make_programs(TrainRequest const& request, Model const& model) {
+    std::vector<TrainingProgram> out;
+    for (std::int64_t rank = 0; rank < request.tp; ++rank) {
+        auto program = TrainingProgram::create(model, {request.tp, rank});
+        bool const is_flag = !program && program.error().code() == ErrorCode::invalid_argument && request.tp > 1;
+        if (is_flag) return Error{program.error()}.in("--tp");
+        if (!program) return program.error();
+        out.push_back(std::move(*program));
+    }
+    return out;
 }
 
 /// What every checkpoint has beside its weights; --tokenizer's files take the place of the model's.
@@ -128,8 +147,13 @@ private:
     auto const& model = loaded->model;
     request.is_from_scratch = request.is_from_scratch || loaded->files->source().kind == SourceKind::config;
     if (request.threads == 0) request.threads = detail::default_threads();
-    auto const program = TrainingProgram::create(model);
-    if (!program) return program.error();
+    auto const programs = make_programs(request, model);
+    if (!programs) return programs.error();
+    if (request.tp > 1 && request.optimizer == OptimizerKind::adam8bit)
+        return Error{ErrorCode::unsupported}
+            .in("--optimizer adam8bit, --tp")
+            .because("do not run together yet: tensor-parallel ranks would cut the blocks of its state")
+            .fix("use adamw or sgd, or --dp");
     auto divisors = read_rope_divisors(*loaded->files);
     if (!divisors) return divisors.error();
 
@@ -140,6 +164,7 @@ private:
     answer.warnings = loaded->warnings;
     auto& plan = answer.plan;
     plan.dp = request.dp;
+    plan.tp = request.tp;
     auto const context = context_of(request, model);
     if (!context) return context.error();
     plan.context = *context;
@@ -151,16 +176,16 @@ private:
     if (!batches) return batches.error();
     if (auto const planned = plan_steps(request, batches->batches_per_epoch(), plan); !planned) return planned.error();
     answer.budget = read_system_memory(SystemFiles{}).available;
-    if (auto const planned = plan_micro_batch(request, *program, *divisors, answer.budget, plan); !planned)
+    if (auto const planned = plan_micro_batch(request, *programs, *divisors, answer.budget, plan); !planned)
         return planned.error();
     plan.reason = reason_of(request, plan);
-    auto ranks = predict_memory(request, plan, *program, *divisors);
+    auto ranks = predict_memory(request, plan, *programs, *divisors);
     if (!ranks) return ranks.error();
     answer.ranks = *std::move(ranks);
     answer.request = request;
     answer.is_fitting = total_of(answer.ranks) <= answer.budget;
-    if (!answer.is_fitting) answer.fixes = find_train_fixes(request, plan, *program, *divisors, answer.budget);
-    plan.traffic = predict_traffic(request, plan, *program);
+    if (!answer.is_fitting) answer.fixes = find_train_fixes(request, plan, *programs, *divisors, answer.budget);
+    plan.traffic = predict_traffic(request, plan, *programs);
     if (request.is_dry_run) {
         answer.expected = expect_time(request, plan, model);
         answer.steps = plan.steps;
@@ -173,12 +198,12 @@ private:
     if (!files) return files.error();
     print_warnings(answer.warnings);
     TrainJob const job{.model = &model,
-                       .program = &*program,
+                       .programs = &*programs,
                        .data = &*data,
                        .batches = &*batches,
                        .files = &*files,
                        .divisors = *std::move(divisors),
-                       .weights = [&](HostContext& own) { return begin_weights(own, request, *loaded); },
+                       .weights = [&](HostContext& own, TensorPlace const& place) { return begin_weights(own, place, request, *loaded); },
                        .color = color};
     if (auto const done = run_training(job, answer); !done) return done.error();
     if (request.svg) {

@@ -18,13 +18,14 @@ void write_optional(JsonWriter& json, std::string_view key, std::optional<T> con
 }
 
 [[nodiscard]] std::string_view mode_of(TrainPlan const& plan) {
+    if (plan.tp > 1) return "hybrid";
     return plan.dp > 1 ? "data_parallel" : "single";
 }
 
 void write_plan(JsonWriter& json, TrainAnswer const& answer) {
     auto const& plan = answer.plan;
     json.key("plan").begin_object().member("mode", mode_of(plan));
-    json.member("dp", plan.dp).member("tp", 1).member("pp", 1);
+    json.member("dp", plan.dp).member("tp", plan.tp).member("pp", 1);
     json.member("zero", answer.request.zero);
     json.member("micro_batch", plan.micro_batch).member("micro_batches", plan.micro_batches);
     json.member("reason", plan.reason).key("fallback").value(nullptr).end_object();
@@ -58,7 +59,7 @@ void write_options(JsonWriter& json, TrainAnswer const& answer) {
         .member("recompute", recompute_word(request.recompute))
         .member("dropout", request.dropout);
     json.member("seed", static_cast<std::int64_t>(request.seed)).member("mode", mode_of(plan));
-    json.member("dp", plan.dp).member("tp", 1).member("pp", 1).member("zero", request.zero).member("offload", "none");
+    json.member("dp", plan.dp).member("tp", plan.tp).member("pp", 1).member("zero", request.zero).member("offload", "none");
     json.member("pipeline", "1f1b").member("bucket_mb", 25).member("ranks", "threads");
     json.member("threads", request.threads).member("devices", "cpu");
     write_optional(json, "save_every", request.save_every);

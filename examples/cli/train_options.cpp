@@ -177,7 +177,7 @@ constexpr std::array train_rank_table{
     Option{.flag = "--dp", .value = "N", .help = "data-parallel ranks", .standard = "1", .word = &Arguments::dp},
     Option{.flag = "--tp",
            .value = "N",
-           .help = "tensor-parallel ranks; 1 alone runs so far",
+           .help = "tensor-parallel ranks, which share each layer: up to the key-value heads",
            .standard = "1",
            .word = &Arguments::tp},
     Option{.flag = "--pp",

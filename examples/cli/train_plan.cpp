@@ -60,6 +60,7 @@ TrainOptions train_options_of(TrainRequest const& request, TrainPlan const& plan
     options.dropout_seed = request.seed;
     options.schedule = plan.schedule;
     options.zero = static_cast<ZeroStage>(request.zero);
+    options.tp = static_cast<std::int32_t>(plan.tp);
     options.check_every = request.check_gradients;
     options.max_skipped = request.max_skipped;
     options.timeout = request.timeout;
@@ -109,27 +110,28 @@ bool saves_beside(TrainRequest const& request, TrainPlan const& plan) {
 }
 
 Result<std::vector<TrainRankMemory>> predict_memory(TrainRequest const& request, TrainPlan const& plan,
-                                                    TrainingProgram const& program, RopeDivisors const& divisors) {
+                                                    std::vector<TrainingProgram> const& programs, RopeDivisors const& divisors) {
     std::vector<TrainRankMemory> out;
-    Bytes const weights{program.layout().weight_elements() * static_cast<std::int64_t>(sizeof(float))};
-    for (std::int64_t rank = 0; rank < plan.dp; ++rank) {
-        TensorPlace const place{static_cast<std::int32_t>(plan.dp), static_cast<std::int32_t>(rank)};
+    for (std::int64_t rank = 0; rank < plan.ranks(); ++rank) {
+        TensorPlace const place{plan.ranks(), rank};
+        auto const& program = programs[static_cast<std::size_t>(rank % plan.tp)];
         auto const bytes = with_rule(request, [&](auto const& rule) -> Result<Bytes> {
             auto const trainer = Trainer<std::decay_t<decltype(rule)>>::bytes(
                 program, rule, batch_options_of(request, plan), train_options_of(request, plan), place, divisors);
             if (!trainer || !saves_beside(request, plan)) return trainer;
-            return *trainer + CheckpointSaver<>::staging_bytes(program.layout(), rule, place);
+            return *trainer + CheckpointSaver<>::staging_bytes(program.layout(), rule, place, request.zero > 0);
         });
         if (!bytes) return bytes.error();
-        out.push_back({*bytes + weights, {}});
+        out.push_back({*bytes + TrainingWeights::bytes(program.layout()), {}});
     }
     return out;
 }
 
-CollectiveTraffic predict_traffic(TrainRequest const& request, TrainPlan const& plan, TrainingProgram const& program) {
+CollectiveTraffic predict_traffic(TrainRequest const& request, TrainPlan const& plan, std::vector<TrainingProgram> const& programs) {
     CollectiveTraffic sum;
-    for (std::int64_t rank = 0; rank < plan.dp; ++rank) {
-        TensorPlace const place{static_cast<std::int32_t>(plan.dp), static_cast<std::int32_t>(rank)};
+    for (std::int64_t rank = 0; rank < plan.ranks(); ++rank) {
+        TensorPlace const place{plan.ranks(), rank};
+        auto const& program = programs[static_cast<std::size_t>(rank % plan.tp)];
         sum += with_rule(request, [&](auto const& rule) {
             return Trainer<std::decay_t<decltype(rule)>>::traffic(program, batch_options_of(request, plan),
                                                                   train_options_of(request, plan), place);
@@ -158,7 +160,7 @@ Bytes total_of(std::vector<TrainRankMemory> const& ranks) {
     return sum;
 }
 
-Result<> plan_micro_batch(TrainRequest const& request, TrainingProgram const& program, RopeDivisors const& divisors,
+Result<> plan_micro_batch(TrainRequest const& request, std::vector<TrainingProgram> const& programs, RopeDivisors const& divisors,
                           Bytes budget, TrainPlan& plan) {
     auto const most = max_sequences(request, plan);
     if (request.micro_batch) {
@@ -168,7 +170,7 @@ Result<> plan_micro_batch(TrainRequest const& request, TrainingProgram const& pr
     auto const found = largest(most, [&](std::int64_t size) -> Result<bool> {
         auto tried = plan;
         set_micro_batch(request, size, tried);
-        auto const ranks = predict_memory(request, tried, program, divisors);
+        auto const ranks = predict_memory(request, tried, programs, divisors);
         if (!ranks) return ranks.error();
         return total_of(*ranks) <= budget;
     });
@@ -178,10 +180,10 @@ Result<> plan_micro_batch(TrainRequest const& request, TrainingProgram const& pr
 }
 
 std::vector<TrainFix> find_train_fixes(TrainRequest const& request, TrainPlan const& plan,
-                                       TrainingProgram const& program, RopeDivisors const& divisors, Bytes budget) {
+                                       std::vector<TrainingProgram> const& programs, RopeDivisors const& divisors, Bytes budget) {
     std::vector<TrainFix> out;
     auto const offer = [&](std::string flags, TrainRequest const& changed, TrainPlan const& changed_plan) {
-        auto const ranks = predict_memory(changed, changed_plan, program, divisors);
+        auto const ranks = predict_memory(changed, changed_plan, programs, divisors);
         if (ranks && total_of(*ranks) <= budget) out.push_back({std::move(flags), total_of(*ranks)});
         return ranks && total_of(*ranks) <= budget;
     };
@@ -191,7 +193,7 @@ std::vector<TrainFix> find_train_fixes(TrainRequest const& request, TrainPlan co
         return changed;
     };
     auto const fits = [&](TrainPlan const& changed) -> Result<bool> {
-        auto const ranks = predict_memory(request, changed, program, divisors);
+        auto const ranks = predict_memory(request, changed, programs, divisors);
         if (!ranks) return ranks.error();
         return total_of(*ranks) <= budget;
     };
@@ -211,7 +213,7 @@ std::vector<TrainFix> find_train_fixes(TrainRequest const& request, TrainPlan co
         if (offer("--recompute " + std::string(recompute_word(what)), changed, plan)) break;
     }
     for (auto const kind : {OptimizerKind::adam8bit, OptimizerKind::sgd}) {
-        if (kind == request.optimizer) continue;
+        if (kind == request.optimizer || (kind == OptimizerKind::adam8bit && plan.tp > 1)) continue;
         auto changed = request;
         changed.optimizer = kind;
         if (offer("--optimizer " + std::string(train_optimizer_name(kind)), changed, plan)) break;

@@ -49,12 +49,12 @@ auto with_rule(TrainRequest const& request, Call&& call) {
 ///
 /// Errors  as Trainer::bytes
 [[nodiscard]] Result<std::vector<TrainRankMemory>> predict_memory(TrainRequest const& request, TrainPlan const& plan,
-                                                                  TrainingProgram const& program,
+                                                                  std::vector<TrainingProgram> const& programs,
                                                                   RopeDivisors const& divisors);
 
 /// What all ranks together take from each other in a step.
 [[nodiscard]] CollectiveTraffic predict_traffic(TrainRequest const& request, TrainPlan const& plan,
-                                                TrainingProgram const& program);
+                                                std::vector<TrainingProgram> const& programs);
 
 /// Operations of a step, forwards and back, on all ranks together.
 [[nodiscard]] double step_operations(TrainRequest const& request, TrainPlan const& plan, Model const& model);
@@ -62,12 +62,12 @@ auto with_rule(TrainRequest const& request, Call&& call) {
 /// The micro-batch that was asked for, or the largest that fits; one sequence where none does.
 ///
 /// Errors  as predict_memory
-[[nodiscard]] Result<> plan_micro_batch(TrainRequest const& request, TrainingProgram const& program,
+[[nodiscard]] Result<> plan_micro_batch(TrainRequest const& request, std::vector<TrainingProgram> const& programs,
                                         RopeDivisors const& divisors, Bytes budget, TrainPlan& plan);
 
 /// The smallest changes that fit, each by itself.
 [[nodiscard]] std::vector<TrainFix> find_train_fixes(TrainRequest const& request, TrainPlan const& plan,
-                                                     TrainingProgram const& program, RopeDivisors const& divisors,
+                                                     std::vector<TrainingProgram> const& programs, RopeDivisors const& divisors,
                                                      Bytes budget);
 
 /// Of all ranks together.

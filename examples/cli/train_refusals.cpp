@@ -76,7 +76,7 @@ struct NumberFlag {
 constexpr std::array<std::string_view, 2> running_precisions{"auto", "fp32"};
 constexpr std::array<std::string_view, 1> running_none{"none"};
 constexpr std::array<std::string_view, 3> running_zero{"0", "1", "2"};
-constexpr std::array<std::string_view, 3> running_modes{"auto", "single", "data_parallel"};
+constexpr std::array<std::string_view, 4> running_modes{"auto", "single", "data_parallel", "hybrid"};
 constexpr std::array<std::string_view, 1> running_pipelines{"1f1b"};
 constexpr std::array<std::string_view, 1> running_ranks{"threads"};
 
@@ -101,9 +101,7 @@ constexpr std::array<std::string_view, 1> running_ranks{"threads"};
 
 [[nodiscard]] Result<> check_numbers(Arguments const& arguments) {
     for (auto const& flag :
-         {NumberFlag{"--tp", arguments.tp, 1, 1, "does not train yet: each rank computes whole products",
-                     "leave it out, or use --dp"},
-          NumberFlag{"--pp", arguments.pp, 1, 1, "does not train yet: there is one stage", "leave it out, or use --dp"},
+         {NumberFlag{"--pp", arguments.pp, 1, 1, "does not train yet: there is one stage", "leave it out, or use --tp or --dp"},
           NumberFlag{"--bucket-mb", arguments.bucket_mb, 1, 25, "does not run yet: ranks reduce all gradients at once",
                      "leave it out"},
           NumberFlag{"--max-restarts", arguments.max_restarts, 0, 0, "does not run yet: a run that fails ends",
@@ -142,13 +140,14 @@ constexpr std::array<std::string_view, 1> running_ranks{"threads"};
 
 /// Whether a word of --mode and the degrees say the same.
 [[nodiscard]] Result<> check_mode(Arguments const& arguments) {
-    bool const has_ranks = arguments.dp && *arguments.dp != "1";
+    bool const has_tensor = arguments.tp && *arguments.tp != "1";
+    bool const has_ranks = has_tensor || (arguments.dp && *arguments.dp != "1");
     auto const is_mode = [&](std::string_view word) {
         return arguments.mode && equal_ignoring_case(*arguments.mode, word);
     };
     if (is_mode("single") && has_ranks)
         return Error{ErrorCode::invalid_argument}
-            .in("--mode, --dp")
+            .in(has_tensor ? "--mode, --tp" : "--mode, --dp")
             .because("exclude each other: single is one rank")
             .fix("leave one of them out");
     if (is_mode("data_parallel") && !arguments.dp)
@@ -156,6 +155,16 @@ constexpr std::array<std::string_view, 1> running_ranks{"threads"};
             .in("--mode data_parallel")
             .because("does not say how many ranks")
             .fix("add --dp N");
+    if (is_mode("data_parallel") && has_tensor)
+        return Error{ErrorCode::invalid_argument}
+            .in("--mode, --tp")
+            .because("exclude each other: data-parallel ranks have whole layers")
+            .fix("leave one of them out, or use --mode hybrid");
+    if (is_mode("hybrid") && !has_tensor)
+        return Error{ErrorCode::invalid_argument}
+            .in("--mode hybrid")
+            .because("does not say how many ranks share each layer")
+            .fix("add --tp N");
     return {};
 }
 

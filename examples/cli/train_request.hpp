@@ -48,6 +48,7 @@ struct TrainRequest {
     std::optional<double> clip = 1.0;
     std::uint64_t seed = 0;
     std::int64_t dp = 1;
+    std::int64_t tp = 1;
     /// Stage of ZeRO.
     std::int32_t zero = 0;
     /// Steps from one comparison of the ranks' weights to the next; 0: never.

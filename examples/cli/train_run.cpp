@@ -198,7 +198,7 @@ private:
     [[nodiscard]] Result<> finish() {
         auto const rank = static_cast<std::size_t>(trainer_.comm().rank());
         answer_.ranks[rank].peak = trainer_.context().memory().peak();
-        answer_.traffic[rank] = trainer_.comm().traffic();
+        answer_.traffic[rank] = trainer_.traffic();
         if (!is_first()) return {};
         answer_.steps = state_.step;
         answer_.tokens = state_.tokens;
@@ -260,9 +260,7 @@ template <OptimizerRule Rule>
     answer.warnings.insert(answer.warnings.end(), from->warnings.begin(), from->warnings.end());
     if (auto const space = check_checkpoint_space(request.out, *layout, *job.files); !space) return space;
     CheckpointTarget const target{.out = request.out, .layout = &*layout, .files = job.files, .keep = request.keep};
-    HostContext context({.threads = std::max(1, request.threads / static_cast<int>(answer.plan.dp))});
-    auto weights = job.weights(context);
-    if (!weights) return weights.error();
+    HostContext context({.threads = std::max(1, request.threads / static_cast<int>(answer.plan.ranks()))});
     answer.traffic.resize(answer.ranks.size());
     StopRequest const stop({SIGINT, SIGTERM, SIGHUP});
     // A limit of files' sizes is an error of a write, as a full disk is.
@@ -270,10 +268,19 @@ template <OptimizerRule Rule>
     auto const body = [&](Trainer<Rule>& trainer, HostStream& stream) {
         return TrainRank<Rule>(job, answer, trainer, stream, target, *from).run();
     };
-    auto const done =
-        train_ranks(context, *job.program, *weights, rule, *job.batches, train_options_of(request, answer.plan),
-                    static_cast<std::int32_t>(answer.plan.dp), body, job.divisors);
-    if (!done) return done;
+    auto const ranks = static_cast<std::int32_t>(answer.plan.ranks());
+    auto const options = train_options_of(request, answer.plan);
+    if (answer.plan.tp > 1) {
+        auto const done =
+            train_ranks(context, *job.model, job.weights, rule, *job.batches, options, ranks, body, job.divisors);
+        if (!done) return done;
+    } else {
+        auto weights = job.weights(context, {});
+        if (!weights) return weights.error();
+        auto const done = train_ranks(context, job.programs->front(), *weights, rule, *job.batches, options, ranks,
+                                      body, job.divisors);
+        if (!done) return done;
+    }
     for (auto const step : list_checkpoints(request.out))
         answer.checkpoints.insert(answer.checkpoints.begin(), request.out + "/" + checkpoint_name(step));
     bool const is_finished = answer.steps >= answer.plan.steps;

@@ -20,14 +20,15 @@ namespace shardwise::cli {
 /// What a run is made of; all of it outlives the run.
 struct TrainJob {
     Model const* model = nullptr;
-    TrainingProgram const* program = nullptr;
+    /// Of each tensor-parallel rank.
+    std::vector<TrainingProgram> const* programs = nullptr;
     TrainData const* data = nullptr;
     Batches const* batches = nullptr;
     /// What every checkpoint has beside its weights.
     CheckpointFiles const* files = nullptr;
     RopeDivisors divisors;
-    /// Gives the weights that a run begins with.
-    std::function<Result<TrainingWeights>(HostContext&)> weights;
+    /// Gives the weights that a run begins with, those of a tensor-parallel rank.
+    std::function<Result<TrainingWeights>(HostContext&, TensorPlace const&)> weights;
     ColorMode color = ColorMode::automatic;
 };
 

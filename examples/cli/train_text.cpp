@@ -82,7 +82,7 @@ std::string train_text(TrainAnswer const& answer) {
     if (auto const seconds = answer.times.step; answer.steps_here > 0 && seconds > 0.0) {
         auto const rate = static_cast<std::int64_t>(static_cast<double>(answer.tokens_here) / seconds);
         auto step = duration(seconds / static_cast<double>(answer.steps_here)) + " a step";
-        if (plan.dp > 1) step += ", " + percent(answer.times.exposed / seconds) + " of it communication";
+        if (plan.ranks() > 1) step += ", " + percent(answer.times.exposed / seconds) + " of it communication";
         out += line("speed", grouped(rate) + " tokens per second, " + step);
     }
     if (!answer.checkpoints.empty()) out += line("checkpoint", answer.checkpoints.back());

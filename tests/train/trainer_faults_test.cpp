@@ -205,11 +205,14 @@ TEST_CASE("Trainer: what fails on one rank is told on all, with its rank") {
     options.timeout = std::chrono::nanoseconds(1);
     all_say(errors_of(nothing, options), "step 0: did not finish before its deadline");
     options = options_of(3);
+    options.pp = 2;
+    all_say(errors_of(nothing, options),
+            "training: pp: stages of a model have no gradients yet (got 2, expected 1); use tensor-parallel or "
+            "data-parallel ranks, with ZeRO where memory is short");
+    options = options_of(3);
     options.tp = 2;
-    all_say(
-        errors_of(nothing, options),
-        "training: tp: ranks that share a model have no gradients yet (got 2, expected 1); use data-parallel ranks, "
-        "with ZeRO where memory is short");
+    all_say(errors_of(nothing, options),
+            "training: ranks: are not whole groups of tensor-parallel ranks (got 3, expected a multiple of 2)");
     all_say(
         errors_of(nothing, options_of(3), 2),
         "training: ranks: are more than the sequences of a batch, of which each takes at least one (got 3, expected at "

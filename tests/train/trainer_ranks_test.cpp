@@ -8,6 +8,8 @@
 #include "../comm/shared_memory_ranks.hpp"
 #include "curve_data.hpp"
 
+#include <mutex>
+
 using namespace shardwise;
 using namespace shardwise::testing;
 
@@ -22,6 +24,8 @@ struct Way {
     int threads = 1;
     Recompute recompute = Recompute::none;
     double dropout = 0.0;
+    /// Of the ranks, those that share each layer.
+    std::int32_t tp = 1;
 };
 
 struct Outcome {
@@ -40,7 +44,22 @@ TrainOptions options_of(Way const& way) {
             .dropout = way.dropout,
             .dropout_seed = 11,
             .schedule = {.learning_rate = 3e-3, .warm_up = 1, .total = few_steps, .floor = 0.1},
-            .zero = way.zero};
+            .zero = way.zero,
+            .tp = way.tp};
+}
+
+/// The weights of all tensor-parallel ranks together, as one rank has them.
+void put_weights(TrainedModel const& own, std::vector<float>& all) {
+    // Each rank writes what is its own, and all the same where they do not share a parameter.
+    auto const whole = TrainedModel::take(TrainingLayout::create(own.model()));
+    auto const& layout = own.program.layout();
+    for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
+        auto const& parameter = layout.parameters()[i];
+        auto const* const from = own.weights.values(i).data();
+        parameter.for_each_run({0, parameter.elements}, [&](std::int64_t at, std::int64_t mine, std::int64_t count) {
+            std::copy_n(from + mine, count, all.data() + whole.parameters()[i].begin + at);
+        });
+    }
 }
 
 /// Three steps of a model on some ranks, looking at each rank's memory and traffic, and the loss of what they did not see.
@@ -48,10 +67,13 @@ template <class Rule>
 Outcome train(std::string const& config, CurveData const& data, std::int64_t batch, Rule const& rule, Way const& way) {
     auto const options = options_of(way);
     Outcome out;
+    std::mutex mutex;
+    std::vector<std::vector<float>> replicas;
     auto const body = [&](Threads& thread) -> Result<> {
-        TrainedModel own(config, way.threads);
+        TrainedModel own(config, way.threads, {way.tp, thread.rank() % way.tp});
         HostCommunicator comm(std::move(thread));
         TensorPlace const place{comm.size(), comm.rank()};
+        CHECK(own.context.memory().current() == TrainingWeights::bytes(own.program.layout()));
         auto const before = own.context.memory().current();
         auto trainer =
             Trainer<Rule>::create(own.context, comm, own.program, own.weights, rule, data.batches(batch), options);
@@ -63,11 +85,13 @@ Outcome train(std::string const& config, CurveData const& data, std::int64_t bat
         auto stream = own.context.make_stream();
         std::vector<TrainedStep> steps;
         while (true) {
-            comm.traffic().clear();
+            auto const taken = trainer->traffic().total();
             auto const step = trainer->step(stream);
             if (!step) return step.error();
             if (!*step) break;
-            CHECK(comm.traffic().total() == Trainer<Rule>::traffic(own.program, sizes, options, place));
+            auto predicted_traffic = Trainer<Rule>::traffic(own.program, sizes, options, place);
+            predicted_traffic += taken;
+            CHECK(trainer->traffic().total() == predicted_traffic);
             steps.push_back(**step);
         }
         CHECK(trainer->state() == TrainerPosition{few_steps, {}});
@@ -77,15 +101,28 @@ Outcome train(std::string const& config, CurveData const& data, std::int64_t bat
         auto const valid = trainer->validate(held_out, stream);
         if (!valid) return valid.error();
         CHECK(valid->tokens() == held_out.samples() * (golden_context - 3));
-        auto const* const first = own.weights.data();
-        Outcome const mine{steps, {first, first + own.program.layout().weight_elements()}, valid->mean()};
-        if (comm.rank() == 0) out = mine;
+        if (comm.rank() == 0) {
+            auto const whole = TrainedModel::take(TrainingLayout::create(own.model()));
+            out = {steps, std::vector<float>(static_cast<std::size_t>(whole.weight_elements())), valid->mean()};
+        }
         if (auto const all = barrier(comm); !all) return all;
-        CHECK(mine == out);
-        return barrier(comm);
+        CHECK(steps == out.steps);
+        CHECK(valid->mean() == out.valid);
+        // Each replica's weights take the place of those before it, which have been looked at.
+        for (std::int32_t replica = 0; replica < comm.size() / way.tp; ++replica) {
+            if (comm.rank() / way.tp == replica) {
+                std::lock_guard const lock(mutex);
+                put_weights(own, out.weights);
+            }
+            if (auto const all = barrier(comm); !all) return all;
+            if (comm.rank() == 0) replicas.push_back(out.weights);
+            if (auto const all = barrier(comm); !all) return all;
+        }
+        return {};
     };
     auto const done = run_threads(way.ranks, body);
     REQUIRE_MESSAGE(done, (done ? "" : done.error().message()));
+    for (auto const& replica : replicas) CHECK(replica == replicas.front());
     return out;
 }
 
@@ -106,6 +143,28 @@ TEST_CASE("Trainer: any ranks at any ZeRO stage give the bits of one, in the pre
                 CHECK(train(config, data, 5, AdamW{}, {.ranks = ranks, .zero = zero, .micro_batch = 2}) == expected);
             }
         }
+    }
+}
+
+TEST_CASE("Trainer: tensor-parallel ranks give the bits of one, with data-parallel ones too, in the predicted memory and traffic") {
+    CurveData const data;
+    for (auto const* const name : {"llama_tied", "qwen3", "gpt2", "gpt_neox"}) {
+        CAPTURE(name);
+        auto const config = golden_config(name);
+        auto const expected = train(config, data, 5, AdamW{}, {.dropout = 0.1});
+        for (auto const& way : {Way{.ranks = 2, .micro_batch = 2, .dropout = 0.1, .tp = 2},
+                                Way{.ranks = 4, .zero = ZeroStage::optimizer, .dropout = 0.1, .tp = 2},
+                                Way{.ranks = 4, .zero = ZeroStage::gradients, .recompute = Recompute::selective,
+                                    .dropout = 0.1, .tp = 2}})
+            CHECK(train(config, data, 5, AdamW{}, way) == expected);
+    }
+    // Six heads with keys of their own: shares of two, and of two and one.
+    auto const config = golden_config("llama_tied");
+    for (std::int32_t const tp : {3, 4, 6}) {
+        CAPTURE(tp);
+        auto const expected = train(config, data, 5, Sgd{.momentum = 0.9}, {});
+        CHECK(train(config, data, 5, Sgd{.momentum = 0.9},
+                    {.ranks = tp, .micro_batch = 3, .threads = 2, .recompute = Recompute::full, .tp = tp}) == expected);
     }
 }
 

@@ -38,6 +38,11 @@ public:
         return total;
     }
     constexpr void clear() { kinds_ = {}; }
+    /// Adds what the rank took in another of its groups.
+    constexpr Traffic& operator+=(Traffic const& more) {
+        for (std::size_t i = 0; i < kinds_.size(); ++i) kinds_[i] += more.kinds_[i];
+        return *this;
+    }
 
     constexpr void begin(CollectiveKind kind) { ++kinds_[index(kind)].calls; }
     constexpr void take(CollectiveKind kind, std::int64_t messages, std::int64_t bytes) {

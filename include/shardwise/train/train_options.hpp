@@ -40,8 +40,9 @@ struct TrainOptions {
     std::uint64_t dropout_seed = 0;
     Schedule schedule{};
     ZeroStage zero = ZeroStage::none;
-    /// Ranks that share layers or blocks beside those of data. More than one are refused: their gradients are not computed yet.
+    /// Ranks that share each layer: of all ranks, neighbours. The results do not depend on it.
     std::int32_t tp = 1;
+    /// Stages. More than one are refused: their gradients are not computed yet.
     std::int32_t pp = 1;
     /// Steps after which ranks compare their weights; 0: never. They are compared at creation.
     std::int64_t check_every = 0;
@@ -62,14 +63,15 @@ struct TrainOptions {
         if (clip && !(*clip > 0.0 && *clip < 1e29))
             return bad.at("clip").because("is no positive number").fix("give a number above 0, or do not clip");
         if (check_every < 0) return bad.at("check_every").because("is negative").got(check_every).at_least(0);
-        if (tp != 1 || pp != 1)
+        if (tp < 1) return bad.at("tp").because("has no rank").got(tp).at_least(1);
+        if (pp != 1)
             return Error{ErrorCode::unsupported}
                 .in("training")
-                .at(tp != 1 ? "tp" : "pp")
-                .because("ranks that share a model have no gradients yet")
-                .got(tp != 1 ? tp : pp)
+                .at("pp")
+                .because("stages of a model have no gradients yet")
+                .got(pp)
                 .expected(1)
-                .fix("use data-parallel ranks, with ZeRO where memory is short");
+                .fix("use tensor-parallel or data-parallel ranks, with ZeRO where memory is short");
         return schedule.check();
     }
     /// Of a step's sequences with these numbers in the global batch.

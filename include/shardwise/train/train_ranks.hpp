@@ -4,6 +4,7 @@
 #include <shardwise/comm/threads.hpp>
 #include <shardwise/train/trainer.hpp>
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -41,6 +42,38 @@ template <OptimizerRule Rule, class Body>
         if (!copied) return end_group(comm, copied.error());
         if (auto const all = barrier(comm); !all) return all;
         return train(comm, own, *copied);
+    };
+    return run_threads(ranks, rank, {.timeout = options.timeout});
+}
+
+/// Trains a model over ranks that are threads of this process, each with a context, a stream, a program and weights of its own: also
+/// tensor-parallel ones (TrainOptions::tp). `weights(context, place)` gives a rank the weights that it begins with, those of its place among
+/// the ranks that share each layer; rank 0 takes `context`, the others contexts with as many threads.
+///
+/// Memory  for each rank the weights and Trainer::bytes
+/// Errors  as TrainingProgram, Trainer, `weights` and `body`: the first of any rank
+template <OptimizerRule Rule, class Weights, class Body>
+requires std::invocable<Weights const&, HostContext&, TensorPlace const&>
+[[nodiscard]] Result<> train_ranks(HostContext& context, Model const& model, Weights const& weights, Rule const& rule,
+                                   Batches const& batches, TrainOptions const& options, std::int32_t ranks,
+                                   Body const& body, RopeDivisors const& divisors = {}) {
+    if (auto const checked = options.check(); !checked) return checked;
+    HostOptions same{.threads = context.pool().size()};
+    if (context.isa()) same.isa = *context.isa();
+    auto const rank = [&](Threads& thread) -> Result<> {
+        HostCommunicator comm(std::move(thread));
+        std::optional<HostContext> other;
+        if (comm.rank() > 0) other.emplace(same);
+        auto& own = other ? *other : context;
+        TensorPlace const place{options.tp, comm.rank() % options.tp};
+        auto const program = TrainingProgram::create(model, place);
+        if (!program) return end_group(comm, program.error());
+        auto begun = weights(own, place);
+        if (!begun) return end_group(comm, begun.error());
+        auto trainer = Trainer<Rule>::create(own, comm, *program, *begun, rule, batches, options, divisors);
+        if (!trainer) return trainer.error();
+        auto stream = own.make_stream();
+        return body(*trainer, stream);
     };
     return run_threads(ranks, rank, {.timeout = options.timeout});
 }

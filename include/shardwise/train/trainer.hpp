@@ -12,6 +12,8 @@
 #include <shardwise/train/detail/agree_on_training.hpp>
 #include <shardwise/train/detail/sequences.hpp>
 #include <shardwise/train/detail/step_clock.hpp>
+#include <shardwise/train/detail/trainer_sizes.hpp>
+#include <shardwise/train/detail/training_groups.hpp>
 #include <shardwise/train/sharded_optimizer.hpp>
 #include <shardwise/train/token_mean.hpp>
 #include <shardwise/train/train_options.hpp>
@@ -29,8 +31,10 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// Trains a model over data-parallel ranks, of which one is a case: batches, loss and gradients of each rank's sequences, their sum by the
-/// tree over the leaves of a global batch, clip, optimizer by schedule. The same bits for any ranks, micro-batches and threads.
+/// Trains a model over ranks, of which one is a case: batches, loss and gradients of each rank's sequences, their sum by the tree over
+/// the leaves of a global batch, clip, optimizer by schedule. The same bits for any ranks, micro-batches and threads.
+///
+/// Ranks are data-parallel, and of `TrainOptions::tp` neighbours each has a part of every layer; program and weights are that rank's.
 ///
 /// Memory  bytes(...), allocated at creation
 template <OptimizerRule Rule, Communicator Comm = HostCommunicator>
@@ -42,42 +46,33 @@ public:
     [[nodiscard]] static Result<Bytes> bytes(TrainingProgram const& program, Rule const& rule,
                                              BatchOptions const& batch, TrainOptions const& options,
                                              TensorPlace const& place = {}, RopeDivisors const& divisors = {}) {
-        auto const plan = plan_training_memory(program, limits_of(batch, options, place), divisors);
-        if (!plan) return plan.error();
-        auto const own = split_units(batch.batch, place.ranks, place.rank).size();
-        return plan->bytes() +
-               ShardedOptimizer<Rule>::state_bytes(rule, sizes_of(program), optimizer_place(place, options)) +
-               TrainingGradients::bytes(program.layout(), batch.batch, place, options.zero) +
-               detail::Sequences::bytes(own, batch.context);
+        return detail::TrainerSizes<Rule>{program, rule, batch, options, place}.bytes(divisors);
     }
-    /// What a rank takes from the others in a step that is not skipped, as their communicator counts it.
+    /// What a rank takes from the others in a step that is not skipped, as `traffic` counts it.
     [[nodiscard]] static CollectiveTraffic traffic(TrainingProgram const& program, BatchOptions const& batch,
                                                    TrainOptions const& options, TensorPlace const& place) {
-        CollectiveTraffic out;
-        // Counts of tokens, the largest gradient, the sum of squares, losses.
-        for (std::int64_t const bytes : {16, 4, 16, 32}) out += {1, place.ranks > 1 ? 1 : 0, (place.ranks - 1) * bytes};
-        out += TrainingGradients::traffic(program.layout(), batch.batch, place, options.zero);
-        out += ShardedOptimizer<Rule>::gather_traffic(sizes_of(program), optimizer_place(place, options));
-        return out;
+        return detail::TrainerSizes<Rule>{program, Rule{}, batch, options, place}.traffic();
     }
 
     /// A rank of a group that trains together: all call it with the same but their own context, weights with equal bits, and memory.
     /// `comm`, `program` and `weights` outlive this, and what `batches` reads.
     ///
     /// Errors  invalid_argument, also for more ranks than sequences of a batch; collective_mismatch with the ranks whose weights
-    ///         differ; as plan_training_memory and ShardedOptimizer::create; unsupported for tp, pp. What fails on one fails on all.
+    ///         differ; as plan_training_memory and ShardedOptimizer::create; unsupported for pp. What fails on one fails on all.
     [[nodiscard]] static Result<Trainer> create(HostContext& context, Comm& comm, TrainingProgram const& program,
                                                 TrainingWeights& weights, Rule const& rule, Batches batches,
                                                 TrainOptions const& options, RopeDivisors const& divisors = {}) {
-        auto made = make(context, comm, program, weights, rule, std::move(batches), options, divisors);
+        auto groups = detail::TrainingGroups<Comm>::create(comm, options.tp);
+        if (!groups) return groups.error();
+        auto made = make(context, std::move(*groups), program, weights, rule, std::move(batches), options, divisors);
         if (auto const agreed = agree_on(comm, made ? Result<>{} : Result<>{made.error()}); !agreed)
             return agreed.error();
         if (comm.size() == 1) return made;
         auto const hash = detail::hash_of_training(Rule::name, program.layout(), made->batches_, options);
         if (auto const agreed = detail::agree_on_training(comm, hash); !agreed) return agreed.error();
-        if (auto const agreed = detail::agree_on_weights(comm, std::as_const(weights)); !agreed)
-            return end_group(comm, agreed.error());
-        if constexpr (requires { comm.measure_calls(); }) comm.measure_calls();
+        if (auto const agreed = detail::agree_on_weights(made->groups_, std::as_const(weights)); !agreed)
+            return made->groups_.end(agreed.error());
+        made->groups_.measure_calls();
         return made;
     }
 
@@ -86,7 +81,10 @@ public:
     /// With its state: what a checkpoint writes and reads.
     [[nodiscard]] ShardedOptimizer<Rule>& optimizer() { return optimizer_; }
     [[nodiscard]] Batches const& batches() const { return batches_; }
-    [[nodiscard]] Comm& comm() { return *comm_; }
+    /// Of all ranks.
+    [[nodiscard]] Comm& comm() { return groups_.world(); }
+    /// What this rank took from others in any of its groups.
+    [[nodiscard]] Traffic traffic() { return groups_.traffic(); }
     [[nodiscard]] HostContext& context() { return *context_; }
 
     /// Where the run is.
@@ -96,9 +94,15 @@ public:
     /// Errors  invalid_argument for steps that are not in order or not before the next one; collective_mismatch with the ranks whose
     ///         position or weights differ. What fails on one rank fails on all.
     [[nodiscard]] Result<> restore(TrainerPosition const& state) {
-        if (auto const agreed = detail::agree_on_position(*comm_, state); !agreed) return agreed;
-        if (auto const agreed = detail::agree_on_weights(*comm_, std::as_const(*weights_)); !agreed)
-            return end_group(*comm_, agreed.error());
+        if (auto const agreed = detail::agree_on_position(comm(), state); !agreed) return agreed;
+        if (auto const agreed = detail::agree_on_weights(groups_, std::as_const(*weights_)); !agreed)
+            return groups_.end(agreed.error());
+        if (groups_.tensor() != nullptr) {
+            auto stream = context_->make_stream();
+            weights_->exchange(*groups_.tensor(), stream);
+            if (auto const done = stream.synchronize(Deadline::after(options_.timeout)); !done)
+                return groups_.end(done.error());
+        }
         next_ = state.step;
         skipped_ = SkippedSteps(options_.max_skipped, state.skipped, state.step);
         return {};
@@ -114,11 +118,11 @@ public:
     [[nodiscard]] Result<Optional<TrainedStep>> step(HostStream& stream) {
         if (next_ >= options_.steps) return Optional<TrainedStep>{};
         auto const deadline = Deadline::after(options_.timeout);
-        detail::StepClock clock(*comm_);
+        detail::StepClock clock(groups_);
         auto done = take_step(clock, stream, deadline);
         if (!done) {
             // What is in the stream may still wait for others, who learn of this first.
-            auto const ended = end_group(*comm_, done.error());
+            auto const ended = groups_.end(done.error());
             (void)stream.synchronize(deadline);
             return ended;
         }
@@ -142,7 +146,7 @@ public:
             if (!*done) return out;
             out.push_back(**done);
             Result<> const went = after(out.back());
-            if (!went) return end_group(*comm_, went.error());
+            if (!went) return groups_.end(went.error());
         }
     }
     [[nodiscard]] Result<std::vector<TrainedStep>> run(HostStream& stream) {
@@ -156,8 +160,8 @@ public:
     /// Errors  shape_mismatch for longer sequences than those of training; as Batches::read and a collective, on all ranks
     [[nodiscard]] Result<TokenMean> validate(Batches held_out, HostStream& stream) {
         auto mean = sum_losses(held_out, stream);
-        if (!mean) return end_group(*comm_, mean.error());
-        if (auto const summed = mean->sum_over_ranks(*comm_); !summed) return summed.error();
+        if (!mean) return groups_.end(mean.error());
+        if (auto const summed = mean->sum_over_ranks(comm()); !summed) return summed.error();
         return mean;
     }
 
@@ -166,11 +170,13 @@ private:
     /// Clips nothing.
     static constexpr double max_norm = 1e29;
 
-    Trainer(HostContext& context, Comm& comm, TrainingProgram const& program, TrainingWeights& weights, Batches batches,
-            TrainOptions const& options, TrainingPass pass, TrainingGradients gradients,
+    using Groups = detail::TrainingGroups<Comm>;
+
+    Trainer(HostContext& context, Groups groups, TrainingProgram const& program, TrainingWeights& weights,
+            Batches batches, TrainOptions const& options, TrainingPass pass, TrainingGradients gradients,
             ShardedOptimizer<Rule> optimizer, detail::Sequences sequences)
         : context_(&context),
-          comm_(&comm),
+          groups_(std::move(groups)),
           program_(&program),
           weights_(&weights),
           batches_(std::move(batches)),
@@ -181,25 +187,7 @@ private:
           sequences_(std::move(sequences)),
           skipped_(options.max_skipped) {}
 
-    [[nodiscard]] static TensorPlace optimizer_place(TensorPlace const& place, TrainOptions const& options) {
-        return options.zero == ZeroStage::none ? TensorPlace{} : place;
-    }
-    /// The model's parameters by their sizes alone.
-    [[nodiscard]] static List<OptimizedParameter> sizes_of(TrainingProgram const& program) {
-        List<OptimizedParameter> out;
-        for (auto const& parameter : program.layout().parameters())
-            out.push_back({{}, {nullptr, {parameter.elements}}});
-        return out;
-    }
-
-    [[nodiscard]] static TrainingLimits limits_of(BatchOptions const& batch, TrainOptions const& options,
-                                                  TensorPlace const& place) {
-        auto const own = split_units(batch.batch, place.ranks, place.rank).size();
-        return {
-            .sequences = std::min(options.micro_batch, own), .context = batch.context, .recompute = options.recompute};
-    }
-
-    [[nodiscard]] static Result<Trainer> make(HostContext& context, Comm& comm, TrainingProgram const& program,
+    [[nodiscard]] static Result<Trainer> make(HostContext& context, Groups groups, TrainingProgram const& program,
                                               TrainingWeights& weights, Rule const& rule, Batches batches,
                                               TrainOptions const& options, RopeDivisors const& divisors) {
         if (auto const checked = options.check(); !checked) return checked.error();
@@ -213,7 +201,10 @@ private:
                 .got(batches.vocabulary())
                 .at_most(vocabulary);
         auto const batch = batches.options();
-        TensorPlace const place{comm.size(), comm.rank()};
+        if (auto const cut = detail::check_cut<Rule>(options); !cut) return cut.error();
+        TensorPlace const world{groups.world().size(), groups.world().rank()};
+        detail::TrainerSizes<Rule> const sizes{program, rule, batch, options, world};
+        auto const place = sizes.data();
         if (place.ranks > batch.batch)
             return bad.at("ranks")
                 .because("are more than the sequences of a batch, of which each takes at least one")
@@ -221,7 +212,7 @@ private:
                 .at_most(batch.batch)
                 .fix("use fewer ranks or a larger batch");
         auto const& layout = program.layout();
-        auto pass = TrainingPass::create(context, program, limits_of(batch, options, place), divisors);
+        auto pass = TrainingPass::create(context, program, sizes.limits(), divisors, groups.tensor());
         if (!pass) return pass.error();
         auto gradients = TrainingGradients::create(context, layout, batch.batch, place, options.zero);
         if (!gradients) return gradients.error();
@@ -231,23 +222,24 @@ private:
             parameters.push_back(
                 {parameter.name, weights.values(i), decays_weight(parameter.name, parameter.tensor->shape.rank())});
         }
-        auto optimizer =
-            ShardedOptimizer<Rule>::create(context, rule, std::move(parameters), optimizer_place(place, options));
+        auto optimizer = ShardedOptimizer<Rule>::create(context, rule, std::move(parameters), sizes.optimizer());
         if (!optimizer) return optimizer.error();
         auto sequences = detail::Sequences::create(context, gradients->count(), batch.context);
         if (!sequences) return sequences.error();
-        return Result<Trainer>(Trainer(context, comm, program, weights, std::move(batches), options, std::move(*pass),
-                                       std::move(*gradients), std::move(*optimizer), std::move(*sequences)));
+        return Result<Trainer>(Trainer(context, std::move(groups), program, weights, std::move(batches), options,
+                                       std::move(*pass), std::move(*gradients), std::move(*optimizer),
+                                       std::move(*sequences)));
     }
 
-    [[nodiscard]] Result<Optional<TrainedStep>> take_step(detail::StepClock<Comm>& clock, HostStream& stream,
+    [[nodiscard]] Result<Optional<TrainedStep>> take_step(detail::StepClock<Groups>& clock, HostStream& stream,
                                                           Deadline deadline) {
         // A step that was refused may have left some leaves.
         gradients_.clear();
         if (auto const read = read_batch(); !read) return read.error();
         clock.take(&StepTimes::data);
-        std::array<std::int64_t, 2> sums{sequences_.counted(gradients_.count()), is_stopping_ ? 1 : 0};
-        if (auto const summed = all_reduce(*comm_, TensorView<std::int64_t, 1, Host>{sums.data(), {2}}); !summed)
+        std::array<std::int64_t, 2> sums{groups_.is_counted() ? sequences_.counted(gradients_.count()) : 0,
+                                         is_stopping_ ? 1 : 0};
+        if (auto const summed = all_reduce(comm(), TensorView<std::int64_t, 1, Host>{sums.data(), {2}}); !summed)
             return summed.error();
         if (sums[1] > 0) return Optional<TrainedStep>{};
         TrainedStep out{.number = next_, .learning_rate = options_.schedule.at(next_), .tokens = sums[0]};
@@ -255,18 +247,21 @@ private:
         if (auto const done = add_leaves(static_cast<float>(1.0 / static_cast<double>(sums[0])), stream, deadline);
             !done)
             return done.error();
-        if (auto const summed = gradients_.sum(*comm_, stream); !summed) return summed.error();
+        if (auto const summed = gradients_.sum(groups_.data(), stream); !summed) return summed.error();
         List<TensorView<float const, 1, Host>> shares;
         List<TensorView<float const, 1, Host>> held;
         for (std::size_t i = 0; i < program_->layout().parameters().size(); ++i) {
-            shares.push_back(gradients_.share(i));
+            if (groups_.is_counted() || !program_->layout().parameters()[i].cut.is_whole())
+                shares.push_back(gradients_.share(i));
             held.push_back(gradients_.held(i));
         }
-        auto const norm = global_norm(*comm_, Span<TensorView<float const, 1, Host> const>(shares), stream, deadline);
+        auto const norm = global_norm(comm(), Span<TensorView<float const, 1, Host> const>(shares), stream, deadline);
         if (!norm) return norm.error();
         TokenMean mean;
-        if (auto const added = sequences_.add_losses(gradients_.count(), mean); !added) return added.error();
-        if (auto const summed = mean.sum_over_ranks(*comm_); !summed) return summed.error();
+        if (groups_.is_counted()) {
+            if (auto const added = sequences_.add_losses(gradients_.count(), mean); !added) return added.error();
+        }
+        if (auto const summed = mean.sum_over_ranks(comm()); !summed) return summed.error();
         out.loss = mean.mean();
         out.norm = *norm;
         if (!mean.is_finite() || !(*norm < HUGE_VAL)) return skip_bad(out);
@@ -278,13 +273,14 @@ private:
         clock.take(&StepTimes::compute);
         if (auto const stepped = optimizer_.step(update, held, stream); !stepped) return stepped.error();
         if (options_.zero != ZeroStage::none) {
-            if (auto const gathered = optimizer_.gather(*comm_, stream); !gathered) return gathered.error();
+            if (auto const gathered = optimizer_.gather(groups_.data(), stream); !gathered) return gathered.error();
         }
+        if (groups_.tensor() != nullptr) weights_->exchange(*groups_.tensor(), stream);
         if (auto const ended = stream.synchronize(deadline); !ended) return ended.error();
         clock.take(&StepTimes::optimizer);
         skipped_.take();
         if (options_.check_every > 0 && (next_ + 1) % options_.check_every == 0) {
-            auto const agreed = detail::agree_on_weights(*comm_, std::as_const(*weights_));
+            auto const agreed = detail::agree_on_weights(groups_, std::as_const(*weights_));
             if (!agreed) return agreed.error();
         }
         return Optional<TrainedStep>{out};
@@ -322,7 +318,7 @@ private:
                 auto const done = pass_.backward(*weights_, i, sequences_.targets(first + i), scale,
                                                  sequences_.losses(first + i), *leaf, stream);
                 if (!done) return done;
-                if (auto const added = gradients_.add(*comm_, stream); !added) return added;
+                if (auto const added = gradients_.add(groups_.data(), stream); !added) return added;
             }
         }
         return {};
@@ -339,7 +335,8 @@ private:
                 .got(batch.context)
                 .at_most(batches_.options().context);
         sequences_.set_length(batch.context);
-        auto const own = split_units(held_out.batches_per_epoch() * batch.batch, comm_->size(), comm_->rank());
+        auto const place = groups_.place_in_data();
+        auto const own = split_units(held_out.batches_per_epoch() * batch.batch, place.ranks, place.rank);
         TokenMean mean;
         for (auto first = own.begin; first < own.end; first += pass_.limits().sequences) {
             auto const deadline = Deadline::after(options_.timeout);
@@ -356,6 +353,7 @@ private:
                 if (!done) return done.error();
             }
             if (auto const ended = stream.synchronize(deadline); !ended) return ended.error();
+            if (!groups_.is_counted()) continue;
             if (auto const added = sequences_.add_losses(some, mean); !added) return added.error();
         }
         return mean;
@@ -370,8 +368,8 @@ private:
     /// Finds out what made the loss or the norm no number.
     [[nodiscard]] Result<Optional<TrainedStep>> skip_bad(TrainedStep const& step) {
         auto const own = gradients_.find_bad();
-        auto const found =
-            first_bad_gradient(*comm_, own ? static_cast<std::int64_t>(own->region) : -1, own ? own->element : 0);
+        auto const element = own ? program_->layout().whole_element(own->region, own->element) : 0;
+        auto const found = first_bad_gradient(comm(), own ? static_cast<std::int64_t>(own->region) : -1, element);
         if (!found) return found.error();
         if (*found)
             return skip(step, (*found)->error(gradients_.name(static_cast<std::size_t>((*found)->parameter)), next_));
@@ -383,7 +381,7 @@ private:
     }
 
     HostContext* context_;
-    Comm* comm_;
+    Groups groups_;
     TrainingProgram const* program_;
     TrainingWeights* weights_;
     Batches batches_;

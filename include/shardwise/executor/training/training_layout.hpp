@@ -157,6 +157,14 @@ public:
     [[nodiscard]] TrainingParameter const& at(Place const& place) const {
         return place.is_frozen ? frozen_[place.parameter] : parameters_[place.parameter];
     }
+    /// Of what this rank holds of a parameter, or after those of a tie, the number of an element in the whole.
+    [[nodiscard]] std::int64_t whole_element(std::size_t gradient, std::int64_t element) const {
+        auto const number = gradient < parameters_.size() ? gradient : ties_[gradient - parameters_.size()].parameter;
+        auto out = element;
+        parameters_[number].for_each_run({element, element + 1},
+                                         [&](std::int64_t whole, std::int64_t, std::int64_t) { out = whole; });
+        return out;
+    }
     [[nodiscard]] std::vector<Tie> const& ties() const { return ties_; }
     [[nodiscard]] std::optional<Place> find(std::string_view name) const {
         auto const found = places_.find(name);

@@ -38,8 +38,23 @@ template <class Calls>
     return {};
 }
 
-/// What a rank of a data-parallel group writes: of the weights, which all ranks have whole, and of the state, which they have whole or
-/// by shares (ZeRO 1 and 2), its own shares. Ranks that cut models otherwise make such a list of their own.
+/// The elements of a parameter that a rank writes, of those that it holds: what other ranks hold, too, is shared among them. `held` are
+/// those that it has the optimizer's state of, `place` is among all ranks, of which neighbours are tensor-parallel ones.
+[[nodiscard]] inline UnitRange written_range(TrainingParameter const& parameter, TensorPlace const& tensor,
+                                             UnitRange held, TensorPlace const& place) {
+    auto const elements = parameter.elements;
+    bool const has_all = held.size() == elements;
+    if (!parameter.cut.is_whole() || tensor.ranks == 1) {
+        TensorPlace const data{place.ranks / tensor.ranks, place.rank / tensor.ranks};
+        return has_all ? optimizer_share(elements, data.ranks, data.rank) : held;
+    }
+    if (has_all) return optimizer_share(elements, place.ranks, place.rank);
+    // Every tensor-parallel rank has the same share.
+    return tensor.rank == 0 ? held : UnitRange{};
+}
+
+/// What a rank writes of the weights and of the optimizer's state, each of which it has whole, by shares (ZeRO 1 and 2) or by the columns
+/// and rows of a tensor-parallel rank. `place` is among all ranks.
 ///
 /// Order   the bytes are those of `weights` and `optimizer`, which outlive the list
 /// Errors  shape_mismatch where weights, optimizer and layout are not of one model
@@ -59,19 +74,23 @@ template <OptimizerRule Rule>
     for (std::size_t i = 0; i < parameters.size(); ++i) {
         auto const& name = parameters[i].name;
         auto const elements = parameters[i].elements;
+        auto const& tensor = weights.layout().place();
         if (optimizer.parameters()[i].name != name || optimizer.parameters()[i].weights.elements() != elements ||
             layout.tensor(layout.weight(i)).name != name)
             return wrong.at(name).because("is another parameter in the optimizer or in the layout");
         auto const held = optimizer.share(i);
-        auto const range = held.size() == elements ? optimizer_share(elements, place.ranks, place.rank) : held;
+        auto const range = written_range(parameters[i], tensor, held, place);
         if (range.size() == 0) continue;
-        auto const* const first = weights.values(i).data() + range.begin;
-        Span<std::byte const> const bytes(reinterpret_cast<std::byte const*>(first),
-                                          static_cast<std::size_t>(range.size()) * sizeof(float));
-        out.push_back({layout.weight(i), range.begin, bytes, true});
         auto const master = layout.state("master." + name);
-        if (master) out.push_back({*master, range.begin, bytes, false});
         if (!master && layout.has_masters()) return wrong.at(name).because("has no float32 weights in the layout");
+        auto const* const values = reinterpret_cast<std::byte const*>(weights.values(i).data());
+        // One part for elements that lie together in the file.
+        parameters[i].for_each_run(range, [&](std::int64_t whole, std::int64_t own, std::int64_t count) {
+            Span<std::byte const> const bytes(values + static_cast<std::size_t>(own) * sizeof(float),
+                                              static_cast<std::size_t>(count) * sizeof(float));
+            out.push_back({layout.weight(i), whole, bytes, true});
+            if (master) out.push_back({*master, whole, bytes, false});
+        });
         // How many elements of each array lie before the range, and before what this rank has.
         auto const& rule = optimizer.rule();
         auto const before = rule.state(elements, {0, range.begin});
@@ -83,11 +102,16 @@ template <OptimizerRule Rule>
             auto const width = static_cast<std::size_t>(layout.tensor(*state).width());
             auto const begin = before.arrays[array].elements;
             auto const skipped = static_cast<std::size_t>(begin - unheld.arrays[array].elements);
-            Span<std::byte const> const memory = optimizer.state_memory(i, array++);
-            out.push_back({*state,
-                           begin,
-                           {memory.data() + skipped * width, static_cast<std::size_t>(mine.elements) * width},
-                           false});
+            auto const* const from = optimizer.state_memory(i, array++).data() + skipped * width;
+            // Blocks are of whole parameters alone.
+            if (parameters[i].cut.is_whole()) {
+                out.push_back({*state, begin, {from, static_cast<std::size_t>(mine.elements) * width}, false});
+                continue;
+            }
+            parameters[i].for_each_run(range, [&](std::int64_t whole, std::int64_t own, std::int64_t count) {
+                auto const skip = static_cast<std::size_t>(own - range.begin) * width;
+                out.push_back({*state, whole, {from + skip, static_cast<std::size_t>(count) * width}, false});
+            });
         }
     }
     return out;

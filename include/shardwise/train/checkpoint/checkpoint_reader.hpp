@@ -158,8 +158,25 @@ private:
     return record;
 }
 
+namespace detail {
+
+/// Reads what a rank has in `range` of those elements that it holds of a parameter.
+[[nodiscard]] inline Result<> read_runs(CheckpointReader const& reader, CheckpointPlace place,
+                                        TrainingParameter const& parameter, UnitRange range, std::byte* to,
+                                        std::size_t width) {
+    Result<> done;
+    parameter.for_each_run(range, [&](std::int64_t whole, std::int64_t own, std::int64_t count) {
+        if (!done) return;
+        auto* const at = to + static_cast<std::size_t>(own - range.begin) * width;
+        done = reader.read(place, whole, {at, static_cast<std::size_t>(count) * width});
+    });
+    return done;
+}
+
+}  // namespace detail
+
 /// Takes weights and this rank's share of the optimizer's state from a checkpoint, whatever ranks wrote it. Every rank calls it. The
-/// checkpoint was verified before: see find_resume_point.
+/// checkpoint was verified before: see find_resume_point. Tensor-parallel ranks renew what follows from their weights in Trainer::restore.
 ///
 /// Errors  shape_mismatch where weights, optimizer and layout are not of one model; as CheckpointReader
 template <OptimizerRule Rule>
@@ -181,22 +198,27 @@ template <OptimizerRule Rule>
         auto const master = layout.state("master." + name);
         auto const place = master ? *master : layout.weight(i);
         if ((!master && layout.has_masters()) || layout.tensor(layout.weight(i)).name != name ||
-            layout.tensor(place).elements() != values.elements())
+            layout.tensor(place).elements() != parameters[i].whole_elements)
             return missing(name);
-        Span<std::byte> const bytes(reinterpret_cast<std::byte*>(values.data()),
-                                    static_cast<std::size_t>(values.elements()) * sizeof(float));
-        if (auto const done = reader->read(place, 0, bytes); !done) return done;
+        auto* const memory = reinterpret_cast<std::byte*>(values.data());
+        UnitRange const all{0, values.elements()};
+        if (auto const done = detail::read_runs(*reader, place, parameters[i], all, memory, sizeof(float)); !done) return done;
     }
     for (std::size_t i = 0; i < optimizer.parameters().size(); ++i) {
         auto const& parameter = optimizer.parameters()[i];
-        auto const before = optimizer.rule().state(parameter.weights.elements(), {0, optimizer.share(i).begin});
+        auto const own = optimizer.share(i);
+        auto const before = optimizer.rule().state(parameter.weights.elements(), {0, own.begin});
         std::size_t array = 0;
         for (auto const& mine : optimizer.state(i)) {
             auto const place = layout.state(std::string(mine.name) + "." + parameter.name);
             if (!place) return missing(std::string(mine.name) + "." + parameter.name);
             auto const first = before.arrays[array].elements;
-            if (auto const done = reader->read(*place, first, optimizer.state_memory(i, array)); !done) return done;
-            ++array;
+            auto const memory = optimizer.state_memory(i, array++);
+            auto const width = static_cast<std::size_t>(bits(mine.dtype) / 8);
+            auto const done = parameters[i].cut.is_whole()
+                                  ? reader->read(*place, first, memory)
+                                  : detail::read_runs(*reader, *place, parameters[i], own, memory.data(), width);
+            if (!done) return done;
         }
     }
     return {};

@@ -37,17 +37,30 @@ public:
         }
         return Bytes{sum};
     }
-    /// The same of `checkpoint_parts`, before there are any weights.
+    /// The same of `checkpoint_parts`, before there are any weights; with `is_shared` each has the optimizer's state of its share (ZeRO).
     template <OptimizerRule Rule>
     [[nodiscard]] static Bytes staging_bytes(TrainingLayout const& layout, Rule const& rule,
-                                             TensorPlace const& place = {}) {
+                                             TensorPlace const& place = {}, bool is_shared = false) {
         std::int64_t sum = 0;
-        auto const add = [&sum](std::int64_t bytes) { sum += padded(static_cast<std::size_t>(bytes)); };
+        auto const& tensor = layout.place();
         for (auto const& parameter : layout.parameters()) {
-            auto const own = optimizer_share(parameter.elements, place.ranks, place.rank);
+            auto const elements = parameter.elements;
+            auto const data = place.ranks / tensor.ranks;
+            auto const held =
+                is_shared ? optimizer_share(elements, data, place.rank / tensor.ranks) : UnitRange{0, elements};
+            auto const own = written_range(parameter, tensor, held, place);
             if (own.size() == 0) continue;
-            add(own.size() * static_cast<std::int64_t>(sizeof(float)));
-            for (auto const& array : rule.state(parameter.elements, own)) add(array.elements * (bits(array.dtype) / 8));
+            auto const add = [&](std::int64_t count, std::int64_t width) {
+                if (parameter.cut.is_whole()) {
+                    sum += padded(static_cast<std::size_t>(count * width));
+                    return;
+                }
+                parameter.for_each_run(own, [&](std::int64_t, std::int64_t, std::int64_t run) {
+                    sum += padded(static_cast<std::size_t>(run * width));
+                });
+            };
+            add(own.size(), static_cast<std::int64_t>(sizeof(float)));
+            for (auto const& array : rule.state(elements, own)) add(array.elements, bits(array.dtype) / 8);
         }
         return Bytes{sum};
     }

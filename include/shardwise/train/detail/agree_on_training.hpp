@@ -7,6 +7,7 @@
 #include <shardwise/executor/training/training_weights.hpp>
 #include <shardwise/train/batches.hpp>
 #include <shardwise/train/check_gradients.hpp>
+#include <shardwise/train/detail/training_groups.hpp>
 #include <shardwise/train/train_options.hpp>
 
 #include <bit>
@@ -23,7 +24,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
     auto const& batch = batches.options();
     auto const& schedule = options.schedule;
     auto hash = fnv1a(optimizer);
-    for (auto const number : {layout.gradient_elements(), batch.context, batch.batch, batches.samples(), options.steps,
+    for (auto const number : {layout.whole_elements(), std::int64_t{options.tp}, batch.context, batch.batch, batches.samples(), options.steps,
                               options.max_skipped, options.check_every, schedule.warm_up, schedule.total,
                               schedule.decay, std::int64_t{batch.shuffles}, static_cast<std::int64_t>(options.zero),
                               static_cast<std::int64_t>(schedule.kind), std::bit_cast<std::int64_t>(batch.seed),
@@ -79,16 +80,23 @@ template <Communicator C>
     return agree_on_number(comm, std::bit_cast<std::int64_t>(hash), "goes on from other steps than rank 0");
 }
 
-/// Compares the ranks' weights.
+/// Compares the weights of ranks that have them alike: data-parallel ranks all, tensor-parallel ones those that they do not share.
 ///
 /// Errors  as compare_replicas
-template <Communicator C>
-[[nodiscard]] Result<> agree_on_weights(C& comm, TrainingWeights const& weights) {
-    if (comm.size() == 1) return {};
-    List<NamedValues> values;
-    auto const& parameters = weights.layout().parameters();
-    for (std::size_t i = 0; i < parameters.size(); ++i) values.push_back({parameters[i].name, weights.values(i)});
-    return compare_replicas(comm, Span<NamedValues const>(values));
+template <class Comm>
+[[nodiscard]] Result<> agree_on_weights(TrainingGroups<Comm>& groups, TrainingWeights const& weights) {
+    auto const compare = [&](auto& comm, bool takes_shared) -> Result<> {
+        if (comm.size() == 1) return {};
+        List<NamedValues> values;
+        auto const& parameters = weights.layout().parameters();
+        for (std::size_t i = 0; i < parameters.size(); ++i) {
+            if (takes_shared || parameters[i].cut.is_whole())
+                values.push_back({parameters[i].name, weights.values(i)});
+        }
+        return compare_replicas(comm, Span<NamedValues const>(values));
+    };
+    if (auto const agreed = compare(groups.data(), true); !agreed || groups.tensor() == nullptr) return agreed;
+    return compare(groups.world(), false);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail
