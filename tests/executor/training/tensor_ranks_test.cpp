@@ -30,6 +30,11 @@ std::vector<float> part_of(std::vector<float> const& whole, TrainingLayout const
     return out;
 }
 
+bool is_grouped(std::string const& config) {
+    return config.find(R"("num_key_value_heads":2)") != std::string::npos ||
+           config.find(R"("num_kv_heads":2)") != std::string::npos;
+}
+
 /// Losses and gradients of a model on so many tensor-parallel ranks are those of one, bit for bit.
 void check_ranks(std::string const& config, std::int32_t ranks, LeafResults const& expected, TrainingLayout const& all,
                  std::int64_t micro_batch, Recompute recompute = Recompute::none, float dropout = 0.0F, int threads = 1) {
@@ -60,10 +65,55 @@ TEST_CASE("TrainingPass: tensor-parallel ranks have the losses and gradients of 
         CAPTURE(golden.name);
         TrainedModel one(golden.config);
         auto const expected = train_leaves(one, 2);
-        for (std::int32_t const ranks : {2, 3}) {
+        for (std::int32_t const ranks : {2, 3, 6}) {
             CAPTURE(ranks);
-            if (!TrainingProgram::create(one.model(), {ranks, 0})) continue;
-            check_ranks(golden.config, ranks, expected, one.program.layout(), 2);
+            auto const own = TrainingProgram::create(one.model(), {ranks, 0});
+            auto const heads = golden.name == "falcon_multi_query" ? 1 : is_grouped(golden.config) ? 2 : 6;
+            CHECK(own.has_value() == (ranks <= heads));
+            if (own) {
+                check_ranks(golden.config, ranks, expected, one.program.layout(), 2);
+                continue;
+            }
+            CHECK(own.error().place() == "tp");
+            CHECK(own.error().code() == ErrorCode::invalid_argument);
         }
+    }
+}
+
+TEST_CASE("TrainingPass: what tensor-parallel ranks compute again and drop is what one does") {
+    for (auto const& golden : golden_trainings()) {
+        if (golden.name != "gpt2" && golden.name != "qwen3" && golden.name != "olmo2") continue;
+        CAPTURE(golden.name);
+        TrainedModel one(golden.config);
+        auto const expected = train_leaves(one, 1, Recompute::none, 0.25F);
+        for (auto const recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+            CAPTURE(static_cast<int>(recompute));
+            check_ranks(golden.config, 2, expected, one.program.layout(), 3, recompute, 0.25F, 2);
+        }
+    }
+}
+
+TEST_CASE("TrainingPass: what tensor-parallel ranks cannot share is named") {
+    FormulaModel const model(golden_trainings().front().config);
+    auto const& of = model.checkpoint->model;
+    auto const made = TrainingProgram::create(of, {3, 0});
+    REQUIRE_FALSE(made);
+    CHECK(made.error().message() ==
+          "model.layers: tp: is more than the key-value heads, whose gradients are sums over the query heads that read "
+          "them (got 3, expected at most 2); use at most as many tensor-parallel ranks as key-value heads; others can "
+          "be data-parallel ranks");
+    CHECK_FALSE(TrainingProgram::create(of, {2, 2}));
+    // A pass needs the ranks of its program, and weights of its rank.
+    HostContext context({.threads = 1});
+    auto const program = TrainedModel::take(TrainingProgram::create(of, {2, 1}));
+    CHECK_FALSE(TrainingPass::create(context, program, {.context = 4}));
+    auto const begun = TrainedModel::take(TrainingWeights::initialise(context, of, {.seed = 3}, {2, 1}));
+    auto const whole = TrainedModel::take(TrainingWeights::initialise(context, of, {.seed = 3}));
+    for (std::size_t i = 0; i < begun.layout().parameters().size(); ++i) {
+        auto const& parameter = begun.layout().parameters()[i];
+        parameter.for_each_run({0, parameter.elements}, [&](std::int64_t at, std::int64_t own, std::int64_t count) {
+            CHECK(std::equal(whole.values(i).data() + at, whole.values(i).data() + at + count,
+                             begun.values(i).data() + own));
+        });
     }
 }

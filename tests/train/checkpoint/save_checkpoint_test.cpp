@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <shardwise/train/checkpoint/checkpoint_saver.hpp>
 #include <shardwise/train/checkpoint/save_checkpoint.hpp>
 
 #include <doctest/doctest.h>
@@ -47,7 +48,73 @@ std::map<std::string, std::string> saved_by(std::string_view dtype, std::int32_t
     return files_of(out / "step-000003");
 }
 
+/// Ranks of which `tp` neighbours share each layer.
+struct Ranks {
+    std::int32_t all = 1;
+    std::int32_t tp = 1;
+    ZeroStage zero = ZeroStage::none;
+};
+
+/// Goes on from a checkpoint, or begins, takes the steps before `end` and saves: the files.
+std::map<std::string, std::string> trained_by(SmallRun<AdamW>& run, std::string_view dtype, Ranks const& ranks,
+                                              std::string const& from, std::int64_t first, std::int64_t end) {
+    TemporaryFolder const out;
+    auto const target = run.target(out.path());
+    auto options = run.trainer->options();
+    options.tp = ranks.tp;
+    options.zero = ranks.zero;
+    auto const body = [&](Threads& thread) -> Result<> {
+        TrainedModel own(run_config(dtype), 1, {ranks.tp, thread.rank() % ranks.tp});
+        HostCommunicator comm(std::move(thread));
+        auto trainer = Trainer<AdamW>::create(own.context, comm, own.program, own.weights, run.rule, *run.batches, options);
+        if (!trainer) return trainer.error();
+        if (!from.empty()) {
+            auto const loaded = load_checkpoint(from, *run.layout, own.weights, trainer->optimizer());
+            if (!loaded) return loaded;
+        }
+        TrainerPosition position;
+        position.step = first;
+        if (auto const restored = trainer->restore(position); !restored) return restored;
+        auto stream = own.context.make_stream();
+        for (auto step = first; step < end; ++step) {
+            if (auto const done = trainer->step(stream); !done) return done.error();
+        }
+        TensorPlace const place{comm.size(), comm.rank()};
+        auto const parts = checkpoint_parts(*run.layout, own.weights, trainer->optimizer(), place);
+        if (!parts) return parts.error();
+        CHECK(CheckpointSaver<>::staging_bytes({parts->data(), parts->size()}) ==
+              CheckpointSaver<>::staging_bytes(own.program.layout(), run.rule, place, ranks.zero != ZeroStage::none));
+        return save_checkpoint(comm, target, run.state(end), own.weights, trainer->optimizer());
+    };
+    auto const done = run_threads(ranks.all, body);
+    REQUIRE_MESSAGE(done, (done ? "" : done.error().message()));
+    return files_of(out / checkpoint_name(end));
+}
+
 }  // namespace
+
+TEST_CASE("save_checkpoint: tensor-parallel ranks write the bytes of one, and any ranks go on from them") {
+    for (std::string_view const dtype : {"float32", "bfloat16"}) {
+        CAPTURE(dtype);
+        SmallRun<AdamW> run(dtype);
+        TemporaryFolder const out;
+        run.train(0, 2);
+        REQUIRE(run.save(out.path(), 2));
+        auto const from = out / "step-000002";
+        auto const two = files_of(from);
+        run.train(2, 4);
+        REQUIRE(run.save(out.path(), 4));
+        auto const four = files_of(out / "step-000004");
+        CHECK(two != four);
+        for (auto const& ranks : {Ranks{1, 1}, Ranks{2, 2}, Ranks{4, 2, ZeroStage::optimizer},
+                                  Ranks{4, 2, ZeroStage::gradients}}) {
+            CAPTURE(ranks.all);
+            CAPTURE(ranks.tp);
+            CHECK(trained_by(run, dtype, ranks, {}, 0, 2) == two);
+            CHECK(trained_by(run, dtype, ranks, from, 2, 4) == four);
+        }
+    }
+}
 
 TEST_CASE_TEMPLATE("save_checkpoint: the bytes are the same from any ranks, with the state whole or by shares", Rule,
                    AdamW, Sgd, Adam8bit) {

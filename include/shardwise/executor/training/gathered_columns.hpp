@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace shardwise::inline SHARDWISE_NAMESPACE {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Memory for what ranks gather of one sequence: columns as they come, two whole values, a rank's share of one.
 ///
@@ -105,4 +105,19 @@ inline void gather_shares(TensorRank const& rank, TensorView<float, 2, Host> mat
     gather_columns(rank, packed, shared_evenly(matrix.extent(1), rank.place), matrix, stream);
 }
 
-}  // namespace shardwise::inline SHARDWISE_NAMESPACE
+/// Of all columns of a shared value this rank's, in the order of its memory.
+///
+/// Order   on `stream`
+inline void take_own(TensorRank const& rank, SharedValue const& value, TensorView<float const, 2, Host> all,
+                     TensorView<float, 2, Host> own, HostStream& stream) {
+    auto const take = [all, own, columns = value.columns[static_cast<std::size_t>(rank.place.rank)]](
+                          std::int64_t begin, std::int64_t end) {
+        for (auto row = begin; row < end; ++row) {
+            auto* to = own.row(row);
+            for (auto const& range : columns) to = std::copy_n(all.row(row) + range.begin, range.size(), to);
+        }
+    };
+    Host::launch(own.extent(0), take, stream, std::max<std::int64_t>(1, 16'384 / all.extent(1)));
+}
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

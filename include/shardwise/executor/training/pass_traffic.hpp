@@ -5,10 +5,11 @@
 #include <shardwise/executor/training/gathered_columns.hpp>
 #include <shardwise/executor/training/recomputation.hpp>
 #include <shardwise/executor/training/training_program.hpp>
+#include <shardwise/kernels/backward/cross_entropy.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -24,22 +25,30 @@ struct PassTraffic {
     auto const& place = program.place();
     for (auto const& block : program.blocks()) {
         auto const& shared = program.shared(block);
-        if (shared.empty()) continue;
         auto const& body = program.body(block);
         auto const of = [&](ValueId id) -> SharedValue const& { return shared[static_cast<std::size_t>(id)]; };
-        auto const whole = [&](ValueId id) { return gather_traffic(of(id), tokens, place.rank); };
-        auto const evenly = [&](ValueId id) {
-            return gather_traffic(shared_evenly(of(id).width, place), tokens, place.rank);
+        auto const whole = [&](ValueId id) { return detail::gather_traffic(of(id), tokens, place.rank); };
+        auto const of_width = [&](std::int64_t width) {
+            return detail::gather_traffic(detail::shared_evenly(width, place), tokens, place.rank);
+        };
+        auto const evenly = [&](ValueId id) { return of_width(of(id).width); };
+        // A norm of whole rows, of which each rank has some columns.
+        auto const spans_shared = [&](Operation const& op) {
+            return op.kind == OpKind::norm && !shared.empty() && op.in_features > body.values[static_cast<std::size_t>(op.inputs[0])].width;
         };
         auto const run = [&](std::size_t number, CollectiveTraffic& sum) {
             auto const& op = body.forward.operations()[number];
-            if (block.operations[number].cut != TrainedCut::inputs) return;
+            auto const cut = block.operations[number].cut;
+            if (op.kind == OpKind::embedding && cut == TrainedCut::outputs) sum += of_width(op.out_features);
+            if (spans_shared(op)) sum += whole(op.inputs[0]);
+            if (cut != TrainedCut::inputs) return;
             sum += whole(op.inputs[0]);
             sum += evenly(op.output);
         };
         for (std::size_t i = 0; i < body.forward.operations().size(); ++i) run(i, out.forward);
         for (auto const& again : plan_recomputation(body, recompute).again) run(again.operation, out.backward);
         for (auto const& step : body.steps) {
+            if (shared.empty()) break;
             if (step.part == GradientPart::reduction && step.spread == Spread::partial)
                 out.backward += evenly(step.reads);
             if (step.of < 0) continue;
@@ -47,10 +56,17 @@ struct PassTraffic {
             auto const& op = body.forward.operations()[number];
             bool const is_of_inputs = step.part == GradientPart::inputs;
             if (is_of_inputs && block.operations[number].cut == TrainedCut::outputs) out.backward += whole(step.reads);
-            if (is_of_inputs || op.kind != OpKind::norm || of(op.inputs[0]).is_whole()) continue;
+            if (op.kind != OpKind::norm || of(op.inputs[0]).is_whole()) continue;
+            if (is_of_inputs && !spans_shared(op)) continue;
             out.backward += whole(op.inputs[0]);
             out.backward += whole(step.reads);
         }
+    }
+    auto const& head = program.head();
+    for (std::int64_t first = 0; first < tokens; first += HeadLossOptions{}.chunk) {
+        auto const count = std::min(HeadLossOptions{}.chunk, tokens - first);
+        for (auto const width : {head.vocabulary, head.hidden})
+            out.backward += detail::gather_traffic(detail::shared_evenly(width, place), count, place.rank);
     }
     return out;
 }

@@ -35,7 +35,8 @@ enum class TrainedCut : std::uint8_t {
 /// them, and rows or columns of the weights that make or read those. Ranks cut columns and never sums, so that any number of them has the
 /// bits of one: a product that sums over what ranks share takes all of its inputs from them, and each rank makes some of its outputs.
 ///
-/// Embeddings, the head, norms and what else is outside of layers is whole on every rank.
+/// The vocabulary is shared, too: a rank has rows of the embedding and of the head. Norms and what else is outside of layers is whole on
+/// every rank.
 class TensorCuts {
 public:
     TensorCuts() = default;
@@ -56,7 +57,12 @@ public:
         for (auto const& block : model.program.blocks()) {
             auto const& body = model.program.body(block);
             auto& cuts = out.blocks_[number++];
-            if (!has_attention(body)) continue;
+            if (!has_attention(body)) {
+                bool const is_last = number == out.blocks_.size();
+                if (auto const done = out.add_vocabulary(body, std::string(block.module), is_last, tensors); !done)
+                    return done.error();
+                continue;
+            }
             if (auto const checked = check_heads(body, block.module, place); !checked) return checked.error();
             for (std::int64_t rank = 0; rank < place.ranks; ++rank) {
                 auto const grain_of = [&body](Operation const& op) { return grain(body, op); };
@@ -157,14 +163,11 @@ private:
     }
     [[nodiscard]] static Result<> check_block(BlockBody const& body, std::string_view module,
                                               std::vector<BlockCut> const& cuts) {
-        std::size_t number = 0;
         for (auto const& op : body.operations()) {
             Error refused{ErrorCode::unsupported};
             refused.in(module).at(op.parameters[0].empty() ? visit_op(op.kind, [](auto of) { return of.name; })
                                                            : op.parameters[0]);
             if (!is_shareable(op.kind)) return refused.because("is not trained by tensor-parallel ranks yet");
-            if (cuts.front().norms[number++])
-                return refused.because("is a norm over a width that tensor-parallel ranks share, which is not trained yet");
             for (auto const& cut : cuts) {
                 if (cut.width(op.output) > 0) continue;
                 return Error{ErrorCode::invalid_argument}
@@ -177,6 +180,37 @@ private:
             bool const is_of_both = op.kind == OpKind::linear && is_cut(op.output, body, cuts) &&
                                     is_cut(op.inputs[0], body, cuts);
             if (is_of_both) return refused.because("reads what ranks share and makes what they share, which is not trained yet");
+        }
+        return {};
+    }
+
+    /// Rows of tables of words, and of the product that makes logits: with a copy that is cut by columns.
+    [[nodiscard]] Result<> add_vocabulary(BlockBody const& body, std::string const& module, bool is_last,
+                                          Tensors const& tensors) {
+        for (auto const& op : body.operations()) {
+            bool const is_head = is_last && op.kind == OpKind::linear && &op == &body.operations().back();
+            if (!is_head && !(op.kind == OpKind::embedding && op.index == TableIndex::token)) continue;
+            auto const found = tensors.find(detail::parameter_name(module, op.parameters[0], 0));
+            if (found == tensors.end() || found->second->is_transposed || found->second->shape.rank() != 2)
+                return Error{ErrorCode::unsupported}
+                    .in(module)
+                    .at(op.parameters[0])
+                    .because("is no table of rows for tensor-parallel ranks to share");
+            auto const rows = found->second->shape[0];
+            auto const columns = found->second->shape[1];
+            if (rows < place_.ranks)
+                return Error{ErrorCode::invalid_argument}
+                    .in(module)
+                    .at("tp")
+                    .because("is more than the vocabulary")
+                    .got(place_.ranks)
+                    .at_most(rows);
+            ParameterCut made;
+            for (std::int64_t rank = 0; rank < place_.ranks; ++rank) {
+                made.own.push_back({{split_units(rows, place_.ranks, rank)}, {{0, columns}}});
+                made.turned.push_back({{{0, rows}}, {split_units(columns, place_.ranks, rank)}});
+            }
+            parameters_.emplace(found->first, std::move(made));
         }
         return {};
     }

@@ -45,9 +45,9 @@ struct TrainingParameter {
     template <class Call>
     void for_each_run(UnitRange range, Call&& call) const {
         auto const take = [&](std::int64_t whole, std::int64_t own, std::int64_t count) {
-            auto const begin = std::max(own, range.begin);
+            auto const from = std::max(own, range.begin);
             auto const end = std::min(own + count, range.end);
-            if (begin < end) call(whole + begin - own, begin, end - begin);
+            if (from < end) call(whole + from - own, from, end - from);
         };
         if (cut.is_whole())
             take(0, 0, elements);

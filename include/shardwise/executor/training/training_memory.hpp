@@ -7,6 +7,7 @@
 #include <shardwise/executor/model_reach.hpp>
 #include <shardwise/executor/training/body_memory.hpp>
 #include <shardwise/executor/training/gathered_columns.hpp>
+#include <shardwise/executor/training/shared_head.hpp>
 #include <shardwise/executor/training/ops/trained_ops.hpp>
 #include <shardwise/executor/training/training_program.hpp>
 #include <shardwise/kernels/backward/cross_entropy.hpp>
@@ -60,7 +61,7 @@ struct TrainingMemory {
     std::int64_t scratch = 0;
     std::int64_t tables_at = 0;
     /// Of tensor-parallel ranks.
-    GatherSizes gathered;
+    detail::GatherSizes gathered;
     std::int64_t gathered_at = 0;
     std::int64_t working = 0;
     /// Numbers of positions.
@@ -79,6 +80,12 @@ namespace detail {
 [[nodiscard]] inline GatherSizes gather_sizes(BackwardBody const& body, std::vector<SharedValue> const& shared,
                                               TensorPlace const& place, std::int64_t leaf) {
     GatherSizes out;
+    if (place.ranks == 1) return out;
+    for (auto const& op : body.forward.operations()) {
+        if (op.kind != OpKind::embedding || op.index != TableIndex::token) continue;
+        auto const own = split_units(op.out_features, place.ranks, place.rank).size();
+        out.take({leaf * op.out_features, 0, 0, leaf * own});
+    }
     if (shared.empty()) return out;
     auto const of = [&](ValueId id) -> SharedValue const& { return shared[static_cast<std::size_t>(id)]; };
     for (auto const& op : body.forward.operations()) {
@@ -130,8 +137,8 @@ namespace detail {
             out.scratch = std::max(out.scratch, needed);
             // Of all ranks' heads.
             if (op.kind == OpKind::norm && !shared.empty()) {
-                auto const rows = leaf * (shared[static_cast<std::size_t>(op.inputs[0])].width / op.in_features);
-                out.scratch = std::max(out.scratch, 2 * norm_backward_workspace(rows));
+                auto const heads = shared[static_cast<std::size_t>(op.inputs[0])].width / op.in_features;
+                out.scratch = std::max(out.scratch, 2 * norm_backward_workspace(leaf * heads));
             }
             if (op.kind == OpKind::rope && table.rope.frequencies.empty()) {
                 auto rope = layer_rope(model.config, op.attention, limits.context, divisors);
@@ -166,6 +173,9 @@ namespace detail {
     out.hidden_at.push_back(out.kept);
     out.kept += padded(rows * program.head().hidden);
     out.scratch = std::max(out.scratch, head_cross_entropy_workspace(leaf, program.head().vocabulary));
+    if (program.place().ranks > 1)
+        out.gathered.take(
+            detail::shared_head_sizes(leaf, program.head().vocabulary, program.head().hidden, program.place()));
     out.gradients_at = working;
     out.weights_at = out.gradients_at + 2 * out.gradient_size;
     out.scratch_at = out.weights_at + padded(leaf);

@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/buffer.hpp>
 #include <shardwise/core/check_views.hpp>
+#include <shardwise/executor/training/shared_head.hpp>
 #include <shardwise/executor/training/training_memory.hpp>
 #include <shardwise/executor/training/training_weights.hpp>
 
@@ -243,10 +244,10 @@ private:
         auto const* const tables = working_.data() + plan_.tables_at;
         detail::TrainingWalk walk{program_->model(), block, program_->body(block), memory, stream};
         walk.weights = weights.data();
-        if (!program_->shared(block).empty()) {
+        if (tensor_.place.ranks > 1) {
             tensor_.turned = weights.turned();
             walk.tensor = &tensor_;
-            walk.shared = &program_->shared(block);
+            if (!program_->shared(block).empty()) walk.shared = &program_->shared(block);
         }
         walk.ids = ids_.part(at, tokens);
         walk.positions = Ids(positions_.data(), {at + tokens}).part(at, tokens);
@@ -298,8 +299,8 @@ private:
                 });
             }
             case GradientPart::reduction:
-                if (walk.tensor != nullptr && step.spread == Spread::partial)
-                    gather_shares(*walk.tensor, walk.gradient(step.reads), walk.stream);
+                if (walk.shared != nullptr && step.spread == Spread::partial)
+                    detail::gather_shares(*walk.tensor, walk.gradient(step.reads), walk.stream);
                 break;
             case GradientPart::sum:
                 return add_backward(walk.gradient(step.reads), walk.gradient(step.writes[0]), true, walk.stream);
@@ -316,9 +317,10 @@ private:
         using Matrix = TensorView<float, 2, Host>;
         Matrix const hidden(kept_.data() + plan_.hidden_at.back() + sequence * sequence_ * head.hidden,
                             {sequence_, head.hidden});
+        // Of one rank all rows of the vocabulary.
+        auto const rows = head.rows.size();
         HeadLoss in{.in = hidden,
-                    .head = TensorView<float const, 2, Host>(weights.data() + head.weight.weight,
-                                                             {head.vocabulary, head.hidden}),
+                    .head = TensorView<float const, 2, Host>(weights.data() + head.weight.weight, {rows, head.hidden}),
                     .targets = targets};
         if (head.bias.elements > 0) in.bias = {weights.data() + head.bias.weight, {head.bias.elements}};
         HeadLossGradients to{.loss = losses};
@@ -331,7 +333,7 @@ private:
             in.weights = factors;
             to.in = Matrix(above, {sequence_, head.hidden});
             if (!head.weight.is_frozen) {
-                to.head = Matrix(gradients.data() + head.weight.gradient, {head.vocabulary, head.hidden});
+                to.head = Matrix(gradients.data() + head.weight.gradient, {rows, head.hidden});
                 if (head.bias.elements > 0) to.bias = {gradients.data() + head.bias.gradient, {head.bias.elements}};
                 is_written[head.weight.number] = 1;
                 if (head.bias.elements > 0) is_written[head.bias.number] = 1;
@@ -339,13 +341,16 @@ private:
         }
         HeadLossOptions const options{.soft_cap = static_cast<float>(config.logit_softcap)};
         Vector const scratch{working_.data() + plan_.scratch_at, {plan_.scratch}};
-        return head_cross_entropy(in, to, options, scratch, stream);
+        if (tensor_.place.ranks == 1) return head_cross_entropy(in, to, options, scratch, stream);
+        auto const columns = split_units(head.hidden, tensor_.place.ranks, tensor_.place.rank).size();
+        TensorView<float const, 2, Host> const turned(weights.turned() + head.turned, {head.vocabulary, columns});
+        return detail::shared_head_cross_entropy(tensor_, in, turned, to, options, scratch, stream);
     }
 
     TrainingProgram const* program_;
     TrainingLimits limits_;
     TrainingMemory plan_;
-    TensorRank tensor_;
+    detail::TensorRank tensor_;
     Buffer<float, Host> kept_;
     Buffer<float, Host> working_;
     Buffer<std::int32_t, Host> positions_;

@@ -81,6 +81,9 @@ struct TrainedHead {
     TrainedParameter bias;
     std::int64_t vocabulary = 0;
     std::int64_t hidden = 0;
+    /// The rows that this rank has, and the copy of its columns of all rows; where ranks share it.
+    UnitRange rows{};
+    std::int64_t turned = 0;
 };
 
 /// How a model is trained: its blocks with their backward passes, derived from the block program, and its head, whose logits are never
@@ -195,7 +198,8 @@ private:
             if (!is_last) continue;
             auto const product = trained_operation(last, last, whole, number, prefix);
             if (!product) return product.error();
-            head_ = {product->parameters[0], product->parameters[1], last.out_features, last.in_features};
+            head_ = {product->parameters[0], product->parameters[1], last.out_features, last.in_features,
+                     split_units(last.out_features, place().ranks, place().rank), product->turned};
         }
         return {};
     }
@@ -281,9 +285,11 @@ private:
             auto const& parameter = layout_.at(*found);
             out.parameters[slot] = {parameter.begin, found->gradient_begin, parameter.elements, found->gradient,
                                     found->is_frozen};
-            if (slot > 0 || op.kind != OpKind::linear) continue;
-            out.is_transposed = parameter.tensor->is_transposed;
+            if (slot > 0) continue;
             out.turned = parameter.turned_begin;
+            if (op.kind == OpKind::embedding && !parameter.cut.is_whole()) out.cut = TrainedCut::outputs;
+            if (op.kind != OpKind::linear) continue;
+            out.is_transposed = parameter.tensor->is_transposed;
             auto of_rows = one;
             if (TrainedAdapter::is_b(op.parameters[0])) of_rows.output = TrainedAdapter::product_of(one, body);
             out.rows = rows_of(of_rows, body, *parameter.tensor);

@@ -54,13 +54,13 @@ struct TrainingWalk {
     float* input_gradient = nullptr;
     float* output_gradient = nullptr;
     Vector scratch{};
-    /// Null where no rank shares this block; by value, how ranks hold it.
+    /// Null for one rank; by value of a block how ranks hold it, null where they do not share its values.
     TensorRank const* tensor = nullptr;
     std::vector<SharedValue> const* shared = nullptr;
 
     /// How ranks hold a value or a gradient, which they share.
     [[nodiscard]] SharedValue const& shared_value(ValueId id) const { return (*shared)[static_cast<std::size_t>(id)]; }
-    [[nodiscard]] bool is_shared(ValueId id) const { return tensor != nullptr && !shared_value(id).is_whole(); }
+    [[nodiscard]] bool is_shared(ValueId id) const { return shared != nullptr && !shared_value(id).is_whole(); }
     /// All columns of a shared value, of which `own` are this rank's rows; in memory of `tensor`, until that is used again.
     [[nodiscard]] Matrix gather(ValueId id, Matrix own, float* to) const {
         Matrix const all(to, {own.extent(0), shared_value(id).width});

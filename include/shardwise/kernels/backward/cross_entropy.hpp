@@ -169,6 +169,40 @@ struct LossRows {
     return {};
 }
 
+/// What makes losses, and gradients of logits, of the rows of a chunk.
+[[nodiscard]] inline LossRows loss_rows(HeadLoss const& in, HeadLossGradients const& to, HeadLossOptions const& options,
+                                        IsaLevel level) {
+    return {choose_kernel<decltype(LossRows::greatest)>(level, SHARDWISE_KERNEL_LEVELS(greatest_of<float>)),
+            choose_kernel<decltype(LossRows::sum)>(level, SHARDWISE_KERNEL_LEVELS(softmax_sum<float>)),
+            choose_kernel<decltype(LossRows::finish)>(level, SHARDWISE_KERNEL_LEVELS(finish_logits)),
+            choose_kernel<decltype(LossRows::gradient)>(level, SHARDWISE_KERNEL_LEVELS(cross_entropy_gradient_row)),
+            {},
+            in.bias,
+            in.targets.data(),
+            in.weights.empty() ? nullptr : in.weights.data(),
+            to.loss.data(),
+            options,
+            to.is_loss_only()};
+}
+/// Those of a chunk that begins at token `first`.
+[[nodiscard]] inline LossRows rows_of_chunk(LossRows rows, TensorView<float, 2, Host> logits, std::int64_t first) {
+    rows.logits = logits;
+    rows.targets += first;
+    rows.weights = rows.weights == nullptr ? nullptr : rows.weights + first;
+    rows.loss += first;
+    return rows;
+}
+/// As many rows at a time as products sum, so that the chunk plays no part here either.
+[[nodiscard]] inline Result<> head_bias_gradient(TensorView<float, 2, Host> logits, TensorView<float, 1, Host> to,
+                                                 bool is_added, HostStream& stream) {
+    auto const count = logits.extent(0);
+    for (std::int64_t row = 0; !to.empty() && row < std::max<std::int64_t>(count, 1); row += tile_inputs) {
+        auto const some = logits.rows(row, std::min(tile_inputs, count - row));
+        if (auto const made = linear_bias_gradient(some, to, is_added || row > 0, stream); !made) return made;
+    }
+    return {};
+}
+
 }  // namespace detail
 
 /// The loss of each token, -log softmax(logits)[target] with logits = in * head^T + bias, and the gradients of the sum of weights *
@@ -193,20 +227,7 @@ struct LossRows {
     auto const needed = head_cross_entropy_workspace(tokens, vocabulary, options);
     if (workspace.elements() < needed) return detail::small_workspace(name, workspace.elements(), needed);
     if (!stream.isa()) return stream.isa().error();
-    auto const level = *stream.isa();
-    detail::LossRows rows{
-        detail::choose_kernel<decltype(detail::LossRows::greatest)>(level, SHARDWISE_KERNEL_LEVELS(greatest_of<float>)),
-        detail::choose_kernel<decltype(detail::LossRows::sum)>(level, SHARDWISE_KERNEL_LEVELS(softmax_sum<float>)),
-        detail::choose_kernel<decltype(detail::LossRows::finish)>(level, SHARDWISE_KERNEL_LEVELS(finish_logits)),
-        detail::choose_kernel<decltype(detail::LossRows::gradient)>(
-            level, SHARDWISE_KERNEL_LEVELS(cross_entropy_gradient_row)),
-        {},
-        in.bias,
-        in.targets.data(),
-        in.weights.empty() ? nullptr : in.weights.data(),
-        to.loss.data(),
-        options,
-        to.is_loss_only()};
+    auto const rows = detail::loss_rows(in, to, options, *stream.isa());
     stream.submit(
         [targets = in.targets, vocabulary, name] { return detail::check_targets(name, targets, vocabulary); });
     for (std::int64_t first = 0; first < std::max<std::int64_t>(tokens, 1); first += options.chunk) {
@@ -215,12 +236,7 @@ struct LossRows {
         TensorView<float, 2, Host> const logits(workspace.data(), {count, vocabulary});
         if (auto const made = Host::gemm<float>(part, in.head, logits, {.is_b_transposed = true}, stream); !made)
             return made;
-        auto chunk = rows;
-        chunk.logits = logits;
-        chunk.targets += first;
-        chunk.weights = chunk.weights == nullptr ? nullptr : chunk.weights + first;
-        chunk.loss += first;
-        Host::launch(count, chunk, stream, detail::row_grain(vocabulary));
+        Host::launch(count, detail::rows_of_chunk(rows, logits, first), stream, detail::row_grain(vocabulary));
         bool const is_added = to.is_head_added || first > 0;
         if (!to.in.empty()) {
             auto const made =
@@ -230,12 +246,7 @@ struct LossRows {
         if (!to.head.empty()) {
             if (auto const made = linear_weight_gradient(logits, part, to.head, is_added, stream); !made) return made;
         }
-        // As many rows at a time as products sum, so that the chunk plays no part here either.
-        for (std::int64_t row = 0; !to.bias.empty() && row < std::max<std::int64_t>(count, 1);
-             row += detail::tile_inputs) {
-            auto const some = logits.rows(row, std::min(detail::tile_inputs, count - row));
-            if (auto const made = linear_bias_gradient(some, to.bias, is_added || row > 0, stream); !made) return made;
-        }
+        if (auto const made = detail::head_bias_gradient(logits, to.bias, is_added, stream); !made) return made;
     }
     return {};
 }

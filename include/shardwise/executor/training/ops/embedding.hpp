@@ -12,17 +12,9 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 template <>
 struct TrainedOp<EmbeddingOp> : NeedsNoScratch {
     [[nodiscard]] static Result<> forward(TrainingWalk const& walk, Operation const& op, std::size_t number) {
-        auto const numbers = rows_of(walk, op);
-        auto const table = table_of(walk.weight(number, 0), op);
-        auto const out = walk.value(op.output);
-        auto const look_up = [numbers, table, out, first = first_of(op)](std::int64_t begin, std::int64_t end) {
-            for (auto token = begin; token < end; ++token) {
-                auto const* const from = table.row(numbers.data()[token] + first);
-                // Also makes +0 of -0, as the executor does.
-                for (std::int64_t i = 0; i < out.extent(1); ++i) out.row(token)[i] = from[i] + 0.0F;
-            }
-        };
-        Host::launch(out.extent(0), look_up, walk.stream);
+        if (walk.block.operations[number].cut == TrainedCut::outputs) return forward_of_all(walk, op, number);
+        look_up(rows_of(walk, op), table_of(walk.weight(number, 0), op), walk.value(op.output), first_of(op),
+                walk.stream);
         return {};
     }
     /// Ids have no gradient.
@@ -33,11 +25,45 @@ struct TrainedOp<EmbeddingOp> : NeedsNoScratch {
                                              GradientStep const& step) {
         TrainingWalk::ConstMatrix const gradient = walk.gradient(step.reads);
         auto const table = walk.parameter_gradient(number, 0);
-        TrainingWalk::Matrix const to(table.data(), {op.in_features, op.out_features});
-        return embedding_backward(rows_of(walk, op), gradient, to, walk.adds(number, 0), walk.stream, -first_of(op));
+        auto first = -first_of(op);
+        auto rows = op.in_features;
+        if (walk.block.operations[number].cut == TrainedCut::outputs) {
+            // The others' rows are theirs.
+            auto const own = split_units(rows, walk.tensor->place.ranks, walk.tensor->place.rank);
+            first += own.begin;
+            rows = own.size();
+        }
+        TrainingWalk::Matrix const to(table.data(), {rows, op.out_features});
+        return embedding_backward(rows_of(walk, op), gradient, to, walk.adds(number, 0), walk.stream, first);
     }
 
 private:
+    /// This rank's columns of the rows of all ids, and then those of all ranks.
+    [[nodiscard]] static Result<> forward_of_all(TrainingWalk const& walk, Operation const& op, std::size_t number) {
+        auto const& tensor = *walk.tensor;
+        auto const own = split_units(op.out_features, tensor.place.ranks, tensor.place.rank);
+        TrainingWalk::ConstMatrix const table(tensor.turned + walk.block.operations[number].turned,
+                                              {op.in_features, own.size()});
+        for (std::int64_t at = 0; at < walk.tokens; at += walk.sequence) {
+            auto const ids = rows_of(walk, op).part(at, walk.sequence);
+            TrainingWalk::Matrix const made(tensor.share, {walk.sequence, own.size()});
+            look_up(ids, table, made, first_of(op), walk.stream);
+            gather_columns(tensor, made, shared_evenly(op.out_features, tensor.place),
+                           walk.value(op.output).rows(at, walk.sequence), walk.stream);
+        }
+        return {};
+    }
+    static void look_up(TensorView<std::int32_t const, 1, Host> numbers, TrainingWalk::ConstMatrix table,
+                        TrainingWalk::Matrix out, std::int64_t first, HostStream& stream) {
+        auto const copy = [numbers, table, out, first](std::int64_t begin, std::int64_t end) {
+            for (auto token = begin; token < end; ++token) {
+                auto const* const from = table.row(numbers.data()[token] + first);
+                // Also makes +0 of -0, as the executor does.
+                for (std::int64_t i = 0; i < out.extent(1); ++i) out.row(token)[i] = from[i] + 0.0F;
+            }
+        };
+        Host::launch(out.extent(0), copy, stream);
+    }
     [[nodiscard]] static TensorView<std::int32_t const, 1, Host> rows_of(TrainingWalk const& walk, Operation const& op) {
         return op.index == TableIndex::position ? walk.positions : walk.ids;
     }

@@ -20,15 +20,20 @@ struct TrainedOp<NormOp> {
         return 2 * norm_backward_workspace(tokens * heads);
     }
     [[nodiscard]] static Result<> forward(TrainingWalk const& walk, Operation const& op, std::size_t number) {
-        TrainingWalk::ConstMatrix const in = rows_of(walk.value(op.inputs[0]), op);
-        auto const out = rows_of(walk.value(op.output), op);
-        auto const weight = walk.weight(number, 0);
-        if (is_layer_norm(op.norm))
-            return layer_norm<float>(in, weight, walk.weight(number, 1), out, epsilon_of(walk, op), walk.stream);
-        return rms_norm<float>(in, weight, out, epsilon_of(walk, op), walk.stream, offset_of(op));
+        if (!spans_shared(walk, op)) return run(walk, op, number, walk.value(op.inputs[0]), walk.value(op.output));
+        for (std::int64_t first = 0; first < walk.tokens; first += walk.sequence) {
+            auto const own = walk.value(op.inputs[0]).rows(first, walk.sequence);
+            auto const all = walk.gather(op.inputs[0], own, walk.tensor->first);
+            TrainingWalk::Matrix const made(walk.tensor->second, {walk.sequence, op.in_features});
+            if (auto const done = run(walk, op, number, all, made); !done) return done;
+            take_own(*walk.tensor, walk.shared_value(op.output), made, walk.value(op.output).rows(first, walk.sequence),
+                     walk.stream);
+        }
+        return {};
     }
     [[nodiscard]] static Result<> inputs(TrainingWalk const& walk, Operation const& op, std::size_t number,
                                          GradientStep const& step) {
+        if (spans_shared(walk, op)) return inputs_of_all(walk, op, number, step);
         auto const to = rows_of(walk.gradient(step.writes[0]), op);
         return take_back(walk, op, number, walk.value(op.inputs[0]), walk.gradient(step.reads), to, step.is_added[0], {},
                          {}, false);
@@ -49,6 +54,36 @@ struct TrainedOp<NormOp> {
     }
 
 private:
+    /// True for a norm of whole rows, of which tensor-parallel ranks have columns.
+    [[nodiscard]] static bool spans_shared(TrainingWalk const& walk, Operation const& op) {
+        return walk.shared != nullptr && op.in_features > walk.width(op.inputs[0]);
+    }
+    [[nodiscard]] static Result<> run(TrainingWalk const& walk, Operation const& op, std::size_t number,
+                                      TrainingWalk::Matrix of, TrainingWalk::Matrix to) {
+        TrainingWalk::ConstMatrix const in = rows_of(of, op);
+        auto const out = rows_of(to, op);
+        auto const weight = walk.weight(number, 0);
+        if (is_layer_norm(op.norm))
+            return layer_norm<float>(in, weight, walk.weight(number, 1), out, epsilon_of(walk, op), walk.stream);
+        return rms_norm<float>(in, weight, out, epsilon_of(walk, op), walk.stream, offset_of(op));
+    }
+    /// Each rank computes whole rows and takes its columns.
+    [[nodiscard]] static Result<> inputs_of_all(TrainingWalk const& walk, Operation const& op, std::size_t number,
+                                                GradientStep const& step) {
+        if (step.is_added[0])
+            return Error{ErrorCode::unsupported}
+                .in(op.parameters[0])
+                .because("is a norm of what other operations read, too, which tensor-parallel ranks do not train yet");
+        auto const& tensor = *walk.tensor;
+        auto const all = walk.gather(op.inputs[0], walk.value(op.inputs[0]), tensor.first);
+        auto const gradient = walk.gather(step.reads, walk.gradient(step.reads), tensor.second);
+        // Nothing is gathered until it is read.
+        TrainingWalk::Matrix const made(tensor.staging, {walk.tokens, op.in_features});
+        auto const done = take_back(walk, op, number, all, gradient, rows_of(made, op), false, {}, {}, false);
+        if (done)
+            take_own(tensor, walk.shared_value(op.inputs[0]), made, walk.gradient(step.writes[0]), walk.stream);
+        return done;
+    }
     /// A norm of each head has the heads as rows.
     [[nodiscard]] static TrainingWalk::Matrix rows_of(TrainingWalk::Matrix all, Operation const& op) {
         return {all.data(), {all.extent(0) * (all.extent(1) / op.in_features), op.in_features}};
