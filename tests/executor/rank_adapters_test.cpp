@@ -114,6 +114,60 @@ TEST_CASE("RankExecutor: an adapter is merged in float, and rounded or packed af
     }
 }
 
+TEST_CASE(
+    "ParameterLoader: an adapter of a packed weight is merged where it is held as floats, and refused where it stays "
+    "packed") {
+    TemporaryFolder const folder;
+    std::string const module = "base_model.model.model.layers.0.self_attn.q_proj";
+    write_adapter(folder, R"({"peft_type":"LORA","r":2,"lora_alpha":4,"target_modules":["q_proj"]})",
+                  {{module + ".lora_A.weight", {2, 64}}, {module + ".lora_B.weight", {64, 2}}});
+    auto const a = formula(module + ".lora_A.weight", Shape{2, 64});
+    auto const b = formula(module + ".lora_B.weight", Shape{64, 2});
+    auto const weight = module.substr(Adapter::prefix.size()) + ".weight";
+    for (auto const* const name : {"nf4", "gptq", "awq", "int8"}) {
+        CAPTURE(std::string(name));
+        auto const source = find_model(std::string(SHARDWISE_SOURCE_DIR "/tests/golden/packed/") + name, {},
+                                       HubCache(HubEnvironment{}));
+        REQUIRE(source);
+        auto const checkpoint = read_checkpoint(*source);
+        REQUIRE(checkpoint);
+        auto const parameters = StoredParameters::open(*source, checkpoint->model);
+        REQUIRE(parameters);
+        auto const stored = parameters->find(weight);
+        REQUIRE(stored);
+        auto const adapter = Adapter::open(folder.path(), checkpoint->model);
+        REQUIRE_MESSAGE(adapter, (adapter ? "" : adapter.error().message()));
+        HostContext context({.threads = 1});
+        LoadOptions plain;
+        plain.dtype = Dtype::f32;
+        auto merged = plain;
+        merged.adapter = &*adapter;
+        auto const before =
+            ParameterLoader<Host>(context, *parameters, plain).matrix(*stored, {.outputs = 64, .inputs = 64});
+        auto const after =
+            ParameterLoader<Host>(context, *parameters, merged).matrix(*stored, {.outputs = 64, .inputs = 64});
+        REQUIRE(before);
+        REQUIRE_MESSAGE(after, (after ? "" : after.error().message()));
+        std::vector<float> own(64), with(64);
+        for (std::size_t row = 0; row < 64; ++row) {
+            detail::decode_source(before->source(), static_cast<std::int64_t>(row), 0, 64, own.data());
+            detail::decode_source(after->source(), static_cast<std::int64_t>(row), 0, 64, with.data());
+            for (std::size_t i = 0; i < 64; ++i) {
+                auto const added = 2.0 * (static_cast<double>(b[2 * row]) * static_cast<double>(a[i]) +
+                                          static_cast<double>(b[2 * row + 1]) * static_cast<double>(a[64 + i]));
+                CHECK(with[i] == static_cast<float>(static_cast<double>(own[i]) + added));
+            }
+        }
+        merged.dtype.reset();
+        auto const refused =
+            ParameterLoader<Host>(context, *parameters, merged).matrix(*stored, {.outputs = 64, .inputs = 64});
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().message().find("stays packed as in its file") != std::string::npos);
+        merged.quant = QuantScheme::int8();
+        CHECK(ParameterLoader<Host>(context, *parameters, merged).matrix(*stored, {.outputs = 64, .inputs = 64}));
+    }
+}
+
 TEST_CASE("Adapter: what does not fit its model or is not computed is refused by name") {
     auto const& good = golden("llama");
     FormulaModel const model(good.base.config);

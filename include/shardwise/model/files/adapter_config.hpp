@@ -34,9 +34,8 @@ struct AdapterConfig {
     /// True where it holds biases, too.
     bool has_biases = false;
 
-    /// True where a module's name is `end` or ends with it as whole parts; '^' before it asks for all of the name.
+    /// True where a module's name is `end` or ends with it as whole parts.
     [[nodiscard]] static bool matches(std::string_view module, std::string_view end) {
-        if (end.starts_with('^')) return module == end.substr(1);
         if (!module.ends_with(end)) return false;
         return module.size() == end.size() || module[module.size() - end.size() - 1] == '.';
     }
@@ -59,7 +58,8 @@ private:
     [[nodiscard]] static T first_match(std::vector<std::pair<std::string, T>> const& all, std::string_view module,
                                        T otherwise) {
         for (auto const& [end, value] : all) {
-            if (matches(module, end)) return value;
+            // An expression that begins so is all of a name.
+            if (end.starts_with('^') ? module == std::string_view(end).substr(1) : matches(module, end)) return value;
         }
         return otherwise;
     }
