@@ -215,6 +215,10 @@ TEST_CASE("Adapter: what does not fit its model or is not computed is refused by
          }),
          "no half");
     says(tensors([](auto& all) { all[0].dtype = "I32"; }), "dtype");
+    says(tensors([](auto& all) {
+             all.push_back({"base_model.model.layers.0.self_attn.q_proj.lora_A.weight", {4, 36}});
+         }),
+         "is there twice");
     for (auto const& [from, to, what] :
          {std::tuple{R"("peft_type": "LORA")", R"("peft_type": "IA3")", "IA3"},
           {R"("use_dora": false)", R"("use_dora": true)", "use_dora"},

@@ -121,9 +121,9 @@ private:
                                                                                     model.family->aliases.size()}) {
             for (auto const& block : model.program.blocks()) {
                 for (std::int32_t i = 0; i < block.count; ++i) {
-                    auto prefix = std::string(block.module);
-                    if (block.is_numbered) prefix += "." + std::to_string(block.first + i);
-                    for (auto const& op : model.program.body(block).operations()) note(prefix, op);
+                    auto module = std::string(block.module);
+                    if (block.is_numbered) module += "." + std::to_string(block.first + i);
+                    for (auto const& op : model.program.body(block).operations()) note(module, op);
                 }
             }
         }
@@ -192,13 +192,13 @@ private:
         [[nodiscard]] Error refused(ErrorCode code, std::string_view name, std::string_view reason) const {
             return Error{code}.in(adapter_.path_).at(name).because(reason);
         }
-        void note(std::string const& prefix, Operation const& op) {
+        void note(std::string const& module, Operation const& op) {
             bool const is_table = op.kind == OpKind::embedding;
             bool const is_product = op.kind == OpKind::linear || op.kind == OpKind::experts;
             if (!is_table && !is_product) return;
             auto const count = op.parameters[0].find('*') == std::string_view::npos ? 1 : op.experts;
             for (std::int64_t expert = 0; expert < count; ++expert)
-                weights_.emplace(detail::parameter_name(prefix, op.parameters[0], expert), is_table);
+                weights_.emplace(detail::parameter_name(module, op.parameters[0], expert), is_table);
         }
         /// The one parameter that a name of the base's checkpoint means.
         [[nodiscard]] Result<std::pair<std::string, Tensor const*>> parameter_of(SafetensorsTensor const& tensor,
@@ -271,7 +271,9 @@ private:
             auto& to = found_[parameter];
             to.module = module;
             to.is_table = is_table;
-            (is_left ? to.left : to.right) = *source;
+            auto& half = is_left ? to.left : to.right;
+            if (half) return refused(ErrorCode::malformed_file, tensor.name, "is there twice, under another name");
+            half = *source;
             return {};
         }
 
@@ -298,7 +300,9 @@ private:
             auto const columns = shape.rank() == 0 ? 1 : shape[shape.rank() - 1];
             auto const source = source_of(tensor, columns > 0 ? shape.elements() / columns : 0, columns);
             if (!source) return source.error();
-            adapter_.replaced_[found->first] = {source->format, source->data};
+            bool const is_first =
+                adapter_.replaced_.emplace(found->first, Replaced{source->format, source->data}).second;
+            if (!is_first) return refused(ErrorCode::malformed_file, tensor.name, "is there twice, under another name");
             return {};
         }
 

@@ -265,7 +265,7 @@ private:
             places.push_back(next);
             next += run.size();
         }
-        std::vector<float> added;
+        std::vector<double> added;
         if (delta != nullptr) added = delta->scaled_right(needs_rows ? UnitRange{0, part.inputs} : own);
         std::vector<float> largest;
         if (is_shared) {
