@@ -110,7 +110,7 @@ private:
         auto program = TrainingProgram::create(model, {request.tp, rank}, request.low_rank);
         if (!program && program.error().subject() == "low-rank adapter") return Error{program.error()}.in("--lora");
         bool const is_flag = !program && program.error().code() == ErrorCode::invalid_argument && request.tp > 1;
-        if (is_flag) return Error{program.error()}.in("--tp");
+        if (is_flag) return Error{program.error()}.in("--tp").at({});
         if (!program) return program.error();
         out.push_back(std::move(*program));
     }
@@ -214,7 +214,8 @@ private:
                        .batches = &*batches,
                        .files = &*files,
                        .divisors = *std::move(divisors),
-                       .weights = [&](HostContext& own, TensorPlace const& place) { return begin_weights(own, place, request, *loaded); },
+                       .weights = [&](HostContext& own,
+                                      TensorPlace const& place) { return begin_weights(own, place, request, *loaded); },
                        .color = color};
     if (auto const done = run_training(job, answer); !done) return done.error();
     if (request.svg) {

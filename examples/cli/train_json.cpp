@@ -59,7 +59,11 @@ void write_options(JsonWriter& json, TrainAnswer const& answer) {
         .member("recompute", recompute_word(request.recompute))
         .member("dropout", request.dropout);
     json.member("seed", static_cast<std::int64_t>(request.seed)).member("mode", mode_of(plan));
-    json.member("dp", plan.dp).member("tp", plan.tp).member("pp", 1).member("zero", request.zero).member("offload", "none");
+    json.member("dp", plan.dp)
+        .member("tp", plan.tp)
+        .member("pp", 1)
+        .member("zero", request.zero)
+        .member("offload", "none");
     json.member("pipeline", "1f1b").member("bucket_mb", 25).member("ranks", "threads");
     json.member("threads", request.threads).member("devices", "cpu");
     write_optional(json, "save_every", request.save_every);

@@ -110,7 +110,8 @@ bool saves_beside(TrainRequest const& request, TrainPlan const& plan) {
 }
 
 Result<std::vector<TrainRankMemory>> predict_memory(TrainRequest const& request, TrainPlan const& plan,
-                                                    std::vector<TrainingProgram> const& programs, RopeDivisors const& divisors) {
+                                                    std::vector<TrainingProgram> const& programs,
+                                                    RopeDivisors const& divisors) {
     std::vector<TrainRankMemory> out;
     for (std::int64_t rank = 0; rank < plan.ranks(); ++rank) {
         TensorPlace const place{plan.ranks(), rank};
@@ -127,7 +128,8 @@ Result<std::vector<TrainRankMemory>> predict_memory(TrainRequest const& request,
     return out;
 }
 
-CollectiveTraffic predict_traffic(TrainRequest const& request, TrainPlan const& plan, std::vector<TrainingProgram> const& programs) {
+CollectiveTraffic predict_traffic(TrainRequest const& request, TrainPlan const& plan,
+                                  std::vector<TrainingProgram> const& programs) {
     CollectiveTraffic sum;
     for (std::int64_t rank = 0; rank < plan.ranks(); ++rank) {
         TensorPlace const place{plan.ranks(), rank};
@@ -160,8 +162,8 @@ Bytes total_of(std::vector<TrainRankMemory> const& ranks) {
     return sum;
 }
 
-Result<> plan_micro_batch(TrainRequest const& request, std::vector<TrainingProgram> const& programs, RopeDivisors const& divisors,
-                          Bytes budget, TrainPlan& plan) {
+Result<> plan_micro_batch(TrainRequest const& request, std::vector<TrainingProgram> const& programs,
+                          RopeDivisors const& divisors, Bytes budget, TrainPlan& plan) {
     auto const most = max_sequences(request, plan);
     if (request.micro_batch) {
         set_micro_batch(request, std::min(*request.micro_batch, most), plan);
@@ -180,7 +182,8 @@ Result<> plan_micro_batch(TrainRequest const& request, std::vector<TrainingProgr
 }
 
 std::vector<TrainFix> find_train_fixes(TrainRequest const& request, TrainPlan const& plan,
-                                       std::vector<TrainingProgram> const& programs, RopeDivisors const& divisors, Bytes budget) {
+                                       std::vector<TrainingProgram> const& programs, RopeDivisors const& divisors,
+                                       Bytes budget) {
     std::vector<TrainFix> out;
     auto const offer = [&](std::string flags, TrainRequest const& changed, TrainPlan const& changed_plan) {
         auto const ranks = predict_memory(changed, changed_plan, programs, divisors);

@@ -67,8 +67,8 @@ auto with_rule(TrainRequest const& request, Call&& call) {
 
 /// The smallest changes that fit, each by itself.
 [[nodiscard]] std::vector<TrainFix> find_train_fixes(TrainRequest const& request, TrainPlan const& plan,
-                                                     std::vector<TrainingProgram> const& programs, RopeDivisors const& divisors,
-                                                     Bytes budget);
+                                                     std::vector<TrainingProgram> const& programs,
+                                                     RopeDivisors const& divisors, Bytes budget);
 
 /// Of all ranks together.
 [[nodiscard]] Bytes total_of(std::vector<TrainRankMemory> const& ranks);

@@ -101,7 +101,8 @@ constexpr std::array<std::string_view, 1> running_ranks{"threads"};
 
 [[nodiscard]] Result<> check_numbers(Arguments const& arguments) {
     for (auto const& flag :
-         {NumberFlag{"--pp", arguments.pp, 1, 1, "does not train yet: there is one stage", "leave it out, or use --tp or --dp"},
+         {NumberFlag{"--pp", arguments.pp, 1, 1, "does not train yet: there is one stage",
+                     "leave it out, or use --tp or --dp"},
           NumberFlag{"--bucket-mb", arguments.bucket_mb, 1, 25, "does not run yet: ranks reduce all gradients at once",
                      "leave it out"},
           NumberFlag{"--max-restarts", arguments.max_restarts, 0, 0, "does not run yet: a run that fails ends",

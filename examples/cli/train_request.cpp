@@ -172,7 +172,9 @@ Result<TrainRequest> read_train_request(Arguments const& arguments) {
                                  ? std::nullopt
                                  : arguments.micro_batch;
     for (auto const& read :
-         {read_recompute(arguments, request), read_optimizer(arguments, request), read_schedule(arguments, request),
+         {read_recompute(arguments, request),
+          read_optimizer(arguments, request),
+          read_schedule(arguments, request),
           read_real({"--valid-part", arguments.valid_part, std::numeric_limits<double>::min(), 1.0,
                      "between 0 and 1, like 0.05", false},
                     part),
@@ -183,7 +185,8 @@ Result<TrainRequest> read_train_request(Arguments const& arguments) {
           read_optional("--steps", arguments.steps, max_steps, request.steps),
           read_optional("--save-every", arguments.save_every, max_steps, request.save_every),
           read_count("--batch", arguments.batch, max_batch, request.batch),
-          read_count("--dp", arguments.dp, 1024, request.dp), read_count("--tp", arguments.tp, 1024, request.tp),
+          read_count("--dp", arguments.dp, 1024, request.dp),
+          read_count("--tp", arguments.tp, 1024, request.tp),
           read_count("--zero", arguments.zero, 2, request.zero, 0),
           read_count("--check-gradients", arguments.check_gradients, max_steps, request.check_gradients, 0),
           read_count("--keep", arguments.keep, max_steps, request.keep),

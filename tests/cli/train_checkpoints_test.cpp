@@ -65,6 +65,25 @@ TEST_CASE("train: a run that goes on from a checkpoint equals one that was never
     CHECK(training.train("elsewhere", from).text("weights_hash") == expected.text("weights_hash"));
 }
 
+TEST_CASE(
+    "train: tensor-parallel ranks go on from one rank's checkpoint, and one rank from theirs, with the same weights") {
+    Training const training;
+    auto const hash = training.train("one", {"--steps", "4", "--save-every", "2"}).text("weights_hash");
+    auto const shared = training.train("shared", {"--steps", "4", "--save-every", "2", "--tp", "2"});
+    CHECK(shared.text("weights_hash") == hash);
+    for (std::size_t rank = 0; rank < 2; ++rank)
+        CHECK(shared.integer("memory", "ranks", rank, "peak") <= shared.integer("memory", "ranks", rank, "predicted"));
+    for (auto const* const name : {"model.safetensors", "optimizer.safetensors", "trainer_state.json"})
+        CHECK(read_text(training.out("one/step-000002/") + name) ==
+              read_text(training.out("shared/step-000002/") + name));
+    auto const on = [&](std::string const& name, std::string const& from, std::vector<std::string> more) {
+        more.insert(more.end(), {"--steps", "4", "--resume", training.out(from)});
+        return training.train(name, more).text("weights_hash");
+    };
+    CHECK(on("one_on", "shared/step-000002", {}) == hash);
+    CHECK(on("shared_on", "one/step-000002", {"--tp", "2", "--dp", "2", "--zero", "2"}) == hash);
+}
+
 TEST_CASE("train: a run that would remove checkpoints of another, or later ones, is refused and leaves all as it was") {
     Training const training;
     std::vector<std::string> const flags{"--steps", "4", "--save-every", "2"};

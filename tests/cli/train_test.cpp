@@ -124,13 +124,20 @@ TEST_CASE("train: the same weights on any ranks, with any micro-batch, threads a
              {"--dp", "2"},
              {"--dp", "3", "--micro-batch", "1", "--zero", "1", "--recompute", "full"},
              {"--dp", "4", "--zero", "2"},
+             {"--tp", "4", "--micro-batch", "3"},
+             {"--tp", "2", "--dp", "2", "--zero", "1", "--mode", "hybrid"},
              {"--micro-batch", "3", "--recompute", "selective"}}) {
         auto words = more;
         words.insert(words.end(), {"--steps", "4"});
         auto const answer = training.train("run" + std::to_string(++number), words);
         CHECK(answer.text("weights_hash") == hash);
-        auto const ranks = more[0] == "--dp" ? std::stoll(more[1]) : 1;
-        CHECK(answer.integer("plan", "dp") == ranks);
+        auto const degree = [&](std::string const& flag) {
+            auto const found = std::find(more.begin(), more.end(), flag);
+            return found == more.end() ? 1 : std::stoll(*(found + 1));
+        };
+        auto const ranks = degree("--dp") * degree("--tp");
+        CHECK(answer.integer("plan", "dp") == degree("--dp"));
+        CHECK(answer.integer("plan", "tp") == degree("--tp"));
         CHECK(answer.size("memory", "ranks") == static_cast<std::size_t>(ranks));
         for (std::size_t rank = 0; rank < answer.size("memory", "ranks"); ++rank)
             CHECK(answer.integer("memory", "ranks", rank, "peak") <=
@@ -191,7 +198,10 @@ TEST_CASE("train: what does not run yet is refused by its flag, and nothing is w
         std::string says;
     };
     for (auto const& one :
-         std::vector<Refused>{{{"--tp", "2"}, 1, "--tp: 2"},
+         std::vector<Refused>{{{"--tp", "3"}, 2, "--tp: is more than the 2 key-value heads"},
+                              {{"--tp", "2", "--optimizer", "adam8bit"}, 1, "--optimizer adam8bit, --tp"},
+                              {{"--tp", "2", "--mode", "data_parallel", "--dp", "2"}, 2, "--mode, --tp"},
+                              {{"--tp", "2", "--mode", "single"}, 2, "--mode, --tp"},
                               {{"--pp", "2"}, 1, "--pp: 2"},
                               {{"--zero", "3"}, 1, "--zero: 3"},
                               {{"--precision", "bf16"}, 1, "--precision: bf16"},
@@ -199,7 +209,8 @@ TEST_CASE("train: what does not run yet is refused by its flag, and nothing is w
                               {{"--recompute", "fulll"}, 2, "did you mean full?"},
                               {{"--dropout", "1"}, 2, "--dropout: 1: is out of range"},
                               {{"--offload", "all"}, 1, "--offload: all"},
-                              {{"--mode", "hybrid"}, 1, "--mode: hybrid"},
+                              {{"--mode", "hybrid"}, 2, "--mode hybrid"},
+                              {{"--mode", "distributed"}, 1, "--mode: distributed"},
                               {{"--mode", "single", "--dp", "2"}, 2, "--mode, --dp"},
                               {{"--ranks", "processes"}, 1, "--ranks: processes"},
                               {{"--lora", "8", "--tp", "2"}, 2, "--lora, --tp"},

@@ -146,7 +146,9 @@ TEST_CASE("Trainer: any ranks at any ZeRO stage give the bits of one, in the pre
     }
 }
 
-TEST_CASE("Trainer: tensor-parallel ranks give the bits of one, with data-parallel ones too, in the predicted memory and traffic") {
+TEST_CASE(
+    "Trainer: tensor-parallel ranks give the bits of one, with data-parallel ones too, in the predicted memory and "
+    "traffic") {
     CurveData const data;
     for (auto const* const name : {"llama_tied", "qwen3", "gpt2", "gpt_neox"}) {
         CAPTURE(name);
@@ -154,9 +156,19 @@ TEST_CASE("Trainer: tensor-parallel ranks give the bits of one, with data-parall
         auto const expected = train(config, data, 5, AdamW{}, {.dropout = 0.1});
         for (auto const& way : {Way{.ranks = 2, .micro_batch = 2, .dropout = 0.1, .tp = 2},
                                 Way{.ranks = 4, .zero = ZeroStage::optimizer, .dropout = 0.1, .tp = 2},
-                                Way{.ranks = 4, .zero = ZeroStage::gradients, .recompute = Recompute::selective,
-                                    .dropout = 0.1, .tp = 2}})
+                                Way{.ranks = 4,
+                                .zero = ZeroStage::gradients,
+                                .recompute = Recompute::selective,
+                                .dropout = 0.1,
+                                .tp = 2}})
             CHECK(train(config, data, 5, AdamW{}, way) == expected);
+    }
+    // Key-value heads that several ranks read, fused with the queries of one of them, too; norms of whole rows.
+    for (auto const* const name : {"qwen3", "falcon_multi_query", "olmo2"}) {
+        CAPTURE(name);
+        auto const config = golden_config(name);
+        CHECK(train(config, data, 5, AdamW{}, {.ranks = 12, .zero = ZeroStage::optimizer, .tp = 6}) ==
+              train(config, data, 5, AdamW{}, {}));
     }
     // Six heads with keys of their own: shares of two, and of two and one.
     auto const config = golden_config("llama_tied");

@@ -251,8 +251,7 @@ private:
         List<TensorView<float const, 1, Host>> shares;
         List<TensorView<float const, 1, Host>> held;
         for (std::size_t i = 0; i < program_->layout().parameters().size(); ++i) {
-            if (groups_.is_counted() || !program_->layout().parameters()[i].cut.is_whole())
-                shares.push_back(gradients_.share(i));
+            shares.push_back(gradients_.counted(i, groups_.is_counted()));
             held.push_back(gradients_.held(i));
         }
         auto const norm = global_norm(comm(), Span<TensorView<float const, 1, Host> const>(shares), stream, deadline);

@@ -6,6 +6,7 @@
 #include <shardwise/train/sharded_gradient_tree.hpp>
 #include <shardwise/train/train_options.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -113,6 +114,14 @@ public:
     ///
     /// Shapes  [optimizer_share(elements, ranks, rank).size()]
     [[nodiscard]] Vector share(std::size_t parameter) const { return share_of_region(parameter); }
+    /// Of that part what no other tensor-parallel rank counts: of what these do not share, what the first has.
+    [[nodiscard]] Vector counted(std::size_t parameter, bool is_first) const {
+        auto const& of = layout_->parameters()[parameter];
+        auto const own = share(parameter);
+        if (of.cut.is_whole()) return own.part(0, is_first ? own.elements() : 0);
+        auto const first = optimizer_share(of.elements, place_.ranks, place_.rank).begin;
+        return own.part(0, std::clamp<std::int64_t>(of.counted - first, 0, own.elements()));
+    }
     /// The sum's part of a parameter that this rank has: all of it, or its share.
     [[nodiscard]] Vector held(std::size_t parameter) const {
         auto const& of = layout_->parameters()[parameter];

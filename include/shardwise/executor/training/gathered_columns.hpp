@@ -50,15 +50,22 @@ struct TensorRank {
 /// Columns that split_units gives each rank.
 [[nodiscard]] inline SharedValue shared_evenly(std::int64_t width, TensorPlace const& place) {
     SharedValue out{.width = width, .columns = {}};
-    for (std::int64_t rank = 0; rank < place.ranks; ++rank) out.columns.push_back({split_units(width, place.ranks, rank)});
+    for (std::int64_t rank = 0; rank < place.ranks; ++rank)
+        out.columns.push_back({split_units(width, place.ranks, rank)});
     return out;
 }
 [[nodiscard]] inline std::int64_t columns_of(SharedValue const& value, std::int64_t rank) {
     return ParameterPiece::count(value.columns[static_cast<std::size_t>(rank)]);
 }
+/// Those of all ranks together: some may have the same.
+[[nodiscard]] inline std::int64_t gathered_width(SharedValue const& value) {
+    std::int64_t sum = 0;
+    for (auto const& columns : value.columns) sum += ParameterPiece::count(columns);
+    return sum;
+}
 /// What a rank takes from the others where `rows` rows of a value are gathered.
 [[nodiscard]] inline CollectiveTraffic gather_traffic(SharedValue const& value, std::int64_t rows, std::int64_t rank) {
-    auto const others = rows * (value.width - columns_of(value, rank));
+    auto const others = rows * (gathered_width(value) - columns_of(value, rank));
     return {1, others > 0 ? 1 : 0, others * static_cast<std::int64_t>(sizeof(float))};
 }
 
@@ -73,7 +80,7 @@ inline void gather_columns(TensorRank const& rank, TensorView<float const, 2, Ho
     for (std::int64_t i = 0; i < rank.place.ranks; ++i) widths.push_back(columns_of(value, i));
     submit_all_gather(
         *rank.comm, TensorView<float const, 1, Host>{own.data(), {own.elements()}},
-        TensorView<float, 1, Host>{rank.staging, {rows * value.width}},
+        TensorView<float, 1, Host>{rank.staging, {rows * gathered_width(value)}},
         [rows, widths](std::int32_t i) { return rows * widths[static_cast<std::size_t>(i)]; }, stream);
     auto const place = [staging = rank.staging, rows, widths, to, columns = std::move(value.columns)](
                            std::int64_t begin, std::int64_t end) {
@@ -110,8 +117,8 @@ inline void gather_shares(TensorRank const& rank, TensorView<float, 2, Host> mat
 /// Order   on `stream`
 inline void take_own(TensorRank const& rank, SharedValue const& value, TensorView<float const, 2, Host> all,
                      TensorView<float, 2, Host> own, HostStream& stream) {
-    auto const take = [all, own, columns = value.columns[static_cast<std::size_t>(rank.place.rank)]](
-                          std::int64_t begin, std::int64_t end) {
+    auto const take = [all, own, columns = value.columns[static_cast<std::size_t>(rank.place.rank)]](std::int64_t begin,
+                                                                                                     std::int64_t end) {
         for (auto row = begin; row < end; ++row) {
             auto* to = own.row(row);
             for (auto const& range : columns) to = std::copy_n(all.row(row) + range.begin, range.size(), to);

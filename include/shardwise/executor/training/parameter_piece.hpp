@@ -62,10 +62,12 @@ private:
     }
 };
 
-/// How tensor-parallel ranks share a parameter, by rank: what each owns, with gradient and optimizer's state; and what it holds a copy
-/// of, cut along the other axis, for the product whose sum no rank can take alone. Empty: every rank has all of it.
+/// How tensor-parallel ranks share a parameter, by rank: what each has, with gradient and optimizer's state; the first rows of it that no
+/// rank before it has (key-value heads are those of all ranks that read them); and what it holds a copy of, cut along the other axis, for
+/// the product whose sum no rank can take alone. Empty: every rank has all of it.
 struct ParameterCut {
     std::vector<ParameterPiece> own;
+    std::vector<ParameterPiece> counted;
     std::vector<ParameterPiece> turned;
 
     [[nodiscard]] bool is_whole() const { return own.empty(); }

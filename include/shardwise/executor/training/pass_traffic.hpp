@@ -20,7 +20,8 @@ struct PassTraffic {
 };
 
 /// Counts it from the program alone.
-[[nodiscard]] inline PassTraffic pass_traffic(TrainingProgram const& program, std::int64_t tokens, Recompute recompute) {
+[[nodiscard]] inline PassTraffic pass_traffic(TrainingProgram const& program, std::int64_t tokens,
+                                              Recompute recompute) {
     PassTraffic out;
     auto const& place = program.place();
     for (auto const& block : program.blocks()) {
@@ -34,7 +35,8 @@ struct PassTraffic {
         auto const evenly = [&](ValueId id) { return of_width(of(id).width); };
         // A norm of whole rows, of which each rank has some columns.
         auto const spans_shared = [&](Operation const& op) {
-            return op.kind == OpKind::norm && !shared.empty() && op.in_features > body.values[static_cast<std::size_t>(op.inputs[0])].width;
+            return op.kind == OpKind::norm && !shared.empty() &&
+                   op.in_features > body.values[static_cast<std::size_t>(op.inputs[0])].width;
         };
         auto const run = [&](std::size_t number, CollectiveTraffic& sum) {
             auto const& op = body.forward.operations()[number];
@@ -55,6 +57,12 @@ struct PassTraffic {
             auto const number = static_cast<std::size_t>(step.of);
             auto const& op = body.forward.operations()[number];
             bool const is_of_inputs = step.part == GradientPart::inputs;
+            auto const& trained = block.operations[number];
+            if (trained.group > 0) {
+                auto const head = tokens * (op.attention.key_dim + op.attention.value_dim);
+                auto const others = (trained.heads - op.attention.heads) * head;
+                out.backward += {1, 1, others * static_cast<std::int64_t>(sizeof(float))};
+            }
             if (is_of_inputs && block.operations[number].cut == TrainedCut::outputs) out.backward += whole(step.reads);
             if (op.kind != OpKind::norm || of(op.inputs[0]).is_whole()) continue;
             if (is_of_inputs && !spans_shared(op)) continue;

@@ -37,8 +37,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
     auto const rows = loss_rows(in, to, options, *stream.isa());
     auto const words = split_units(vocabulary, rank.place.ranks, rank.place.rank);
     auto const columns = split_units(in.in.extent(1), rank.place.ranks, rank.place.rank);
-    stream.submit(
-        [targets = in.targets, vocabulary, name] { return check_targets(name, targets, vocabulary); });
+    stream.submit([targets = in.targets, vocabulary, name] { return check_targets(name, targets, vocabulary); });
     for (std::int64_t first = 0; first < tokens; first += options.chunk) {
         auto const count = std::min(options.chunk, tokens - first);
         auto const part = in.in.rows(first, count);
@@ -57,8 +56,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
         }
         bool const is_added = to.is_head_added || first > 0;
         if (!to.head.empty()) {
-            auto const done = linear_weight_gradient(logits.columns(words.begin, words.size()), part, to.head, is_added,
-                                                     stream);
+            auto const done =
+                linear_weight_gradient(logits.columns(words.begin, words.size()), part, to.head, is_added, stream);
             if (!done) return done;
         }
         if (auto const made = head_bias_gradient(logits, to.bias, is_added, stream); !made) return made;

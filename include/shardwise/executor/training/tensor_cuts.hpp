@@ -31,8 +31,30 @@ enum class TrainedCut : std::uint8_t {
     inputs,   // a rank has columns of the weight, those of the inputs that it has: attention's output, down
 };
 
-/// How tensor-parallel ranks share a model that they train: columns of the values inside layers, whole heads with the query heads that read
-/// them, and rows or columns of the weights that make or read those. Ranks cut columns and never sums, so that any number of them has the
+namespace detail {
+
+/// Whether tensor-parallel ranks train an operation between values that they share.
+struct IsShared {
+    bool operator()(NormOp) const { return true; }
+    bool operator()(LinearOp) const { return true; }
+    bool operator()(RopeOp) const { return true; }
+    bool operator()(AttentionOp) const { return true; }
+    bool operator()(ActivationOp) const { return true; }
+    bool operator()(AddOp) const { return true; }
+    bool operator()(ScaleOp) const { return true; }
+    bool operator()(EmbeddingOp) const { return false; }
+    bool operator()(LastTokenOp) const { return false; }
+    bool operator()(RouteOp) const { return false; }
+    bool operator()(ExpertsOp) const { return false; }
+    bool operator()(CombineOp) const { return false; }
+    bool operator()(PartOp) const { return false; }
+    bool operator()(GatedDeltaOp) const { return false; }
+};
+
+}  // namespace detail
+
+/// How tensor-parallel ranks share a model that they train: columns of the values inside layers, query heads with the key-value heads that
+/// they read, and rows or columns of the weights that make or read those. Ranks cut columns and never sums, so that any number of them has the
 /// bits of one: a product that sums over what ranks share takes all of its inputs from them, and each rank makes some of its outputs.
 ///
 /// The vocabulary is shared, too: a rank has rows of the embedding and of the head. Norms and what else is outside of layers is whole on
@@ -65,7 +87,7 @@ public:
             }
             if (auto const checked = check_heads(body, block.module, place); !checked) return checked.error();
             for (std::int64_t rank = 0; rank < place.ranks; ++rank) {
-                auto const grain_of = [&body](Operation const& op) { return grain(body, op); };
+                auto const grain_of = [&](Operation const& op) { return grain(body, op, place); };
                 auto cut = detail::BlockCutter<Fast>(body, {place.ranks, rank}, grain_of).cut();
                 if (!cut) return cut.error();
                 cuts.push_back(std::move(*cut));
@@ -91,7 +113,8 @@ public:
         auto const found = parameters_.find(parameter);
         return found == parameters_.end() ? nullptr : &found->second;
     }
-    [[nodiscard]] static TrainedCut cut_of(Operation const& op, BlockBody const& body, std::vector<BlockCut> const& cuts) {
+    [[nodiscard]] static TrainedCut cut_of(Operation const& op, BlockBody const& body,
+                                           std::vector<BlockCut> const& cuts) {
         if (op.kind != OpKind::linear || cuts.empty()) return TrainedCut::none;
         if (is_cut(op.output, body, cuts)) return TrainedCut::outputs;
         return is_cut(op.inputs[0], body, cuts) ? TrainedCut::inputs : TrainedCut::none;
@@ -123,43 +146,33 @@ private:
         }
         return nullptr;
     }
-    /// Key-value heads with all query heads that read them are not parted: their gradients are sums over these.
-    [[nodiscard]] static Result<WeightGrain> grain(BlockBody const& body, Operation const& op) {
+    /// Query heads that read one key-value head are not parted; where ranks exceed those, each has equally many of one group.
+    [[nodiscard]] static Result<WeightGrain> grain(BlockBody const& body, Operation const& op,
+                                                   TensorPlace const& place) {
         auto const* const shape = attention_of(body, op.inputs[0]);
         if (shape == nullptr) return WeightGrain{};
-        return WeightGrain{shape->heads / shape->kv_heads * shape->value_dim, 1};
+        auto const heads = place.ranks > shape->kv_heads ? 1 : shape->heads / shape->kv_heads;
+        return WeightGrain{heads * shape->value_dim, 1};
     }
-    [[nodiscard]] static Result<> check_heads(BlockBody const& body, std::string_view module, TensorPlace const& place) {
+    [[nodiscard]] static Result<> check_heads(BlockBody const& body, std::string_view module,
+                                              TensorPlace const& place) {
         for (auto const& op : body.operations()) {
-            if (op.kind != OpKind::attention || op.attention.kv_heads >= place.ranks) continue;
+            auto const& shape = op.attention;
+            if (op.kind != OpKind::attention || shape.kv_heads >= place.ranks) continue;
+            if (place.ranks % shape.kv_heads == 0 && shape.heads % place.ranks == 0) continue;
             return Error{ErrorCode::invalid_argument}
                 .in(module)
                 .at("tp")
-                .because("is more than the key-value heads, whose gradients are sums over the query heads that read them")
+                .because("is more than the " + std::to_string(shape.kv_heads) +
+                         " key-value heads, and no multiple of them that divides the " + std::to_string(shape.heads) +
+                         " query heads")
                 .got(place.ranks)
-                .at_most(op.attention.kv_heads)
-                .fix("use at most as many tensor-parallel ranks as key-value heads; others can be data-parallel ranks");
+                .fix(
+                    "use at most as many tensor-parallel ranks as key-value heads, or as many for each of them; others "
+                    "can be "
+                    "data-parallel ranks");
         }
         return {};
-    }
-    [[nodiscard]] static bool is_shareable(OpKind kind) {
-        switch (kind) {
-            case OpKind::norm:
-            case OpKind::linear:
-            case OpKind::rope:
-            case OpKind::attention:
-            case OpKind::activation:
-            case OpKind::add:
-            case OpKind::scale: return true;
-            case OpKind::embedding:
-            case OpKind::last_token:
-            case OpKind::route:
-            case OpKind::experts:
-            case OpKind::combine:
-            case OpKind::part:
-            case OpKind::gated_delta: return false;
-        }
-        return false;
     }
     [[nodiscard]] static Result<> check_block(BlockBody const& body, std::string_view module,
                                               std::vector<BlockCut> const& cuts) {
@@ -167,7 +180,8 @@ private:
             Error refused{ErrorCode::unsupported};
             refused.in(module).at(op.parameters[0].empty() ? visit_op(op.kind, [](auto of) { return of.name; })
                                                            : op.parameters[0]);
-            if (!is_shareable(op.kind)) return refused.because("is not trained by tensor-parallel ranks yet");
+            if (!visit_op(op.kind, detail::IsShared{}))
+                return refused.because("is not trained by tensor-parallel ranks yet");
             for (auto const& cut : cuts) {
                 if (cut.width(op.output) > 0) continue;
                 return Error{ErrorCode::invalid_argument}
@@ -177,9 +191,10 @@ private:
                     .got(static_cast<std::int64_t>(cuts.size()))
                     .fix("use fewer tensor-parallel ranks");
             }
-            bool const is_of_both = op.kind == OpKind::linear && is_cut(op.output, body, cuts) &&
-                                    is_cut(op.inputs[0], body, cuts);
-            if (is_of_both) return refused.because("reads what ranks share and makes what they share, which is not trained yet");
+            bool const is_of_both =
+                op.kind == OpKind::linear && is_cut(op.output, body, cuts) && is_cut(op.inputs[0], body, cuts);
+            if (is_of_both)
+                return refused.because("reads what ranks share and makes what they share, which is not trained yet");
         }
         return {};
     }
@@ -208,6 +223,7 @@ private:
             ParameterCut made;
             for (std::int64_t rank = 0; rank < place_.ranks; ++rank) {
                 made.own.push_back({{split_units(rows, place_.ranks, rank)}, {{0, columns}}});
+                made.counted.push_back(made.own.back());
                 made.turned.push_back({{{0, rows}}, {split_units(columns, place_.ranks, rank)}});
             }
             parameters_.emplace(found->first, std::move(made));
@@ -233,20 +249,29 @@ private:
                 auto const& cut = cuts[static_cast<std::size_t>(rank)];
                 std::vector<UnitRange> const inputs{{0, op.in_features}};
                 std::vector<UnitRange> const outputs{{0, op.out_features}};
-                auto const& columns = cut.columns[static_cast<std::size_t>(kind == TrainedCut::outputs ? op.output
-                                                                                                      : op.inputs[0])];
+                auto const& columns =
+                    cut.columns[static_cast<std::size_t>(kind == TrainedCut::outputs ? op.output : op.inputs[0])];
                 if (kind == TrainedCut::inputs) {
                     made.own.push_back(piece_of(*stored.tensor, outputs, columns));
+                    made.counted.push_back(made.own.back());
                     made.turned.push_back(
                         piece_of(*stored.tensor, {split_units(op.out_features, place_.ranks, rank)}, inputs));
                     continue;
                 }
                 auto const rows = stored_rows(op, body, model, stored, false, columns);
+                auto const counted =
+                    stored_rows(op, body, model, stored, false, counted_columns(op, body, cuts, rank, columns));
                 if (slot > 0) {
                     made.own.push_back({rows, {{0, 1}}});
+                    made.counted.push_back({counted, {{0, 1}}});
                     continue;
                 }
+                if (stored.tensor->is_transposed && counted != rows)
+                    return Error{ErrorCode::unsupported}.in(name).because(
+                        "has key-value heads that several tensor-parallel ranks read, as columns, which is not trained "
+                        "yet");
                 made.own.push_back(piece_of(*stored.tensor, rows, inputs));
+                made.counted.push_back(piece_of(*stored.tensor, counted, inputs));
                 made.turned.push_back(
                     piece_of(*stored.tensor, outputs, {split_units(op.in_features, place_.ranks, rank)}));
             }
@@ -256,6 +281,18 @@ private:
                     "is read by products that tensor-parallel ranks share in two ways, which is not trained yet");
         }
         return {};
+    }
+    /// Of a rank's columns of a value, those that no rank before it has: of keys and values other ranks may have the same.
+    [[nodiscard]] static std::vector<UnitRange> counted_columns(Operation const& op, BlockBody const& body,
+                                                                std::vector<BlockCut> const& cuts, std::int64_t rank,
+                                                                std::vector<UnitRange> columns) {
+        auto const* const attention = attention_that_reads(op.output, body);
+        if (attention == nullptr || rank == 0) return columns;
+        auto const number = static_cast<std::size_t>(rank);
+        if (cuts[number].heads->kv.begin >= cuts[number - 1].heads->kv.end) return columns;
+        bool const is_fused = attention->inputs[0] == attention->inputs[1];
+        if (is_fused) return {columns.front()};
+        return op.output == attention->inputs[0] ? columns : std::vector<UnitRange>{};
     }
     [[nodiscard]] static ParameterPiece piece_of(Tensor const& tensor, std::vector<UnitRange> outputs,
                                                  std::vector<UnitRange> inputs) {

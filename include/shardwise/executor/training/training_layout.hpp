@@ -36,6 +36,8 @@ struct TrainingParameter {
     /// What each tensor-parallel rank holds of it; whole where they do not share it.
     ParameterCut cut{};
     std::size_t rank = 0;
+    /// The first of `elements` that no rank before this one has: each element is of one rank's.
+    std::int64_t counted = 0;
     /// Of the copy that is cut along the other axis, among all of those; 0 elements: there is none.
     std::int64_t turned_begin = 0;
     std::int64_t turned_elements = 0;
@@ -202,13 +204,14 @@ private:
         TrainingParameter out;
         out.name = name;
         out.tensor = &tensor;
-        out.elements = out.whole_elements = elements;
+        out.elements = out.counted = out.whole_elements = elements;
         if (tensor.shape.rank() == 2) out.stride = tensor.shape[1];
         auto const* const cut = cuts.find(name);
         if (cut == nullptr) return out;
         out.cut = *cut;
         out.rank = static_cast<std::size_t>(place_.rank);
         out.elements = cut->own[out.rank].elements();
+        out.counted = cut->counted[out.rank].elements();
         if (cut->turned.empty()) return out;
         out.turned_begin = turned_elements_;
         out.turned_elements = cut->turned[out.rank].elements();

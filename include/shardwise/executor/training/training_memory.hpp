@@ -7,8 +7,8 @@
 #include <shardwise/executor/model_reach.hpp>
 #include <shardwise/executor/training/body_memory.hpp>
 #include <shardwise/executor/training/gathered_columns.hpp>
-#include <shardwise/executor/training/shared_head.hpp>
 #include <shardwise/executor/training/ops/trained_ops.hpp>
+#include <shardwise/executor/training/shared_head.hpp>
 #include <shardwise/executor/training/training_program.hpp>
 #include <shardwise/kernels/backward/cross_entropy.hpp>
 #include <shardwise/op/alibi_slopes.hpp>
@@ -76,9 +76,19 @@ struct TrainingMemory {
 
 namespace detail {
 
+/// Whether several ranks read one key-value head.
+[[nodiscard]] inline bool is_group_parted(TrainingProgram const& program, std::size_t body) {
+    for (auto const& block : program.blocks()) {
+        for (auto const& op : block.operations) {
+            if (block.body == body && op.group > 0) return true;
+        }
+    }
+    return false;
+}
+
 /// What a block's operations gather of a sequence of `leaf` tokens.
 [[nodiscard]] inline GatherSizes gather_sizes(BackwardBody const& body, std::vector<SharedValue> const& shared,
-                                              TensorPlace const& place, std::int64_t leaf) {
+                                              TensorPlace const& place, std::int64_t leaf, bool is_group_parted) {
     GatherSizes out;
     if (place.ranks == 1) return out;
     for (auto const& op : body.forward.operations()) {
@@ -88,11 +98,18 @@ namespace detail {
     }
     if (shared.empty()) return out;
     auto const of = [&](ValueId id) -> SharedValue const& { return shared[static_cast<std::size_t>(id)]; };
+    // With what several ranks have.
+    auto const all = [&](ValueId id) { return leaf * std::max(of(id).width, gathered_width(of(id))); };
     for (auto const& op : body.forward.operations()) {
-        auto const in = leaf * of(op.inputs[0]).width;
-        auto const made = leaf * of(op.output).width;
+        auto const in = all(op.inputs[0]);
+        auto const made = all(op.output);
         auto const share = [&](ValueId id) { return leaf * split_units(of(id).width, place.ranks, place.rank).size(); };
         bool const reads_shared = !of(op.inputs[0]).is_whole();
+        if (op.kind == OpKind::attention) {
+            auto const head = leaf * (op.attention.key_dim + op.attention.value_dim);
+            // Of ranks that exceed the key-value heads each has equally many query heads.
+            if (is_group_parted) out.take({place.ranks * op.attention.heads * head, op.attention.heads * head, 0, 0});
+        }
         if (op.kind == OpKind::norm && reads_shared) out.take({in, in, in, 0});
         if (op.kind != OpKind::linear) continue;
         if (reads_shared) out.take({std::max(in, made), in, 0, share(op.output)});
@@ -128,7 +145,8 @@ namespace detail {
     for (auto const& body : program.bodies()) {
         auto const& shared = program.shared_of_body(number);
         auto const& cuts = program.cuts().block(number++);
-        out.gathered.take(detail::gather_sizes(body, shared, program.place(), leaf));
+        bool const is_parted = detail::is_group_parted(program, number - 1);
+        out.gathered.take(detail::gather_sizes(body, shared, program.place(), leaf, is_parted));
         out.bodies.push_back(plan_body_memory(body, body_rows, limits.recompute));
         working = std::max(working, out.bodies.back().working);
         TrainingMemory::Table table;

@@ -175,10 +175,8 @@ private:
         bool const is_rank = place.ranks == tensor_.place.ranks && place.rank == tensor_.place.rank;
         if (&weights.model() == &program_->model() && is_rank) return {};
         if (!is_rank)
-            return Error{ErrorCode::invalid_argument}
-                .in(subject)
-                .at("weights")
-                .because("are those of another tensor-parallel rank");
+            return Error{ErrorCode::invalid_argument}.in(subject).at("weights").because(
+                "are those of another tensor-parallel rank");
         return Error{ErrorCode::invalid_argument}.in(subject).at("weights").because("are those of another model");
     }
     [[nodiscard]] Result<> check_tokens(TensorView<std::int32_t const, 2, Host> tokens) const {
@@ -285,8 +283,8 @@ private:
         }
         return {};
     }
-    /// Tensor-parallel ranks have whole sums of some columns each, which a reduction brings together; query heads that share keys and
-    /// values are on one rank.
+    /// Tensor-parallel ranks have whole sums of some columns each, which a reduction brings together; gradients of keys and
+    /// values are whole already.
     [[nodiscard]] static Result<> take_step(detail::TrainingWalk const& walk, GradientStep const& step) {
         switch (step.part) {
             case GradientPart::inputs:

@@ -6,8 +6,8 @@
 #include <shardwise/executor/stored_parameter.hpp>
 #include <shardwise/executor/stored_rows.hpp>
 #include <shardwise/executor/training/ops/refusal.hpp>
-#include <shardwise/executor/training/training_dropout.hpp>
 #include <shardwise/executor/training/tensor_cuts.hpp>
+#include <shardwise/executor/training/training_dropout.hpp>
 #include <shardwise/executor/training/training_layout.hpp>
 #include <shardwise/memory/activations.hpp>
 #include <shardwise/model/backward_program.hpp>
@@ -55,6 +55,10 @@ struct TrainedOperation {
     TrainedCut cut = TrainedCut::none;
     std::int64_t turned = 0;
     std::vector<WeightRows> whole_rows;
+    /// Of an attention whose key-value head several ranks read: all query heads, those that read one, and this rank's first.
+    std::int64_t heads = 0;
+    std::int64_t group = 0;
+    std::int64_t first_head = 0;
 };
 
 /// How tensor-parallel ranks hold a value: the columns of each rank, in the order in which they lie in its memory.
@@ -127,7 +131,9 @@ public:
     [[nodiscard]] TensorPlace const& place() const { return cuts_.place(); }
     [[nodiscard]] TensorCuts const& cuts() const { return cuts_; }
     /// By value of a block's body and, after them, by gradient; empty where every rank computes the whole block.
-    [[nodiscard]] std::vector<SharedValue> const& shared(TrainedBlock const& block) const { return shared_[block.body]; }
+    [[nodiscard]] std::vector<SharedValue> const& shared(TrainedBlock const& block) const {
+        return shared_[block.body];
+    }
     [[nodiscard]] std::vector<SharedValue> const& shared_of_body(std::size_t body) const { return shared_[body]; }
     /// In the order in which they run.
     [[nodiscard]] std::vector<TrainedBlock> const& blocks() const { return blocks_; }
@@ -198,8 +204,12 @@ private:
             if (!is_last) continue;
             auto const product = trained_operation(last, last, whole, number, prefix);
             if (!product) return product.error();
-            head_ = {product->parameters[0], product->parameters[1], last.out_features, last.in_features,
-                     split_units(last.out_features, place().ranks, place().rank), product->turned};
+            head_ = {product->parameters[0],
+                     product->parameters[1],
+                     last.out_features,
+                     last.in_features,
+                     split_units(last.out_features, place().ranks, place().rank),
+                     product->turned};
         }
         return {};
     }
@@ -277,6 +287,13 @@ private:
                                                              std::string const& prefix) const {
         TrainedOperation out;
         out.cut = TensorCuts::cut_of(one, body, cuts_.block(number));
+        auto const& shape = one.attention;
+        if (op.kind == OpKind::attention && place().ranks > shape.kv_heads) {
+            auto const& own = cuts_.block(number)[static_cast<std::size_t>(place().rank)];
+            out.heads = shape.heads;
+            out.group = shape.heads / shape.kv_heads;
+            out.first_head = own.heads->query.begin;
+        }
         for (std::size_t slot = 0; slot < op.parameters.size(); ++slot) {
             if (op.parameters[slot].empty()) continue;
             auto const name = detail::parameter_name(prefix, op.parameters[slot], 0);
@@ -301,7 +318,8 @@ private:
         return out;
     }
     /// The rows of a weight, in pieces that lie together, in the order of the columns that they make.
-    [[nodiscard]] std::vector<WeightRows> rows_of(Operation const& op, BlockBody const& body, Tensor const& tensor) const {
+    [[nodiscard]] std::vector<WeightRows> rows_of(Operation const& op, BlockBody const& body,
+                                                  Tensor const& tensor) const {
         std::vector<WeightRows> out;
         StoredParameter stored;
         stored.tensor = &tensor;

@@ -170,8 +170,8 @@ public:
             stream.submit([=, stride = parameter.stride] {
                 auto* to = sent;
                 for (std::size_t rank = 0; rank < ranks; ++rank) {
-                    common(*cut, own, rank).for_each_run(
-                        stride, [&](std::int64_t whole, std::int64_t, std::int64_t count) {
+                    common(*cut, own, rank)
+                        .for_each_run(stride, [&](std::int64_t whole, std::int64_t, std::int64_t count) {
                             auto const at = cut->own[own].at(whole / stride, whole % stride);
                             to = std::copy_n(values + at, count, to);
                         });
@@ -179,7 +179,7 @@ public:
                 return Result<>{};
             });
             submit_all_to_all(
-                comm, TensorView<float const, 1, Host>{sent, {parameter.elements}},
+                comm, TensorView<float const, 1, Host>{sent, {parameter.counted}},
                 [cut, own](std::int32_t rank) { return common(*cut, own, static_cast<std::size_t>(rank)).elements(); },
                 TensorView<float, 1, Host>{got, {parameter.turned_elements}},
                 [cut, own](std::int32_t rank) { return common(*cut, static_cast<std::size_t>(rank), own).elements(); },
@@ -187,8 +187,8 @@ public:
             stream.submit([=, stride = parameter.stride] {
                 auto const* from = got;
                 for (std::size_t rank = 0; rank < ranks; ++rank) {
-                    common(*cut, rank, own).for_each_run(
-                        stride, [&](std::int64_t whole, std::int64_t, std::int64_t count) {
+                    common(*cut, rank, own)
+                        .for_each_run(stride, [&](std::int64_t whole, std::int64_t, std::int64_t count) {
                             auto const at = cut->turned[own].at(whole / stride, whole % stride);
                             std::copy_n(from, count, turned + at);
                             from += count;
@@ -214,8 +214,7 @@ private:
     TrainingWeights(Model const& model, TrainingLayout layout) : model_(&model), layout_(std::move(layout)) {}
 
     [[nodiscard]] static Result<TrainingWeights> create(HostContext& context, Model const& model,
-                                                        TensorPlace const& place,
-                                                        TrainedAdapter const& adapter = {}) {
+                                                        TensorPlace const& place, TrainedAdapter const& adapter = {}) {
         auto const cuts = TensorCuts::create(model, place);
         if (!cuts) return cuts.error();
         auto layout = TrainingLayout::create(model, *cuts, adapter);
@@ -247,12 +246,13 @@ private:
             parameter.stride,
             [&](std::int64_t whole, std::int64_t at, std::int64_t count) { make(turned + at, whole, count); });
     }
-    /// What rank `from` owns and rank `to` has a copy of: of either axis one of them has all.
+    /// What rank `from` has, and no rank before it, and rank `to` has a copy of: of either axis one of them has all.
     [[nodiscard]] static ParameterPiece common(ParameterCut const& cut, std::size_t from, std::size_t to) {
         auto const& own = cut.own[from];
         auto const& turned = cut.turned[to];
         bool const has_rows = ParameterPiece::count(own.rows) < ParameterPiece::count(cut.turned[from].rows);
-        return has_rows ? ParameterPiece{own.rows, turned.columns} : ParameterPiece{turned.rows, own.columns};
+        return has_rows ? ParameterPiece{cut.counted[from].rows, turned.columns}
+                        : ParameterPiece{turned.rows, own.columns};
     }
 
     /// Kaiming's uniform numbers with a slope of sqrt(5): as far as 1 / sqrt(inputs). Of 24 bits.

@@ -7,6 +7,7 @@
 #include <shardwise/train/checkpoint/checkpoint_writer.hpp>
 #include <shardwise/train/sharded_optimizer.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -46,7 +47,8 @@ template <class Calls>
     bool const has_all = held.size() == elements;
     if (!parameter.cut.is_whole() || tensor.ranks == 1) {
         TensorPlace const data{place.ranks / tensor.ranks, place.rank / tensor.ranks};
-        return has_all ? optimizer_share(elements, data.ranks, data.rank) : held;
+        auto const range = has_all ? optimizer_share(elements, data.ranks, data.rank) : held;
+        return {std::min(range.begin, parameter.counted), std::min(range.end, parameter.counted)};
     }
     if (has_all) return optimizer_share(elements, place.ranks, place.rank);
     // Every tensor-parallel rank has the same share.

@@ -202,7 +202,8 @@ template <OptimizerRule Rule>
             return missing(name);
         auto* const memory = reinterpret_cast<std::byte*>(values.data());
         UnitRange const all{0, values.elements()};
-        if (auto const done = detail::read_runs(*reader, place, parameters[i], all, memory, sizeof(float)); !done) return done;
+        if (auto const done = detail::read_runs(*reader, place, parameters[i], all, memory, sizeof(float)); !done)
+            return done;
     }
     for (std::size_t i = 0; i < optimizer.parameters().size(); ++i) {
         auto const& parameter = optimizer.parameters()[i];

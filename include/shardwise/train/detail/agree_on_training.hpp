@@ -24,11 +24,12 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
     auto const& batch = batches.options();
     auto const& schedule = options.schedule;
     auto hash = fnv1a(optimizer);
-    for (auto const number : {layout.whole_elements(), std::int64_t{options.tp}, batch.context, batch.batch, batches.samples(), options.steps,
-                              options.max_skipped, options.check_every, schedule.warm_up, schedule.total,
-                              schedule.decay, std::int64_t{batch.shuffles}, static_cast<std::int64_t>(options.zero),
-                              static_cast<std::int64_t>(schedule.kind), std::bit_cast<std::int64_t>(batch.seed),
-                              std::bit_cast<std::int64_t>(options.dropout_seed)})
+    for (auto const number :
+         {layout.whole_elements(), std::int64_t{options.tp}, batch.context, batch.batch, batches.samples(),
+          options.steps, options.max_skipped, options.check_every, schedule.warm_up, schedule.total, schedule.decay,
+          std::int64_t{batch.shuffles}, static_cast<std::int64_t>(options.zero),
+          static_cast<std::int64_t>(schedule.kind), std::bit_cast<std::int64_t>(batch.seed),
+          std::bit_cast<std::int64_t>(options.dropout_seed)})
         hash = fnv1a_step(hash, static_cast<std::uint64_t>(number));
     for (auto const number : {options.clip.value_or(0.0), schedule.learning_rate, schedule.floor, options.dropout})
         hash = fnv1a_step(hash, std::bit_cast<std::uint64_t>(number));
@@ -90,8 +91,7 @@ template <class Comm>
         List<NamedValues> values;
         auto const& parameters = weights.layout().parameters();
         for (std::size_t i = 0; i < parameters.size(); ++i) {
-            if (takes_shared || parameters[i].cut.is_whole())
-                values.push_back({parameters[i].name, weights.values(i)});
+            if (takes_shared || parameters[i].cut.is_whole()) values.push_back({parameters[i].name, weights.values(i)});
         }
         return compare_replicas(comm, Span<NamedValues const>(values));
     };

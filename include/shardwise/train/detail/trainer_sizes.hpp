@@ -38,9 +38,7 @@ struct TrainerSizes {
 
     /// Among those that have the same part of the model.
     [[nodiscard]] TensorPlace data() const { return TrainingGroups<HostCommunicator>::data_place(place, options.tp); }
-    [[nodiscard]] TensorPlace optimizer() const {
-        return options.zero == ZeroStage::none ? TensorPlace{} : data();
-    }
+    [[nodiscard]] TensorPlace optimizer() const { return options.zero == ZeroStage::none ? TensorPlace{} : data(); }
     [[nodiscard]] std::int64_t leaves() const { return split_units(batch.batch, data().ranks, data().rank).size(); }
     [[nodiscard]] TrainingLimits limits() const {
         return {.sequences = std::min(options.micro_batch, leaves()),

@@ -64,7 +64,8 @@ private:
         };
         Host::launch(out.extent(0), copy, stream);
     }
-    [[nodiscard]] static TensorView<std::int32_t const, 1, Host> rows_of(TrainingWalk const& walk, Operation const& op) {
+    [[nodiscard]] static TensorView<std::int32_t const, 1, Host> rows_of(TrainingWalk const& walk,
+                                                                         Operation const& op) {
         return op.index == TableIndex::position ? walk.positions : walk.ids;
     }
     [[nodiscard]] static std::int64_t first_of(Operation const& op) { return op.first_row; }

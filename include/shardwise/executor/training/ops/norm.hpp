@@ -35,8 +35,8 @@ struct TrainedOp<NormOp> {
                                          GradientStep const& step) {
         if (spans_shared(walk, op)) return inputs_of_all(walk, op, number, step);
         auto const to = rows_of(walk.gradient(step.writes[0]), op);
-        return take_back(walk, op, number, walk.value(op.inputs[0]), walk.gradient(step.reads), to, step.is_added[0], {},
-                         {}, false);
+        return take_back(walk, op, number, walk.value(op.inputs[0]), walk.gradient(step.reads), to, step.is_added[0],
+                         {}, {}, false);
     }
     [[nodiscard]] static Result<> parameters(TrainingWalk const& walk, Operation const& op, std::size_t number,
                                              GradientStep const& step) {
@@ -80,8 +80,7 @@ private:
         // Nothing is gathered until it is read.
         TrainingWalk::Matrix const made(tensor.staging, {walk.tokens, op.in_features});
         auto const done = take_back(walk, op, number, all, gradient, rows_of(made, op), false, {}, {}, false);
-        if (done)
-            take_own(tensor, walk.shared_value(op.inputs[0]), made, walk.gradient(step.writes[0]), walk.stream);
+        if (done) take_own(tensor, walk.shared_value(op.inputs[0]), made, walk.gradient(step.writes[0]), walk.stream);
         return done;
     }
     /// A norm of each head has the heads as rows.
@@ -105,8 +104,8 @@ private:
         if (is_layer_norm(op.norm))
             return layer_norm_backward(in, weight, out_gradient, in_gradient, is_input_added, weight_gradient,
                                        bias_gradient, is_weight_added, workspace, epsilon_of(walk, op), walk.stream);
-        return rms_norm_backward(in, weight, out_gradient, in_gradient, is_input_added, weight_gradient, is_weight_added,
-                                 workspace, epsilon_of(walk, op), walk.stream, offset_of(op));
+        return rms_norm_backward(in, weight, out_gradient, in_gradient, is_input_added, weight_gradient,
+                                 is_weight_added, workspace, epsilon_of(walk, op), walk.stream, offset_of(op));
     }
 };
 
