@@ -21,7 +21,7 @@ struct Arguments {
     std::optional<std::string> profile;
     std::optional<std::string> color, shell, svg;
     std::optional<std::string> listed, topic;
-    std::optional<std::string> prefer, out, profile_out, trace;
+    std::optional<std::string> prefer, out, profile_out, trace, adapter;
     std::optional<std::string> text, decode;
     std::vector<std::string> texts, stops;
     std::optional<std::string> pooling;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/comm/agree_on.hpp>
 #include <shardwise/core/files/write_file.hpp>
+#include <shardwise/executor/adapter.hpp>
 #include <shardwise/model/files/end_tokens.hpp>
 #include <shardwise/session/request_limits.hpp>
 #include <shardwise/session/run_in_group.hpp>
@@ -47,6 +48,7 @@ struct RunInput {
     LoadedModel model;
     GenerationRequest request;
     std::optional<Tokenizer> tokenizer;
+    std::optional<Adapter> adapter;
 };
 
 /// Checks that all tokens that were asked for have a position in the model's context.
@@ -69,12 +71,22 @@ struct RunInput {
     return {.tp = options.tp, .pp = options.pp, .ep = options.ep};
 }
 
+/// The adapter that was asked for; nothing where none was.
+[[nodiscard]] Result<std::optional<Adapter>> read_adapter(Arguments const& arguments, Model const& model) {
+    if (!arguments.adapter) return std::optional<Adapter>{};
+    auto adapter = Adapter::open(*arguments.adapter, model);
+    if (!adapter) return adapter.error();
+    return std::optional<Adapter>(*std::move(adapter));
+}
+
 /// Reads what describes the model; the prompt on the first rank only.
 [[nodiscard]] Result<RunInput> read_input(Arguments const& arguments, GenerationRequest request,
                                           RunOptions const& options, bool is_first) {
     auto model = load_runnable_model(*arguments.model);
     if (!model) return model.error();
     if (auto const fits = check_degrees(model->model, degrees_of(options)); !fits) return fits.error();
+    auto adapter = read_adapter(arguments, model->model);
+    if (!adapter) return adapter.error();
     auto stops = end_tokens(*model->files);
     if (!stops) return stops.error();
     request.stop_tokens = *std::move(stops);
@@ -94,7 +106,7 @@ struct RunInput {
         if (!fits) return fits.error();
         tokenizer = std::move(prompt->tokenizer);
     }
-    return RunInput{*std::move(model), std::move(request), std::move(tokenizer)};
+    return RunInput{*std::move(model), std::move(request), std::move(tokenizer), *std::move(adapter)};
 }
 
 /// The first interrupt ends the text where it is; a second one ends the program. Ranks that do not print wait for the
@@ -133,6 +145,7 @@ void catch_interrupts(RunRanks& ranks, std::optional<StopRequest>& stop) {
     answer.prompt = input.request.prompt;
     answer.devices = options.devices;
     answer.warnings = input.model.warnings;
+    if (input.adapter) options.load.adapter = &*input.adapter;
     // Shown until the first token.
     std::optional<Progress> progress;
     std::optional<BlockTimes> times;
@@ -320,6 +333,9 @@ ExitCode run_run(Arguments const& arguments) {
         auto model = load_runnable_model(*arguments.model);
         if (!model) return refuse(model.error(), Stage::work);
         if (auto const fits = check_degrees(model->model, degrees_of(*options)); !fits) return refuse(fits.error());
+        auto const adapter = read_adapter(arguments, model->model);
+        if (!adapter) return refuse(adapter.error(), Stage::work);
+        if (*adapter) options->load.adapter = &**adapter;
         options->context = conversation_context(model->model.config);
         if (has_placement(arguments, *options)) {
             auto const done = place_run(arguments, model->model, options->context, *options);

@@ -88,6 +88,10 @@ template <class SupportOf>
         if (HasHostMemory<B>) return {SupportLevel::runs, {}};
         return {SupportLevel::planned, ComputeBackend<B> ? "models train on the host only" : no_backend};
     }));
+    rows.push_back(row("low-rank adapters", []<class B>(B*, DeviceKind) -> Support {
+        if (ExecutesModels<B>) return {SupportLevel::runs, {}};
+        return {SupportLevel::planned, ComputeBackend<B> ? "models run and train on the host only" : no_backend};
+    }));
     return rows;
 }
 

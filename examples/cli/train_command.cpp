@@ -14,6 +14,7 @@
 #include "requests.hpp"
 #include "svg_picture.hpp"
 #include "text.hpp"
+#include "train_adapter.hpp"
 #include "train_picture.hpp"
 #include "train_plan.hpp"
 #include "train_run.hpp"
@@ -95,7 +96,9 @@ private:
         return TrainingWeights::initialise(context, loaded.model, {.seed = request.seed}, place);
     auto const stored = StoredParameters::open(*loaded.files, loaded.model);
     if (!stored) return stored.error();
-    return TrainingWeights::load(context, *stored, place);
+    auto const adapter = TrainedAdapter::create(loaded.model, request.low_rank);
+    if (!adapter) return adapter.error();
+    return TrainingWeights::load(context, *stored, place, *adapter, request.seed);
 }
 
 /// The program of each tensor-parallel rank.
@@ -104,7 +107,8 @@ private:
 [[nodiscard]] Result<std::vector<TrainingProgram>> make_programs(TrainRequest const& request, Model const& model) {
     std::vector<TrainingProgram> out;
     for (std::int64_t rank = 0; rank < request.tp; ++rank) {
-        auto program = TrainingProgram::create(model, {request.tp, rank});
+        auto program = TrainingProgram::create(model, {request.tp, rank}, request.low_rank);
+        if (!program && program.error().subject() == "low-rank adapter") return Error{program.error()}.in("--lora");
         bool const is_flag = !program && program.error().code() == ErrorCode::invalid_argument && request.tp > 1;
         if (is_flag) return Error{program.error()}.in("--tp").at({});
         if (!program) return program.error();
@@ -146,6 +150,11 @@ private:
     if (!loaded) return loaded.error();
     auto const& model = loaded->model;
     request.is_from_scratch = request.is_from_scratch || loaded->files->source().kind == SourceKind::config;
+    if (request.low_rank.rank > 0 && request.is_from_scratch)
+        return Error{ErrorCode::invalid_argument}
+            .in("--lora")
+            .because("changes a model that is trained already, and this one begins from scratch")
+            .fix("name a folder of safetensors");
     if (request.threads == 0) request.threads = detail::default_threads();
     auto const programs = make_programs(request, model);
     if (!programs) return programs.error();
@@ -160,7 +169,8 @@ private:
     TrainAnswer answer;
     answer.model = loaded->name;
     answer.parameters = count_parameters(model.tree);
-    answer.trained = answer.parameters;
+    auto const& layout = programs->front().layout();
+    answer.trained = layout.adapter().empty() ? answer.parameters : layout.whole_elements();
     answer.warnings = loaded->warnings;
     auto& plan = answer.plan;
     plan.dp = request.dp;
@@ -170,7 +180,7 @@ private:
     plan.context = *context;
     auto const folder = TokenFolder::make(request);
     if (!folder) return folder.error();
-    auto const data = read_train_data(request, *loaded->files, model.config.vocab_size, folder->path());
+    auto data = read_train_data(request, *loaded->files, model.config.vocab_size, folder->path());
     if (!data) return data.error();
     auto batches = Batches::create(*data->learned, data->learned_tokens, batch_options_of(request, plan));
     if (!batches) return batches.error();
@@ -194,8 +204,9 @@ private:
         return answer;
     }
     if (!answer.is_fitting) return does_not_fit(answer);
-    auto const files = copied_files(*loaded, *data);
+    auto files = copied_files(*loaded, *data);
     if (!files) return files.error();
+    if (!layout.adapter().empty()) data->base_hash = put_adapter_config(*files, layout.adapter(), request.model);
     print_warnings(answer.warnings);
     TrainJob const job{.model = &model,
                        .programs = &*programs,

@@ -36,6 +36,8 @@ struct TrainData {
     std::optional<TrainTokenizer> tokenizer;
     /// What tells the data that are learnt from all others: of their contents, not their paths.
     std::string hash;
+    /// Of the base's config.json, where an adapter is trained.
+    std::string base_hash;
 
     /// What is validated with; null where nothing is.
     [[nodiscard]] TokenDataset const* validation() const {

@@ -72,6 +72,12 @@ void write_options(JsonWriter& json, TrainAnswer const& answer) {
     json.member("timeout", static_cast<std::int64_t>(request.timeout.count())).member("max_restarts", 0);
     json.member("min_ranks", 1).member("max_skipped", request.max_skipped);
     json.member("check_gradients", request.check_gradients);
+    auto const& low_rank = request.low_rank;
+    if (low_rank.rank > 0) {
+        json.member("lora", low_rank.rank).member("lora_alpha", low_rank.alpha).key("lora_targets").begin_array();
+        for (auto const& target : low_rank.targets) json.value(target);
+        json.end_array();
+    }
     write_optional(json, "csv", request.csv);
     write_optional(json, "svg", request.svg);
     json.end_object();

@@ -152,8 +152,8 @@ double step_operations(TrainRequest const& request, TrainPlan const& plan, Model
     double sum = 0.0;
     for (auto const& block : model.program.blocks())
         sum += static_cast<double>(block.count) * block_work(model.program.body(block), step).flops;
-    // Of each product of the forward pass, the backward pass has two.
-    return 3.0 * sum;
+    // Of each product of the forward pass, the backward pass has two; of a frozen one that of its inputs alone.
+    return (request.low_rank.rank > 0 ? 2.0 : 3.0) * sum;
 }
 
 Bytes total_of(std::vector<TrainRankMemory> const& ranks) {

@@ -130,13 +130,8 @@ constexpr std::array<std::string_view, 1> running_ranks{"threads"};
 }
 
 [[nodiscard]] Result<> check_adapters(Arguments const& arguments) {
-    constexpr std::string_view reason = "does not run yet: all weights are trained";
-    for (auto const& [flag, word] :
-         {std::pair{"--lora", &arguments.lora}, std::pair{"--lora-alpha", &arguments.lora_alpha},
-          std::pair{"--lora-targets", &arguments.lora_targets}, std::pair{"--quant", &arguments.quant}}) {
-        if (*word) return refused(flag, reason, "leave it out");
-    }
-    return {};
+    if (!arguments.quant) return {};
+    return refused("--quant", "does not run yet: frozen weights are fp32, too", "leave it out");
 }
 
 /// Whether a word of --mode and the degrees say the same.

@@ -2,6 +2,7 @@
 #include "train_request.hpp"
 
 #include "choices.hpp"
+#include "train_adapter.hpp"
 #include "train_refusals.hpp"
 #include "values.hpp"
 
@@ -203,6 +204,9 @@ Result<TrainRequest> read_train_request(Arguments const& arguments) {
     }
     if (arguments.valid_part) request.valid_part = part;
     request.timeout = std::chrono::seconds(seconds);
+    auto low_rank = read_low_rank(arguments);
+    if (!low_rank) return low_rank.error();
+    request.low_rank = *std::move(low_rank);
     if (request.dp > request.batch)
         return excluded("--dp, --batch", "give each rank less than one sequence of a step",
                         "use fewer ranks or a larger batch");

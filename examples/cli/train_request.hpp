@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/core/result.hpp>
+#include <shardwise/executor/training/trained_adapter.hpp>
 #include <shardwise/memory/request.hpp>
 #include <shardwise/train/adam8bit.hpp>
 #include <shardwise/train/adamw.hpp>
@@ -53,6 +54,8 @@ struct TrainRequest {
     std::int32_t zero = 0;
     /// Steps from one comparison of the ranks' weights to the next; 0: never.
     std::int64_t check_gradients = 0;
+    /// Of rank 0: all weights are trained.
+    LowRankOptions low_rank;
     /// 0: the machine's cores.
     int threads = 0;
     /// Nothing: the end only.

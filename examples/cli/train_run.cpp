@@ -250,7 +250,8 @@ private:
 template <OptimizerRule Rule>
 [[nodiscard]] Result<> run_with(Rule const& rule, TrainJob const& job, TrainAnswer& answer) {
     auto const& request = answer.request;
-    auto const layout = CheckpointLayout::create(*job.model, rule);
+    auto const layout = CheckpointLayout::create(*job.model, rule, CheckpointLayout::shard_bytes,
+                                                 job.programs->front().layout().adapter());
     if (!layout) return layout.error();
     auto const lock = RunFolderLock::take(request.out);
     if (!lock) return lock.error();

@@ -3,6 +3,8 @@
 
 #include "train_plan.hpp"
 
+#include <string>
+
 namespace shardwise::cli {
 
 RunSettings settings_of(TrainRequest const& request, TrainPlan const& plan, TrainData const& data) {
@@ -13,6 +15,12 @@ RunSettings settings_of(TrainRequest const& request, TrainPlan const& plan, Trai
     with_rule(request, [&](auto const& rule) { add_settings(out, rule); });
     add_settings(out, plan.schedule);
     out.add("clip", request.clip);
+    if (request.low_rank.rank > 0) {
+        std::string targets;
+        for (auto const& target : request.low_rank.targets) targets += (targets.empty() ? "" : ",") + target;
+        out.add("lora", request.low_rank.rank).add("lora_alpha", request.low_rank.alpha);
+        out.add("lora_targets", targets).add("base", data.base_hash);
+    }
     if (request.dropout > 0.0) out.add("dropout", request.dropout);
     return out;
 }

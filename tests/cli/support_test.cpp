@@ -53,6 +53,7 @@ TEST_CASE("support: says what runs where, and why the rest does not") {
     // Models train on the host alone.
     CHECK(levels(answer, "strategies", "cpu").at("data parallel, ZeRO") == "runs");
     CHECK(levels(answer, "strategies", "cuda").at("data parallel, ZeRO") == "planned");
+    CHECK(levels(answer, "strategies", "cpu").at("low-rank adapters") == "runs");
     for (char const* const kernel : {"linear_backward", "attention_backward", "head_cross_entropy", "rope_backward"}) {
         CHECK(levels(answer, "operations", "cpu").at(kernel) == "runs");
         CHECK(levels(answer, "operations", "cuda").at(kernel) == "none");

@@ -21,7 +21,7 @@ namespace shardwise::testing {
 /// The logits after each of a golden case's numbers of tokens, over tp x pp ranks: all but the last in one step, then single tokens.
 template <class Policy>
 std::vector<std::vector<float>> run_stages(Model const& model, ModelSource const& source, GoldenCase const& one,
-                                           std::int32_t tp, std::int32_t pp = 1) {
+                                           std::int32_t tp, std::int32_t pp = 1, LoadOptions const& options = {}) {
     auto const parameters = StoredParameters::open(source, model);
     REQUIRE_MESSAGE(parameters, (parameters ? "" : parameters.error().message()));
     auto const begins = even_stages(model, tp, pp);
@@ -38,11 +38,11 @@ std::vector<std::vector<float>> run_stages(Model const& model, ModelSource const
         auto stream = context.make_stream();
         auto const& stage = stages[static_cast<std::size_t>(rank / tp)];
         ExecutorLimits limits{.sequences = 1, .context = 32, .step_tokens = 16};
-        auto const predicted = predict_memory<Host, Policy>(model, formats_of(*parameters), {tp, rank % tp}, limits,
-                                                            *stream.isa(), {}, stage);
+        auto const predicted = predict_memory<Host, Policy>(model, formats_of(*parameters, options), {tp, rank % tp},
+                                                            limits, *stream.isa(), {}, stage);
         if (!predicted) return predicted.error();
-        auto executor =
-            RankExecutor<Host, Policy>::create(context, model, *parameters, {tp, rank % tp}, limits, {}, {}, stage);
+        auto executor = RankExecutor<Host, Policy>::create(context, model, *parameters, {tp, rank % tp}, limits, {},
+                                                           options, stage);
         if (!executor) return executor.error();
         CHECK(executor->weight_bytes() == predicted->weights);
         CHECK(executor->activation_bytes() == predicted->activations + predicted->scratch);

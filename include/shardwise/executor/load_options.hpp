@@ -12,6 +12,8 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
+class Adapter;
+
 /// How parameters are held, whatever form their file has.
 struct LoadOptions {
     /// Of products and tables: fp32, bf16 or fp16; unset: as the file has them. Vectors (norms, biases) are held in fp32.
@@ -21,6 +23,8 @@ struct LoadOptions {
     /// Replaces each value by the largest that any tensor-parallel rank has: with it, packing into rows that have one scale
     /// reads a rank's own slices only. All ranks of the group have it, and load together. Unset: such rows are read whole.
     std::function<Result<>(std::span<float>)> share_largest{};
+    /// Changes the weights before they are held; outlives the loading. Null: there is none.
+    Adapter const* adapter = nullptr;
     /// Hears of each block; what it refers to outlives the loading.
     Observer observer{};
 };

@@ -8,6 +8,7 @@
 #include <shardwise/executor/held_format.hpp>
 #include <shardwise/executor/hold_floats.hpp>
 #include <shardwise/executor/loaded_matrix.hpp>
+#include <shardwise/executor/merge_adapter.hpp>
 #include <shardwise/executor/packed_forms.hpp>
 #include <shardwise/executor/rank_home.hpp>
 #include <shardwise/executor/stored_parameters.hpp>
@@ -51,8 +52,10 @@ public:
     /// Rows and inputs of a parameter as a matrix.
     ///
     /// Errors  as held_format; shape_mismatch where the parameter is another matrix; unsupported for blocks that would have to
-    ///         be turned round; malformed_file
-    [[nodiscard]] Result<LoadedMatrix> matrix(StoredParameter const& parameter, MatrixPart part) {
+    ///         be turned round, and for an adapter of a weight that stays packed as it is; malformed_file
+    [[nodiscard]] Result<LoadedMatrix> matrix(StoredParameter const& checkpoint, MatrixPart part) {
+        auto const adapted = detail::adapted(checkpoint, options_.adapter);
+        auto const& parameter = adapted.stored;
         auto const elements = checked_multiply(part.outputs, part.inputs);
         if (!elements || *elements < 1 || parameter.tensor->shape.elements() % *elements != 0) {
             return Error{ErrorCode::shape_mismatch}
@@ -61,8 +64,10 @@ public:
                 .got(parameter.tensor->shape.elements())
                 .expected(elements.value_or(0));
         }
-        auto const held = format_of(parameter);
+        auto const held = format_of(checkpoint);
         if (!held) return held.error();
+        auto const merges = detail::check_merge(adapted, *held, parameters_.is_gguf(), options_);
+        if (!merges) return merges.error();
         UnitRange const all[] = {{0, part.outputs}};
         if (!part.rows) part.rows = all;
         bool const is_dealt = part.columns && options_.share_largest;
@@ -71,21 +76,23 @@ public:
         auto const stored =
             stored_source(parameter, is_turned ? part.inputs : part.outputs, is_turned ? part.outputs : part.inputs);
         if (!stored) return stored.error();
-        if (!is_turned && parameter.packed.empty() && *held == HeldFormat{parameter.format, parameter.group}) {
+        bool const is_as_stored = parameter.packed.empty() && *held == HeldFormat{parameter.format, parameter.group};
+        if (!is_turned && adapted.delta == nullptr && is_as_stored) {
             expect(*stored, *part.rows, *part.columns);
             auto slice = slice_weight(*stored, *part.rows, *part.columns);
             if (!slice) return named(slice.error(), parameter.name);
             count(slice->source().data.size() + slice->source().scales.size());
             return Result<LoadedMatrix>(LoadedMatrix(std::move(*slice)));
         }
-        return convert(parameter, *stored, part, is_turned, *held, is_dealt);
+        return convert(parameter, *stored, part, is_turned, *held, is_dealt, adapted.delta);
     }
 
     /// The elements of a vector in float; a part of them where ranges are given.
     ///
     /// Errors  shape_mismatch where it has another number of elements
-    [[nodiscard]] Result<std::vector<float>> floats(StoredParameter const& parameter, std::int64_t expected,
+    [[nodiscard]] Result<std::vector<float>> floats(StoredParameter const& checkpoint, std::int64_t expected,
                                                     std::optional<std::span<UnitRange const>> ranges = {}) {
+        auto const parameter = detail::adapted(checkpoint, options_.adapter).stored;
         if (expected < 1 || parameter.tensor->shape.elements() % expected != 0) {
             return Error{ErrorCode::shape_mismatch}
                 .in(parameter.name)
@@ -215,7 +222,8 @@ private:
     static constexpr std::int64_t rows_at_a_time = 16;
 
     [[nodiscard]] Result<LoadedMatrix> convert(StoredParameter const& parameter, WeightSource const& stored,
-                                               MatrixPart const& part, bool is_turned, HeldFormat held, bool is_dealt) {
+                                               MatrixPart const& part, bool is_turned, HeldFormat held, bool is_dealt,
+                                               LowRankDelta const* delta) {
         if (is_turned &&
             (!parameter.packed.empty() || traits(stored.format).block_elements != 1 || !stored.scales.empty())) {
             return Error{ErrorCode::unsupported}
@@ -248,7 +256,7 @@ private:
         LoadedMatrix out(target, *bytes);
         bool const can_repack =
             !parameter.packed.empty() && detail::traits(parameter.packed.front().form).repack != nullptr;
-        bool const is_repacked = can_repack && parameter.format != WeightFormat::f32 &&
+        bool const is_repacked = can_repack && delta == nullptr && parameter.format != WeightFormat::f32 &&
                                  held == HeldFormat{parameter.format, parameter.group};
         // A scale for the whole row needs the whole row, or what all ranks know of it.
         bool const has_row_scales = !is_repacked && traits(held.format).scales == ScalePlace::row;
@@ -260,6 +268,8 @@ private:
             places.push_back(next);
             next += run.size();
         }
+        std::vector<double> added;
+        if (delta != nullptr) added = delta->scaled_right(needs_rows ? UnitRange{0, part.inputs} : own);
         std::vector<float> largest;
         if (is_shared) {
             largest.resize(static_cast<std::size_t>(outputs));
@@ -269,6 +279,7 @@ private:
                     for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
                         values.resize(static_cast<std::size_t>(runs[i].size() * width));
                         take_rows(parameter, stored, is_turned, runs[i], own, values.data());
+                        if (delta != nullptr) delta->add(runs[i], width, added, values.data());
                         for (std::size_t k = 0; k < values.size(); ++k) {
                             auto& most =
                                 largest[static_cast<std::size_t>(places[i]) + k / static_cast<std::size_t>(width)];
@@ -306,6 +317,7 @@ private:
                 }
                 values.resize(static_cast<std::size_t>(run.size() * columns.size()));
                 take_rows(parameter, stored, is_turned, run, columns, values.data());
+                if (delta != nullptr) delta->add(run, columns.size(), added, values.data());
                 if (!is_turned && parameter.packed.empty()) {
                     auto const row = stored.data.size() / static_cast<std::size_t>(stored.outputs);
                     detail::drop_pages(stored.data.subspan(static_cast<std::size_t>(run.begin) * row,

@@ -92,7 +92,8 @@ public:
                 if (block.is_numbered) prefix += "." + std::to_string(block.first + i);
                 auto held = executor.load_block(loader, block, prefix, place);
                 // A file that was cut has zeros, which may look like another fault.
-                if (auto const whole = held ? Result<>{} : parameters.check_files(); !whole) return whole.error();
+                if (auto const whole = held ? Result<>{} : detail::check_loaded(parameters, options); !whole)
+                    return whole.error();
                 if (!held) return held.error();
                 held->number = block.first + i;
                 held->is_layer = block.is_numbered;
@@ -102,7 +103,7 @@ public:
                 options.observer("loading weights", static_cast<std::int64_t>(executor.blocks_.size()), count);
             }
         }
-        if (auto const whole = parameters.check_files(); !whole) return whole.error();
+        if (auto const whole = detail::check_loaded(parameters, options); !whole) return whole.error();
         executor.bytes_read_ = loader.bytes_read();
         executor.ends_model_ = stage.end >= number;
         if (auto const done = executor.offloaded_.finish(context); !done) return done.error();

@@ -5,6 +5,7 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/training/parameter_piece.hpp>
 #include <shardwise/executor/training/tensor_cuts.hpp>
+#include <shardwise/executor/training/trained_adapter.hpp>
 #include <shardwise/model/architecture.hpp>
 #include <shardwise/model/walk.hpp>
 
@@ -80,14 +81,19 @@ public:
         /// The number of its gradient among those of parameters and, after them, of ties; and where that begins.
         std::size_t gradient = 0;
         std::int64_t gradient_begin = 0;
+        /// It has no gradient: its number is that among the frozen ones.
+        bool is_frozen = false;
     };
 
-    /// `model` outlives this.
+    /// With an adapter its halves are the parameters, by the names that PEFT's files have, and behind them lies what is frozen: all of the
+    /// model's. `model` outlives this.
     ///
     /// Errors  size_overflow
-    [[nodiscard]] static Result<TrainingLayout> create(Model const& model, TensorCuts const& cuts = {}) {
+    [[nodiscard]] static Result<TrainingLayout> create(Model const& model, TensorCuts const& cuts = {},
+                                                       TrainedAdapter const& adapter = {}) {
         TrainingLayout out;
         out.place_ = cuts.place();
+        out.adapter_ = adapter;
         std::int64_t next = 0;
         bool is_countable = true;
         auto const take = [&](std::int64_t elements) {
@@ -97,6 +103,17 @@ public:
             if (is_countable) next = round_up(*end, alignment);
             return begin;
         };
+        for (auto const& half : out.adapter_.halves()) {
+            auto parameter =
+                out.describe(std::string(Adapter::prefix) + half.name, half.tensor, half.tensor.shape.elements(), cuts);
+            parameter.begin = take(parameter.elements);
+            auto const number = out.parameters_.size();
+            out.places_.emplace(half.name, Place{number, number, parameter.begin});
+            out.parameters_.push_back(std::move(parameter));
+        }
+        bool const is_frozen = !adapter.empty();
+        auto const trained_elements = next;
+        auto& list = is_frozen ? out.frozen_ : out.parameters_;
         std::vector<std::string> others;
         walk_tensors(model.tree, [&](std::string_view name, Tensor const& tensor) {
             if (!tensor.is_parameter()) return;
@@ -108,9 +125,9 @@ public:
             }
             auto parameter = out.describe(name, tensor, *elements, cuts);
             parameter.begin = take(parameter.elements);
-            auto const number = out.parameters_.size();
-            out.places_.emplace(name, Place{number, number, parameter.begin});
-            out.parameters_.push_back(std::move(parameter));
+            auto const number = list.size();
+            out.places_.emplace(name, Place{number, number, parameter.begin, is_frozen});
+            list.push_back(std::move(parameter));
         });
         out.weight_elements_ = next;
         for (auto const& name : others) {
@@ -118,18 +135,30 @@ public:
                 auto const first = tie.other == name ? out.places_.find(std::string(tie.first)) : out.places_.end();
                 if (first == out.places_.end()) continue;
                 auto const parameter = first->second.parameter;
+                if (is_frozen) {
+                    auto const place = first->second;
+                    out.places_.emplace(name, place);
+                    break;
+                }
                 auto const begin = take(out.parameters_[parameter].elements);
                 out.places_.emplace(name, Place{parameter, out.parameters_.size() + out.ties_.size(), begin});
                 out.ties_.push_back({name, begin, parameter});
                 break;
             }
         }
-        out.gradient_elements_ = next;
+        out.gradient_elements_ = is_frozen ? trained_elements : next;
         if (!is_countable) return Error{ErrorCode::size_overflow}.in("training").at("parameters");
         return Result<TrainingLayout>(std::move(out));
     }
 
+    /// Those that are trained.
     [[nodiscard]] std::vector<TrainingParameter> const& parameters() const { return parameters_; }
+    /// Those that stay as they are, beside an adapter.
+    [[nodiscard]] std::vector<TrainingParameter> const& frozen() const { return frozen_; }
+    [[nodiscard]] TrainedAdapter const& adapter() const { return adapter_; }
+    [[nodiscard]] TrainingParameter const& at(Place const& place) const {
+        return place.is_frozen ? frozen_[place.parameter] : parameters_[place.parameter];
+    }
     /// Of what this rank holds of a parameter, or after those of a tie, the number of an element in the whole.
     [[nodiscard]] std::int64_t whole_element(std::size_t gradient, std::int64_t element) const {
         auto const number = gradient < parameters_.size() ? gradient : ties_[gradient - parameters_.size()].parameter;
@@ -191,7 +220,10 @@ private:
     }
 
     TensorPlace place_;
+    /// Owns the tensors of its halves.
+    TrainedAdapter adapter_;
     std::vector<TrainingParameter> parameters_;
+    std::vector<TrainingParameter> frozen_;
     std::vector<Tie> ties_;
     std::map<std::string, Place, std::less<>> places_;
     std::int64_t weight_elements_ = 0;

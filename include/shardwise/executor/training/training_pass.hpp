@@ -330,10 +330,12 @@ private:
             });
             in.weights = factors;
             to.in = Matrix(above, {sequence_, head.hidden});
-            to.head = Matrix(gradients.data() + head.weight.gradient, {rows, head.hidden});
-            if (head.bias.elements > 0) to.bias = {gradients.data() + head.bias.gradient, {head.bias.elements}};
-            is_written[head.weight.number] = 1;
-            if (head.bias.elements > 0) is_written[head.bias.number] = 1;
+            if (!head.weight.is_frozen) {
+                to.head = Matrix(gradients.data() + head.weight.gradient, {rows, head.hidden});
+                if (head.bias.elements > 0) to.bias = {gradients.data() + head.bias.gradient, {head.bias.elements}};
+                is_written[head.weight.number] = 1;
+                if (head.bias.elements > 0) is_written[head.bias.number] = 1;
+            }
         }
         HeadLossOptions const options{.soft_cap = static_cast<float>(config.logit_softcap)};
         Vector const scratch{working_.data() + plan_.scratch_at, {plan_.scratch}};

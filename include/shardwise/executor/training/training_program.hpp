@@ -34,6 +34,8 @@ struct TrainedParameter {
     std::int64_t elements = 0;
     /// Of its gradient among the layout's parameters and, after them, ties.
     std::size_t number = 0;
+    /// It is read alone.
+    bool is_frozen = false;
 };
 
 /// Rows of a weight that make columns of a value, one after another.
@@ -92,14 +94,24 @@ struct TrainedHead {
 /// whole. Made without a file or memory for weights, so that what cannot be trained is refused before anything is loaded.
 class TrainingProgram {
 public:
-    /// Of one tensor-parallel rank, or of one that shares the model with no other. `model` outlives this.
+    /// Of one tensor-parallel rank, or of one that shares the model with no other. With `low_rank` an adapter is trained, and no weight
+    /// of the model. `model` outlives this.
     ///
-    /// Errors  unsupported with the module and the parameter or operation that has no gradient; as check_model and TensorCuts
-    [[nodiscard]] static Result<TrainingProgram> create(Model const& model, TensorPlace const& place = {}) {
+    /// Errors  unsupported with the module and the parameter or operation that has no gradient, and for an adapter of tensor-parallel
+    ///         ranks; as check_model, TensorCuts and TrainedAdapter
+    [[nodiscard]] static Result<TrainingProgram> create(Model const& model, TensorPlace const& place = {},
+                                                        LowRankOptions const& low_rank = {}) {
         if (auto const checked = check_model(model); !checked) return checked.error();
+        auto const adapter = TrainedAdapter::create(model, low_rank);
+        if (!adapter) return adapter.error();
+        if (!adapter->empty() && place.ranks > 1)
+            return Error{ErrorCode::unsupported}
+                .in("low-rank adapter")
+                .because("is not trained over tensor-parallel ranks yet")
+                .fix("use data-parallel ranks");
         auto cuts = TensorCuts::create(model, place);
         if (!cuts) return cuts.error();
-        auto layout = TrainingLayout::create(model, *cuts);
+        auto layout = TrainingLayout::create(model, *cuts, *adapter);
         if (!layout) return layout.error();
         TrainingProgram out(model, std::move(*layout), std::move(*cuts));
         auto const& blocks = model.program.blocks();
@@ -161,7 +173,8 @@ private:
     }
 
     [[nodiscard]] Result<> add(Block const& block, bool is_last) {
-        auto const& whole = model_->program.body(block);
+        auto const& adapter = layout_.adapter();
+        auto const whole = adapter.with_halves(model_->program.body(block), block);
         auto const& last = whole.operations().back();
         bool const reads_ids = whole.values()[0].width == 1 && blocks_.empty();
         bool const has_logits = last.kind == OpKind::linear && last.out_features == model_->config.vocab_size;
@@ -169,7 +182,8 @@ private:
             return refused("has no product that makes logits of its last token");
         auto const own = is_last ? without_head(whole) : whole;
         if (auto const checked = whole.check(block.module); !checked) return checked;
-        auto backward = backward_of(own, block.module, !reads_ids);
+        auto const trains = [&](std::string_view name) { return adapter.empty() || TrainedAdapter::is_half(name); };
+        auto backward = backward_of(own, block.module, !reads_ids, trains);
         if (!backward) return backward.error();
         if (auto const checked = check_body(*backward, block.module); !checked) return checked;
         auto const number = bodies_.size();
@@ -285,14 +299,17 @@ private:
             auto const name = detail::parameter_name(prefix, op.parameters[slot], 0);
             auto const found = layout_.find(name);
             if (!found) return Error{ErrorCode::unknown_name}.in(name).because("is no parameter of the model");
-            auto const& parameter = layout_.parameters()[found->parameter];
-            out.parameters[slot] = {parameter.begin, found->gradient_begin, parameter.elements, found->gradient};
+            auto const& parameter = layout_.at(*found);
+            out.parameters[slot] = {parameter.begin, found->gradient_begin, parameter.elements, found->gradient,
+                                    found->is_frozen};
             if (slot > 0) continue;
             out.turned = parameter.turned_begin;
             if (op.kind == OpKind::embedding && !parameter.cut.is_whole()) out.cut = TrainedCut::outputs;
             if (op.kind != OpKind::linear) continue;
             out.is_transposed = parameter.tensor->is_transposed;
-            out.rows = rows_of(one, body, *parameter.tensor);
+            auto of_rows = one;
+            if (TrainedAdapter::is_b(op.parameters[0])) of_rows.output = TrainedAdapter::product_of(one, body);
+            out.rows = rows_of(of_rows, body, *parameter.tensor);
             if (out.cut == TrainedCut::none) continue;
             out.whole_rows = std::move(out.rows);
             // A rank has its rows in the order of the columns that they make.

@@ -44,23 +44,27 @@ public:
                      static_cast<std::int64_t>(sizeof(float))};
     }
 
-    /// The parameters of a checkpoint, those of tensor-parallel rank `place`. `model` is what it was opened with, and outlives this.
+    /// The parameters of a checkpoint, those of tensor-parallel rank `place`; with an adapter its halves, which begin as PEFT's do: A
+    /// uniform, by `seed`, and B zeros. `model` is what it was opened with, and outlives this.
     ///
     /// Errors  as StoredParameters::find; unsupported for packed weights and GGUF's order of rows; out_of_memory
     [[nodiscard]] static Result<TrainingWeights> load(HostContext& context, StoredParameters const& stored,
-                                                      TensorPlace const& place = {}) {
+                                                      TensorPlace const& place = {}, TrainedAdapter const& adapter = {},
+                                                      std::uint64_t seed = 0) {
         if (stored.is_gguf()) {
             return Error{ErrorCode::unsupported}
                 .in("training")
                 .because("takes weights of safetensors files, not of GGUF")
                 .fix("give the original checkpoint");
         }
-        auto made = create(context, stored.model(), place);
+        auto made = create(context, stored.model(), place, adapter);
         if (!made) return made.error();
         LoadOptions const options;
         ParameterLoader<Host> loader(context, stored, options);
-        for (std::size_t i = 0; i < made->layout_.parameters().size(); ++i) {
-            auto const& parameter = made->layout_.parameters()[i];
+        for (std::size_t i = 0; i < adapter.halves().size(); ++i) {
+            if (adapter.halves()[i].is_a) fill_uniform(made->values(i), made->layout_.parameters()[i], seed);
+        }
+        for (auto const& parameter : adapter.empty() ? made->layout_.parameters() : made->layout_.frozen()) {
             auto const found = stored.find(parameter.name);
             if (!found) return found.error();
             if (!found->packed.empty() || !found->scales.empty() || traits(found->format).block_elements != 1) {
@@ -73,8 +77,9 @@ public:
             if (auto const whole = stored.check_files(); !whole) return whole.error();
             if (!values) return values.error();
             auto const* const from = values->data();
-            made->fill(
-                i, [from](float* to, std::int64_t whole, std::int64_t count) { std::copy_n(from + whole, count, to); });
+            made->fill(parameter, [from](float* to, std::int64_t whole, std::int64_t count) {
+                std::copy_n(from + whole, count, to);
+            });
         }
         return made;
     }
@@ -110,7 +115,7 @@ public:
             auto const values = made->values(i);
             if (parameter.tensor->shape.rank() >= 2) {
                 auto const stream = detail::fnv1a(parameter.name);
-                made->fill(i, [&how, stream](float* to, std::int64_t whole, std::int64_t count) {
+                made->fill(parameter, [&how, stream](float* to, std::int64_t whole, std::int64_t count) {
                     fill_normal(to, whole, count, how, stream);
                 });
             } else {
@@ -124,7 +129,7 @@ public:
     ///
     /// Errors  out_of_memory
     [[nodiscard]] static Result<TrainingWeights> copy(HostContext& context, TrainingWeights const& from) {
-        auto made = create(context, from.model(), from.layout().place());
+        auto made = create(context, from.model(), from.layout().place(), from.layout().adapter());
         if (!made) return made;
         std::copy_n(from.data(), from.layout().weight_elements(), made->memory_.data());
         std::copy_n(from.turned(), from.layout().turned_elements(), made->turned_.data());
@@ -209,10 +214,10 @@ private:
     TrainingWeights(Model const& model, TrainingLayout layout) : model_(&model), layout_(std::move(layout)) {}
 
     [[nodiscard]] static Result<TrainingWeights> create(HostContext& context, Model const& model,
-                                                        TensorPlace const& place) {
+                                                        TensorPlace const& place, TrainedAdapter const& adapter = {}) {
         auto const cuts = TensorCuts::create(model, place);
         if (!cuts) return cuts.error();
-        auto layout = TrainingLayout::create(model, *cuts);
+        auto layout = TrainingLayout::create(model, *cuts, adapter);
         if (!layout) return layout.error();
         TrainingWeights out(model, std::move(*layout));
         auto const allocate = [&](Buffer<float, Host>& buffer, std::int64_t elements) -> Result<> {
@@ -230,8 +235,7 @@ private:
 
     /// Calls `make(to, whole, count)` for all that this rank holds of a parameter: elements of the whole from `whole` on.
     template <class Make>
-    void fill(std::size_t number, Make const& make) {
-        auto const& parameter = layout_.parameters()[number];
+    void fill(TrainingParameter const& parameter, Make const& make) {
         auto* const own = memory_.data() + parameter.begin;
         parameter.for_each_run({0, parameter.elements}, [&](std::int64_t whole, std::int64_t at, std::int64_t count) {
             make(own + at, whole, count);
@@ -251,6 +255,15 @@ private:
                         : ParameterPiece{turned.rows, own.columns};
     }
 
+    /// Kaiming's uniform numbers with a slope of sqrt(5): as far as 1 / sqrt(inputs). Of 24 bits.
+    static void fill_uniform(Vector values, TrainingParameter const& parameter, std::uint64_t seed) {
+        auto const stream = detail::fnv1a(parameter.name);
+        auto const reach = 1.0 / std::sqrt(static_cast<double>(parameter.stride));
+        for (std::int64_t i = 0; i < values.elements(); ++i) {
+            auto const word = random_words(seed, stream, static_cast<std::uint64_t>(i))[0] >> 8U;
+            values.data()[i] = static_cast<float>(reach * (static_cast<double>(word) / 8388608.0 - 1.0));
+        }
+    }
     static void fill_normal(float* to, std::int64_t first, std::int64_t count, InitialWeights const& how,
                             std::uint64_t stream) {
         // Eight uniform numbers of 0 to 2^16 - 1 have 8 * (2^32 - 1) / 12 as the square of their sum's deviation.

@@ -34,13 +34,16 @@ public:
     /// Source  transformers 4.57 modeling_utils.py, save_pretrained: max_shard_size "5GB"
     static constexpr std::int64_t shard_bytes = 5'000'000'000;
 
+    /// Of an adapter there is `adapter_model.safetensors`, as PEFT has it, in float32 and in one file.
+    ///
     /// Errors  unsupported for a dtype that is not trained, and for the text part of a larger model; size_overflow
     template <OptimizerRule Rule>
     [[nodiscard]] static Result<CheckpointLayout> create(Model const& model, Rule const& rule,
-                                                         std::int64_t max_bytes = shard_bytes) {
-        auto const layout = TrainingLayout::create(model);
+                                                         std::int64_t max_bytes = shard_bytes,
+                                                         TrainedAdapter const& adapter = {}) {
+        auto const layout = TrainingLayout::create(model, {}, adapter);
         if (!layout) return layout.error();
-        auto made = begin(model);
+        auto made = begin(model, !adapter.empty());
         if (!made) return made;
         std::vector<LaidTensor> weights;
         for (auto const& parameter : layout->parameters())
@@ -113,7 +116,7 @@ public:
     }
 
 private:
-    [[nodiscard]] static Result<CheckpointLayout> begin(Model const& model) {
+    [[nodiscard]] static Result<CheckpointLayout> begin(Model const& model, bool is_adapter) {
         auto const& config = model.config;
         auto const refused = [&](std::string_view reason, std::string_view advice) {
             return Error{ErrorCode::unsupported}.in(config.model_class.view()).because(reason).fix(advice);
@@ -122,7 +125,8 @@ private:
             return refused("is the text part of a model whose other parts a checkpoint would lack",
                            "train from a checkpoint of the text model alone");
         CheckpointLayout out;
-        out.dtype_ = config.dtype_or(Dtype::f32);
+        out.is_adapter_ = is_adapter;
+        out.dtype_ = is_adapter ? Dtype::f32 : config.dtype_or(Dtype::f32);
         bool const is_trained = out.dtype_ == Dtype::f32 || out.dtype_ == Dtype::f16 || out.dtype_ == Dtype::bf16;
         if (!is_trained)
             return refused("has a dtype that checkpoints of training are not written in: " +
@@ -135,7 +139,7 @@ private:
         std::vector<std::vector<LaidTensor>> shards(1);
         std::int64_t size = 0;
         for (auto& weight : weights) {
-            if (!shards.back().empty() && weight.bytes() > max_bytes - size) {
+            if (!is_adapter_ && !shards.back().empty() && weight.bytes() > max_bytes - size) {
                 shards.emplace_back();
                 size = 0;
             }
@@ -148,7 +152,8 @@ private:
             return std::string(text.size() < 5 ? 5 - text.size() : 0, '0') + text;
         };
         for (std::size_t i = 0; i < shards.size(); ++i) {
-            auto const name = shards.size() == 1
+            auto const name = is_adapter_ ? std::string(Adapter::weights_file)
+                              : shards.size() == 1
                                   ? std::string("model.safetensors")
                                   : "model-" + digits(i + 1) + "-of-" + digits(shards.size()) + ".safetensors";
             if (auto const added = add_file(name, std::move(shards[i])); !added) return added;
@@ -170,6 +175,7 @@ private:
     }
 
     Dtype dtype_ = Dtype::f32;
+    bool is_adapter_ = false;
     std::vector<SafetensorsLayout> files_;
     std::vector<std::size_t> firsts_{0};
     std::vector<CheckpointPlace> weights_;

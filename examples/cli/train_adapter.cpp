@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train_adapter.hpp"
+
+#include <shardwise/core/sha256.hpp>
+#include <shardwise/executor/adapter.hpp>
+#include <shardwise/json/writer.hpp>
+
+#include "requests.hpp"
+#include "values.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+namespace shardwise::cli {
+
+namespace {
+
+[[nodiscard]] Error bad_flag(std::string_view flag, std::string_view reason, std::string_view advice) {
+    return Error{ErrorCode::invalid_argument}.in(flag).because(reason).fix(advice);
+}
+
+/// A number that is whole as PEFT writes one.
+void write_number(JsonWriter& json, std::string_view key, double value) {
+    auto const whole = static_cast<std::int64_t>(value);
+    if (static_cast<double>(whole) == value)
+        json.member(key, whole);
+    else
+        json.member(key, value);
+}
+
+}  // namespace
+
+Result<LowRankOptions> read_low_rank(Arguments const& arguments) {
+    LowRankOptions out;
+    if (!arguments.lora) {
+        for (auto const& [flag, word] :
+             {std::pair{"--lora-alpha", &arguments.lora_alpha}, std::pair{"--lora-targets", &arguments.lora_targets}}) {
+            if (*word) return bad_flag(flag, "is of adapters, which are not asked for", "add --lora R");
+        }
+        return out;
+    }
+    if (auto const read = read_count("--lora", arguments.lora, 65536, out.rank); !read) return read.error();
+    if (arguments.from_scratch)
+        return bad_flag("--lora, --from-scratch",
+                        "exclude each other: an adapter changes a model that is trained already",
+                        "leave one of them out");
+    if (arguments.tp && *arguments.tp != "1")
+        return bad_flag("--lora, --tp", "do not run together yet: each rank computes whole products",
+                        "use data-parallel ranks, --dp");
+    if (arguments.lora_alpha) {
+        auto const& word = *arguments.lora_alpha;
+        auto const [end, problem] = std::from_chars(word.data(), word.data() + word.size(), out.alpha);
+        if (problem != std::errc{} || end != word.data() + word.size() || !(out.alpha > 0.0 && out.alpha < 1e9))
+            return bad_flag("--lora-alpha", "is no positive number", "write a number like 16");
+    }
+    if (arguments.lora_targets) {
+        out.targets = split_at_commas(*arguments.lora_targets);
+        out.targets.erase(std::remove(out.targets.begin(), out.targets.end(), std::string{}), out.targets.end());
+        if (out.targets.empty()) return bad_flag("--lora-targets", "names no module", "write names like q_proj,v_proj");
+    }
+    return out;
+}
+
+std::string put_adapter_config(CheckpointFiles& files, TrainedAdapter const& adapter, std::string const& base) {
+    std::string hash;
+    for (auto const& file : files.files) {
+        if (file.name == "config.json") hash = sha256_hex(file.text);
+    }
+    files.files.erase(std::remove_if(files.files.begin(), files.files.end(),
+                                     [](auto const& file) { return file.name == "config.json"; }),
+                      files.files.end());
+    JsonWriter json(2);
+    json.begin_object().key("alpha_pattern").begin_object().end_object();
+    json.key("auto_mapping").value(nullptr).member("base_model_name_or_path", base).member("bias", "none");
+    json.member("fan_in_fan_out", adapter.is_turned()).member("inference_mode", true);
+    json.member("init_lora_weights", true);
+    write_number(json, "lora_alpha", adapter.options().alpha);
+    json.member("lora_dropout", 0.0).key("modules_to_save").value(nullptr).member("peft_type", "LORA");
+    json.member("r", adapter.options().rank).key("rank_pattern").begin_object().end_object();
+    json.key("target_modules").begin_array();
+    auto const& targets = adapter.options().targets.empty() ? adapter.modules() : adapter.options().targets;
+    for (auto const& target : targets) json.value(target);
+    json.end_array().member("task_type", "CAUSAL_LM").member("use_dora", false).member("use_rslora", false);
+    json.end_object();
+    files.put(Adapter::config_file, std::move(json).text() + "\n");
+    return hash;
+}
+
+}  // namespace shardwise::cli

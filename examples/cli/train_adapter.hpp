@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/core/result.hpp>
+#include <shardwise/executor/training/trained_adapter.hpp>
+#include <shardwise/train/checkpoint/checkpoint_files.hpp>
+
+#include "arguments.hpp"
+
+#include <cstdint>
+#include <string>
+
+namespace shardwise::cli {
+
+/// The adapter that --lora, --lora-alpha and --lora-targets ask for; of rank 0 where none is.
+///
+/// Errors  invalid_argument with the range, and for flags that exclude each other
+[[nodiscard]] Result<LowRankOptions> read_low_rank(Arguments const& arguments);
+
+/// What checkpoints of an adapter have beside it: PEFT's adapter_config.json in the place of the base's config.json, whose tokenizer
+/// stays. `base` is the model's name.
+///
+/// Returns  the hash of the base's config.json, by which a run that goes on knows the base
+std::string put_adapter_config(CheckpointFiles& files, TrainedAdapter const& adapter, std::string const& base);
+
+}  // namespace shardwise::cli

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <shardwise/core/sha256.hpp>
+
+#include <doctest/doctest.h>
+
+#include "skip.hpp"
+#include "training.hpp"
+
+#include <cstddef>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+using namespace shardwise;
+using namespace shardwise::tests;
+
+TEST_CASE(
+    "train --lora: the checkpoint is an adapter that run takes, with the same bits on any ranks and after a restart") {
+    Training const training;
+    std::vector<std::string> const lora{"--lora", "2", "--lora-targets", "q_proj,down_proj", "--steps", "4"};
+    auto const with = [&](std::vector<std::string> words) {
+        words.insert(words.end(), lora.begin(), lora.end());
+        return words;
+    };
+    auto const whole = training.train("one", with({}));
+    CHECK(whole.integer("parameters", "trained") > 0);
+    CHECK(whole.integer("parameters", "trained") * 4 < whole.integer("parameters", "total"));
+    auto const predicted = whole.integer("memory", "ranks", std::size_t{0}, "predicted");
+    CHECK(whole.integer("memory", "ranks", std::size_t{0}, "peak") <= predicted);
+    auto const checkpoint = training.out("one") + "/step-000004";
+    CHECK(whole.text("weights_hash") == sha256_hex(read_text(checkpoint + "/adapter_model.safetensors")));
+    CHECK_FALSE(exists(checkpoint + "/model.safetensors"));
+    CHECK_FALSE(exists(checkpoint + "/config.json"));
+    auto const shared =
+        training.train("two", with({"--dp", "3", "--zero", "2", "--micro-batch", "1", "--save-every", "2"}));
+    CHECK(shared.text("weights_hash") == whole.text("weights_hash"));
+    REQUIRE(std::filesystem::remove_all(training.out("two") + "/step-000004") > 0);
+    auto const resumed = training.train("two", with({}));
+    CHECK(resumed.text("weights_hash") == whole.text("weights_hash"));
+    auto const other =
+        training.run("two", {"--lora", "2", "--lora-alpha", "4", "--lora-targets", "q_proj,down_proj", "--steps", "4"});
+    CHECK(other.says("lora_alpha"));
+    auto const logits = [&](std::string const& name, std::vector<std::string> const& more) {
+        std::vector<std::string> all{"run",
+                                     training.model.folder.path(),
+                                     "--prompt-ids",
+                                     "3,10,17",
+                                     "--max-new-tokens",
+                                     "2",
+                                     "--logits",
+                                     training.out(name)};
+        all.insert(all.end(), more.begin(), more.end());
+        auto const ran = run(all);
+        CHECK_MESSAGE(ran.status == 0, ran.err);
+        return read_text(training.out(name));
+    };
+    auto const adapted = logits("adapted", {"--adapter", checkpoint, "--deterministic"});
+    CHECK(adapted != logits("plain", {"--deterministic"}));
+    CHECK(adapted ==
+          logits("shared", {"--adapter", checkpoint, "--deterministic", "--tp", "2", "--ranks", "processes"}));
+    auto const none =
+        run({"run", training.model.folder.path(), "--prompt-ids", "3", "--adapter", training.out("none"), "--json"});
+    CHECK(none.status == 1);
+    CHECK(Answer(none.out).text("error", "code") == "file_not_found");
+}
+
+TEST_SUITE("long") {
+    TEST_CASE("train --lora: PEFT loads the checkpoint as it is and computes what run does") {
+        auto const* const python = std::getenv("SHARDWISE_PYTHON");
+        if (python == nullptr) SHARDWISE_SKIP("SHARDWISE_PYTHON names no Python with peft, torch and transformers");
+        auto const peft = std::string(python);
+        if (std::system((peft + " -c 'import peft, transformers' > /dev/null 2>&1").c_str()) != 0)
+            SHARDWISE_SKIP("SHARDWISE_PYTHON has no peft or no transformers");
+        Training const training;
+        auto const base = training.model.folder.path();
+        for (auto const& lora : std::vector<std::vector<std::string>>{
+                 {"--lora", "2", "--lora-targets", "q_proj,down_proj"}, {"--lora", "3", "--lora-alpha", "7.5"}}) {
+            auto const name = "run" + lora[1];
+            auto words = lora;
+            words.insert(words.end(), {"--steps", "6"});
+            (void)training.train(name, words);
+            auto const folder = training.out(name) + "/step-000006";
+            auto const ran = run({"run", base, "--adapter", folder, "--prompt-ids", "3,10,17", "--max-new-tokens", "1",
+                                  "--logits", training.out("logits")});
+            CHECK_MESSAGE(ran.status == 0, ran.err);
+            auto const command = peft + " " SHARDWISE_SOURCE_DIR "/scripts/check_adapter.py " + base + " " + folder +
+                                 " " + training.out("logits") + " 3,10,17";
+            CHECK(std::system(command.c_str()) == 0);
+        }
+    }
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <shardwise/executor/adapter.hpp>
+#include <shardwise/train/checkpoint/checkpoint_reader.hpp>
+#include <shardwise/train/checkpoint/save_checkpoint.hpp>
+#include <shardwise/train/train_ranks.hpp>
+
+#include <doctest/doctest.h>
+
+#include "curve_data.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+using namespace shardwise;
+using namespace shardwise::testing;
+
+namespace {
+
+struct GoldenStep {
+    double loss = 0.0;
+    double norm = 0.0;
+    double spread = 0.0;
+};
+/// scripts/golden/train_adapters.py: what PEFT trains.
+struct GoldenAdapter {
+    std::string name;
+    std::string config;
+    LowRankOptions options;
+    std::vector<GoldenStep> steps;
+};
+std::vector<GoldenAdapter> golden() {
+    std::ifstream in(SHARDWISE_SOURCE_DIR "/tests/golden/train/adapters.txt");
+    std::vector<GoldenAdapter> out;
+    for (std::string line; std::getline(in, line);) {
+        if (line.starts_with('#')) continue;
+        std::istringstream words(line);
+        if (!line.starts_with("case | ")) {
+            auto& step = out.back().steps.emplace_back();
+            words >> step.loss >> step.norm >> step.spread;
+            continue;
+        }
+        auto const name = line.find(" | ") + 3;
+        auto const config = line.find(" | ", name) + 3;
+        auto const options = line.find(" | ", config) + 3;
+        auto& one = out.emplace_back();
+        one.name = line.substr(name, config - 3 - name);
+        one.config = line.substr(config, options - 3 - config);
+        std::istringstream rest(line.substr(options));
+        rest >> one.options.rank >> one.options.alpha;
+        for (std::string target; rest >> target;) one.options.targets.push_back(target);
+    }
+    return out;
+}
+
+template <class T>
+T take(Result<T> made) {
+    return TrainedModel::take(std::move(made));
+}
+
+/// A model of a formula with an adapter of a formula.
+struct AdaptedModel {
+    FormulaModel files;
+    HostContext context;
+    TrainingProgram program;
+    TrainingWeights weights;
+
+    AdaptedModel(std::string const& config, LowRankOptions const& options, int threads = 1, bool is_formula = true)
+        : files(config),
+          context({.threads = threads}),
+          program(take(TrainingProgram::create(model(), {}, options))),
+          weights(take(TrainingWeights::load(context, take(StoredParameters::open(files.source, model())), {},
+                                             program.layout().adapter(), 7))) {
+        auto const& parameters = program.layout().parameters();
+        for (std::size_t i = 0; is_formula && i < parameters.size(); ++i) {
+            auto const values = formula(parameters[i].name, parameters[i].tensor->shape);
+            std::copy(values.begin(), values.end(), weights.values(i).data());
+        }
+    }
+    [[nodiscard]] Model const& model() const { return files.checkpoint->model; }
+    [[nodiscard]] std::vector<float> all() const {
+        return {weights.data(), weights.data() + program.layout().weight_elements()};
+    }
+};
+
+TrainOptions options_of(std::int64_t steps, std::int64_t micro_batch = 2, ZeroStage zero = ZeroStage::none) {
+    TrainOptions out{.steps = steps,
+                     .micro_batch = micro_batch,
+                     .schedule = {.learning_rate = 3e-3, .warm_up = 2, .total = curve_steps, .floor = 0.1}};
+    out.zero = zero;
+    return out;
+}
+
+std::vector<TrainedStep> train(AdaptedModel& model, TrainOptions const& options, std::int32_t ranks = 1) {
+    CurveData const data;
+    return take(train_ranks(model.context, model.program, model.weights, AdamW{}, data.batches(), options, ranks));
+}
+
+}  // namespace
+
+TEST_CASE("train_ranks: adapters have PEFT's losses and norms, and the base stays as it is") {
+    auto const all = golden();
+    REQUIRE(all.size() == 8);
+    for (auto const& one : all) {
+        CAPTURE(one.name);
+        AdaptedModel model(one.config, one.options);
+        auto const before = model.all();
+        auto const steps = train(model, options_of(static_cast<std::int64_t>(one.steps.size())));
+        double most = 0.0;
+        for (std::size_t i = 0; i < one.steps.size(); ++i) {
+            CAPTURE(i);
+            most = std::max(most, std::abs(steps[i].loss - one.steps[i].loss));
+            CHECK(most <= 4.0 * one.steps[i].spread + 1e-6);
+            CHECK(steps[i].norm == doctest::Approx(one.steps[i].norm).epsilon(2e-5));
+        }
+        auto const first = model.program.layout().gradient_elements();
+        auto const after = model.all();
+        CHECK(std::equal(before.begin() + first, before.end(), after.begin() + first));
+        CHECK_FALSE(std::equal(before.begin(), before.begin() + first, after.begin()));
+    }
+}
+
+TEST_CASE(
+    "train_ranks: an adapter has the same bits on any ranks, ZeRO stages, micro-batches, threads, recomputed or not") {
+    auto const one = golden()[1];
+    AdaptedModel model(one.config, one.options);
+    auto const steps = train(model, options_of(5, 1));
+    auto const bits = model.all();
+    struct Way {
+        std::int32_t ranks;
+        ZeroStage zero;
+        std::int64_t micro_batch;
+        int threads;
+        Recompute recompute;
+    };
+    for (auto const& way :
+         {Way{2, ZeroStage::none, 2, 2, Recompute::none}, Way{3, ZeroStage::optimizer, 1, 1, Recompute::full},
+          Way{4, ZeroStage::gradients, 1, 1, Recompute::selective}}) {
+        CAPTURE(way.ranks);
+        AdaptedModel other(one.config, one.options, way.threads);
+        auto options = options_of(5, way.micro_batch, way.zero);
+        options.recompute = way.recompute;
+        CHECK(train(other, options, way.ranks) == steps);
+        CHECK(other.all() == bits);
+    }
+}
+
+TEST_CASE("Trainer: memory for an adapter is what is predicted, without gradients and state of the base") {
+    auto const one = golden()[0];
+    AdaptedModel model(one.config, one.options);
+    auto const& layout = model.program.layout();
+    CHECK(model.context.memory().current() == TrainingWeights::bytes(layout));
+    CHECK(layout.frozen().size() == 3 + 9 * 2);
+    CHECK(layout.parameters().size() == 2 * 2 * 2);
+    CHECK(layout.gradient_elements() < layout.weight_elements() / 8);
+    CurveData const data;
+    auto batches = data.batches();
+    auto const options = options_of(3);
+    HostCommunicator comm(std::move(*ThreadsGroup::create(1)->join(0)));
+    auto const before = model.context.memory().current();
+    auto trainer = Trainer<AdamW>::create(model.context, comm, model.program, model.weights, AdamW{}, batches, options);
+    REQUIRE(trainer);
+    auto const predicted = take(Trainer<AdamW>::bytes(model.program, AdamW{}, batches.options(), options));
+    CHECK(model.context.memory().current() - before == predicted);
+    auto stream = model.context.make_stream();
+    REQUIRE(trainer->run(stream));
+    CHECK(model.context.memory().peak() - before == predicted);
+    // The whole model needs more than twice as much beside its weights.
+    auto const whole = take(TrainingProgram::create(model.model()));
+    auto const all = take(Trainer<AdamW>::bytes(whole, AdamW{}, batches.options(), options));
+    CHECK(predicted.count() * 2 < all.count());
+}
+
+TEST_CASE(
+    "save_checkpoint: of an adapter it is PEFT's file, which loads into the model, and into another run with the same "
+    "bits") {
+    auto const one = golden()[2];
+    CurveData const data;
+    TemporaryFolder const out;
+    auto const files =
+        CheckpointFiles{{{std::string(Adapter::config_file),
+                          R"({"peft_type":"LORA","r":4,"lora_alpha":8,"target_modules":["c_attn","mlp.c_proj"]})"}}};
+    AdaptedModel model(one.config, one.options, 1, false);
+    // A is uniform as far as 1 / sqrt(inputs), B zeros.
+    auto const a = model.weights.values(0);
+    auto const greatest = std::abs(*std::max_element(a.data(), a.data() + a.elements()));
+    CHECK(greatest <= 1.0F / 6.0F);
+    CHECK(greatest > 0.9F / 6.0F);
+    CHECK(*std::max_element(model.weights.values(1).data(), model.weights.values(1).data() + 4) == 0.0F);
+    auto const layout = take(CheckpointLayout::create(model.model(), AdamW{}, CheckpointLayout::shard_bytes,
+                                                      model.program.layout().adapter()));
+    CHECK(layout.files().front().file() == "adapter_model.safetensors");
+    CheckpointTarget const target{.out = out.path(), .layout = &layout, .files = &files};
+    HostCommunicator comm(std::move(*ThreadsGroup::create(1)->join(0)));
+    auto trainer = take(Trainer<AdamW>::create(model.context, comm, model.program, model.weights, AdamW{},
+                                               data.batches(), options_of(6)));
+    auto stream = model.context.make_stream();
+    for (int i = 0; i < 3; ++i) REQUIRE(trainer.step(stream));
+    TrainerState state;
+    state.step = state.updates = 3;
+    auto const saved = save_checkpoint(comm, target, state, model.weights, trainer.optimizer());
+    REQUIRE_MESSAGE(saved, (saved ? "" : saved.error().message()));
+    auto const folder = out / "step-000003";
+    REQUIRE(verify_checkpoint(folder, layout));
+    auto const adapter = Adapter::open(folder, model.model());
+    REQUIRE_MESSAGE(adapter, (adapter ? "" : adapter.error().message()));
+    CHECK(adapter->size() == 4);
+    auto const half = adapter->delta("transformer.h.1.mlp.c_proj.weight");
+    REQUIRE(half != nullptr);
+    CHECK(half->left.outputs == 36);
+    CHECK(half->right.inputs == 144);
+    for (int i = 0; i < 3; ++i) REQUIRE(trainer.step(stream));
+    AdaptedModel other(one.config, one.options, 1, false);
+    auto resumed = take(Trainer<AdamW>::create(other.context, comm, other.program, other.weights, AdamW{},
+                                               data.batches(), options_of(6)));
+    REQUIRE(load_checkpoint(folder, layout, other.weights, resumed.optimizer()));
+    TrainerPosition position;
+    position.step = 3;
+    REQUIRE(resumed.restore(position));
+    auto later = other.context.make_stream();
+    for (int i = 0; i < 3; ++i) REQUIRE(resumed.step(later));
+    CHECK(other.all() == model.all());
+}
+
+TEST_CASE("TrainingProgram: what has no adapter is refused by name") {
+    FormulaModel const llama(golden()[0].config);
+    auto const says = [&](LowRankOptions const& options, TensorPlace const& place = {}) {
+        auto const made = TrainingProgram::create(llama.checkpoint->model, place, options);
+        return made ? std::string("made") : made.error().message();
+    };
+    CHECK(says({.rank = 2}) == "made");
+    CHECK(says({.rank = 2, .targets = {"q_projj"}}) ==
+          "low-rank adapter: q_projj: is no module of the model; did you mean q_proj?");
+    CHECK(says({.rank = 2, .targets = {"lm_head"}}).find("is the head") != std::string::npos);
+    CHECK(says({.rank = 2, .targets = {"embed_tokens"}}).find("is no product") != std::string::npos);
+    CHECK(says({.rank = 2, .targets = {"layers.0.self_attn.q_proj"}}).find("in some layers alone") !=
+          std::string::npos);
+    CHECK(says({.rank = -1}).find("rank") != std::string::npos);
+    CHECK(says({.rank = 2, .alpha = 0.0}).find("alpha") != std::string::npos);
+    CHECK(says({.rank = 2}, {2, 0}).find("tensor-parallel") != std::string::npos);
+}
