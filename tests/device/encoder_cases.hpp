@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/comm/host_communicator.hpp>
+#include <shardwise/executor/device_kernels.hpp>
+#include <shardwise/executor/predict_memory.hpp>
+#include <shardwise/executor/rank_executor.hpp>
+#include <shardwise/executor/stored_parameters.hpp>
+
+#include "../executor/formula_model.hpp"
+#include "backends.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+// A model that sees in both directions, by its executor alone: no session generates with it.
+
+namespace shardwise::testing {
+
+/// The hidden states of some texts, one after another; with the head what it pools of each text.
+template <class B>
+[[nodiscard]] Result<std::vector<float>> encode_texts(FormulaModel const& model, std::vector<std::int32_t> const& ids,
+                                                      std::vector<SequencePart> const& parts, bool has_head) {
+    auto const& described = model.checkpoint->model;
+    auto const parameters = StoredParameters::open(model.source, described);
+    if (!parameters) return parameters.error();
+    auto const tokens = static_cast<std::int64_t>(ids.size());
+    std::vector<float> states;
+    auto const done = run_threads(1, [&](Threads& thread) -> Result<> {
+        HostCommunicator comm(std::move(thread));
+        HostContext host({.threads = 1});
+        auto context = open_context<B>();
+        if (!context) return context.error();
+        auto const home = [&] {
+            if constexpr (std::is_same_v<B, Host>) {
+                return RankHome<Host>(host);
+            } else {
+                return RankHome<B>{host, **context};
+            }
+        }();
+        auto stream = home.context.make_stream();
+        auto const texts = static_cast<std::int64_t>(parts.size());
+        ExecutorLimits limits{texts, tokens, tokens};
+        limits.has_head = has_head;
+        auto const predicted =
+            predict_memory<B, Fast>(described, formats_of(*parameters), {1, 0}, limits, IsaLevel::portable);
+        if (!predicted) return predicted.error();
+        auto executor = RankExecutor<B, Fast>::create(home, described, *parameters, {1, 0}, limits);
+        if (!executor) return executor.error();
+        CHECK(home.context.memory().current() == predicted->total() - predicted->products);
+        auto const width = executor->output().width;
+        auto const rows = executor->output().rows == Rows::sequences ? texts : tokens;
+        CHECK(rows == (has_head ? texts : tokens));
+        auto out = Buffer<float, B>::allocate(home.context, rows * width);
+        if (!out) return out.error();
+        if (auto const ran = executor->forward(ids, parts, out->matrix(rows, width), comm, stream); !ran) return ran;
+        states.resize(static_cast<std::size_t>(rows * width));
+        TensorView<float const, 1, B> const from = out->view();
+        TensorView<float, 1, Host> const to(states.data(), {rows * width});
+        if (auto const copied = B::template copy<float>(from, to, stream); !copied) return copied;
+        return stream.synchronize(Deadline::after(std::chrono::minutes(1)));
+    });
+    if (!done) return done.error();
+    return states;
+}
+
+}  // namespace shardwise::testing
+
+TEST_CASE_TEMPLATE("Models: an encoder gives the host's states of several texts on every back end", B,
+                   SHARDWISE_TEST_BACKENDS) {
+    using namespace shardwise;
+    if (!testing::open_bench<B>()) return;
+    testing::FormulaModel const model(
+        R"({"model_type":"bert","architectures":["BertModel"],"vocab_size":59,"hidden_size":24,)"
+        R"("num_attention_heads":3,"num_hidden_layers":2,"intermediate_size":30,"type_vocab_size":2,)"
+        R"("max_position_embeddings":32,"hidden_act":"gelu"})");
+    std::vector<std::int32_t> const ids{5, 9, 2, 40, 7, 7, 1, 58, 0, 3};
+    std::vector<SequencePart> const parts{{0, 0, 4}, {1, 0, 1}, {2, 0, 5}};
+    for (bool const has_head : {false, true}) {
+        CAPTURE(has_head);
+        auto const wanted = testing::encode_texts<Host>(model, ids, parts, has_head);
+        REQUIRE_MESSAGE(wanted, (wanted ? "" : wanted.error().message()));
+        auto const found = testing::encode_texts<B>(model, ids, parts, has_head);
+        REQUIRE_MESSAGE(found, (found ? "" : found.error().message()));
+        REQUIRE(found->size() == wanted->size());
+        double worst = 0.0;
+        for (std::size_t i = 0; i < found->size(); ++i)
+            worst = std::max(worst, static_cast<double>(std::abs((*found)[i] - (*wanted)[i])));
+        CAPTURE(worst);
+        CHECK(worst < 1e-4);
+    }
+}
