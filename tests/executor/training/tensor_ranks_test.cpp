@@ -67,7 +67,12 @@ TEST_CASE("TrainingPass: tensor-parallel ranks have the losses and gradients of 
         CAPTURE(golden.name);
         TrainedModel one(golden.config);
         auto const expected = train_leaves(one, 2);
-        for (std::int32_t const ranks : {2, 3, 6}) {
+        // Heads of one key-value head on one rank, and on several; shares that are not equal.
+        bool const is_shared = is_grouped(golden.config) || golden.name == "falcon_multi_query";
+        std::vector<std::int32_t> degrees{2};
+        if (is_shared || golden.name == "gpt2") degrees.push_back(6);
+        if (golden.name == "llama" || golden.name == "gpt_neox") degrees.push_back(3);
+        for (auto const ranks : degrees) {
             CAPTURE(ranks);
             auto const own = TrainingProgram::create(one.model(), {ranks, 0});
             // Two key-value heads with three query heads each are not for three ranks.

@@ -260,7 +260,7 @@ private:
                 }
                 auto const rows = stored_rows(op, body, model, stored, false, columns);
                 auto const counted =
-                    stored_rows(op, body, model, stored, false, counted_columns(op, body, cuts, rank, columns));
+                    stored_rows(op, body, model, stored, false, counted_columns(op.output, cuts, rank));
                 if (slot > 0) {
                     made.own.push_back({rows, {{0, 1}}});
                     made.counted.push_back({counted, {{0, 1}}});
@@ -282,17 +282,22 @@ private:
         }
         return {};
     }
-    /// Of a rank's columns of a value, those that no rank before it has: of keys and values other ranks may have the same.
-    [[nodiscard]] static std::vector<UnitRange> counted_columns(Operation const& op, BlockBody const& body,
-                                                                std::vector<BlockCut> const& cuts, std::int64_t rank,
-                                                                std::vector<UnitRange> columns) {
-        auto const* const attention = attention_that_reads(op.output, body);
-        if (attention == nullptr || rank == 0) return columns;
-        auto const number = static_cast<std::size_t>(rank);
-        if (cuts[number].heads->kv.begin >= cuts[number - 1].heads->kv.end) return columns;
-        bool const is_fused = attention->inputs[0] == attention->inputs[1];
-        if (is_fused) return {columns.front()};
-        return op.output == attention->inputs[0] ? columns : std::vector<UnitRange>{};
+    /// Of a rank's columns of a value, the first that no rank before it has: keys and values come last where queries lie with them.
+    [[nodiscard]] static std::vector<UnitRange> counted_columns(ValueId id, std::vector<BlockCut> const& cuts,
+                                                                std::int64_t rank) {
+        auto const columns_of = [&](std::int64_t of) -> std::vector<UnitRange> const& {
+            return cuts[static_cast<std::size_t>(of)].columns[static_cast<std::size_t>(id)];
+        };
+        std::vector<UnitRange> out;
+        for (auto const& range : columns_of(rank)) {
+            for (std::int64_t before = 0; before < rank; ++before) {
+                for (auto const& other : columns_of(before)) {
+                    if (range.begin >= other.begin && range.begin < other.end) return out;
+                }
+            }
+            out.push_back(range);
+        }
+        return out;
     }
     [[nodiscard]] static ParameterPiece piece_of(Tensor const& tensor, std::vector<UnitRange> outputs,
                                                  std::vector<UnitRange> inputs) {
