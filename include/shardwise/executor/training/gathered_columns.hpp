@@ -4,6 +4,7 @@
 #include <shardwise/backend/host.hpp>
 #include <shardwise/comm/host_communicator.hpp>
 #include <shardwise/comm/traffic.hpp>
+#include <shardwise/core/checked.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/executor/training/training_program.hpp>
 #include <shardwise/parallel/collectives.hpp>
@@ -12,6 +13,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {

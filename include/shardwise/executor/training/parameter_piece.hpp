@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/core/list.hpp>
 #include <shardwise/core/split.hpp>
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
