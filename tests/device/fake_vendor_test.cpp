@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device code is written in names that the emulator brings.
+// Bounds of arrays are int there, which device compilers say nothing of.
+#pragma GCC diagnostic ignored "-Wsign-conversion"
 // clang-format off
 #include "fake_vendor.hpp"
 #include "launch_body.hpp"

@@ -77,10 +77,12 @@ TEST_CASE_TEMPLATE("gated_delta makes what the host makes, and the same bits in 
     auto const bench = open_bench<B>();
     if (!bench) return;
     Bench<Host> host(*open_context<Host>());
-    for (auto const& [shape, tokens] :
+    for (auto const& of :
          {std::pair{DeltaShape{.key_heads = 2, .value_heads = 6, .key_dim = 5, .value_dim = 4, .kernel = 4}, 11},
           std::pair{DeltaShape{.key_heads = 1, .value_heads = 2, .key_dim = 40, .value_dim = 70, .kernel = 4}, 3},
           std::pair{DeltaShape{.key_heads = 2, .value_heads = 2, .key_dim = 256, .value_dim = 33, .kernel = 1}, 2}}) {
+        auto const& shape = of.first;
+        auto const tokens = of.second;
         CAPTURE(shape.key_dim);
         TestDelta const test(shape, tokens);
         auto const expected = run_delta(host, test, tokens);

@@ -21,8 +21,10 @@ namespace {
 /// A weight as a checkpoint holds it: random codes, and numbers of a common size.
 class StoredWeight {
 public:
-    StoredWeight(WeightFormat format, std::int64_t outputs, std::int64_t inputs, std::int64_t group = 64)
-        : source_{.format = format, .outputs = outputs, .inputs = inputs} {
+    StoredWeight(WeightFormat format, std::int64_t outputs, std::int64_t inputs, std::int64_t group = 64) {
+        source_.format = format;
+        source_.outputs = outputs;
+        source_.inputs = inputs;
         auto const& unit = traits(format);
         if (unit.scales == ScalePlace::group) source_.group = group;
         auto const sizes = detail::source_bytes(source_);
@@ -195,8 +197,6 @@ void check_multiply_range(Bench<B>& bench, WeightFormat format, std::int64_t inp
     };
     CHECK(product(weight, range) == product(part, {0, range.size()}));
 }
-
-constexpr std::array dense_formats{WeightFormat::f32, WeightFormat::bf16, WeightFormat::f16};
 
 }  // namespace
 

@@ -167,8 +167,11 @@ TEST_CASE_TEMPLATE("order_experts puts pairs in the order of experts, then of to
         std::int64_t chosen;
         std::int64_t experts;
     };
-    for (auto const& [tokens, chosen, experts] :
+    for (auto const& of :
          {Shape{0, 2, 4}, Shape{1, 1, 1}, Shape{1, 8, 128}, Shape{7, 2, 8}, Shape{257, 3, 5}, Shape{400, 4, 33}}) {
+        auto const tokens = of.tokens;
+        auto const chosen = of.chosen;
+        auto const experts = of.experts;
         CAPTURE(tokens);
         CAPTURE(experts);
         auto const ids = some_choices(tokens, chosen, experts);

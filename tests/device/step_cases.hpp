@@ -17,7 +17,7 @@
 
 namespace {
 
-constexpr StepBounds step_bounds{.tokens = 70, .sequences = 4, .wanted = 5, .groups = 2, .pages = 3, .page_rows = 16};
+constexpr StepBounds bounds_of_steps{.tokens = 70, .sequences = 4, .wanted = 5, .groups = 2, .pages = 3, .page_rows = 16};
 
 /// Sequences in all places of a page, the second with pages that it uses again, as layers with a window do.
 TestStep some_step() {
@@ -82,7 +82,7 @@ void check_store_step(Bench<B>& bench, std::int64_t heads, std::int64_t head_wid
     constexpr std::int64_t memory_rows = 7 * 16;
     auto const step = some_step();
     auto const width = heads * head_width;
-    auto table = StepTable<B>::create(bench.context(), step_bounds);
+    auto table = StepTable<B>::create(bench.context(), bounds_of_steps);
     REQUIRE(table);
     REQUIRE(table->write(step.input(), bench.stream()));
     // Two rows more than the step has, as a bucket of a graph would: they are left alone.
@@ -116,9 +116,9 @@ TEST_CASE_TEMPLATE("StepTable: what is written is what kernels read, step after 
                    B, SHARDWISE_TEST_BACKENDS) {
     auto const bench = open_bench<B>();
     if (!bench) return;
-    auto table = StepTable<B>::create(bench->context(), step_bounds);
+    auto table = StepTable<B>::create(bench->context(), bounds_of_steps);
     REQUIRE(table);
-    CHECK(table->bytes() == *step_table_bytes(step_bounds));
+    CHECK(table->bytes() == *step_table_bytes(bounds_of_steps));
     auto const& layout = table->layout();
     // The larger step first: nothing of it may be left.
     auto const large = some_step();
@@ -158,11 +158,11 @@ TEST_CASE_TEMPLATE("StepTable: what is written is what kernels read, step after 
             }
         }
         CHECK(fetch_numbers<B>(*bench, table->positions()) == positions);
-        for (auto beyond = tokens; beyond < step_bounds.tokens; ++beyond) {
+        for (auto beyond = tokens; beyond < bounds_of_steps.tokens; ++beyond) {
             CHECK(at(layout.ids, beyond) == -1);
             CHECK(at(layout.sequence, beyond) == -1);
         }
-        for (auto beyond = static_cast<std::int64_t>(step->wanted.size()); beyond < step_bounds.wanted; ++beyond)
+        for (auto beyond = static_cast<std::int64_t>(step->wanted.size()); beyond < bounds_of_steps.wanted; ++beyond)
             CHECK(at(layout.wanted, beyond) == -1);
     }
     CHECK(table->least_pages(0) == 3);
@@ -202,7 +202,7 @@ TEST_CASE_TEMPLATE("StepTable refuses bounds and steps that it has no place for,
         CHECK(result.error().place() == place);
     };
     auto const create = [&](auto const& change) {
-        auto bounds = step_bounds;
+        auto bounds = bounds_of_steps;
         change(bounds);
         return StepTable<B>::create(bench->context(), bounds);
     };
@@ -217,7 +217,7 @@ TEST_CASE_TEMPLATE("StepTable refuses bounds and steps that it has no place for,
     REQUIRE_FALSE(overflow);
     CHECK(overflow.error().code() == ErrorCode::size_overflow);
 
-    auto table = StepTable<B>::create(bench->context(), step_bounds);
+    auto table = StepTable<B>::create(bench->context(), bounds_of_steps);
     REQUIRE(table);
     auto const write = [&](TestSequence const& sequence, std::vector<std::int32_t> const& wanted) {
         return table->write(TestStep({sequence}, wanted).input(), bench->stream());
@@ -266,7 +266,7 @@ TEST_CASE_TEMPLATE("store_rows over a step table refuses what does not fit it be
                    SHARDWISE_TEST_BACKENDS) {
     auto const bench = open_bench<B>();
     if (!bench) return;
-    auto table = StepTable<B>::create(bench->context(), step_bounds);
+    auto table = StepTable<B>::create(bench->context(), bounds_of_steps);
     REQUIRE(table);
     auto const step = some_step();
     REQUIRE(table->write(step.input(), bench->stream()));

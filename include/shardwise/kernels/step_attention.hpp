@@ -22,9 +22,9 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// sequence at most. A device's is in kernels/device/step_attention.hpp.
 template <class Backend>
 requires std::same_as<Backend, Host>
-[[nodiscard]] std::int64_t step_attention_workspace(AttentionOptions const& options, std::int64_t max_tokens,
+[[nodiscard]] std::int64_t step_attention_workspace(AttentionOptions const& options, std::int64_t step_tokens,
                                                     std::int64_t, std::int64_t max_keys) {
-    return std::max(attention_workspace(options, max_tokens, max_keys), attention_workspace(options, 1, max_keys));
+    return std::max(attention_workspace(options, step_tokens, max_keys), attention_workspace(options, 1, max_keys));
 }
 
 /// Attention of all sequences of a step in one call: the bits of a call for each of them (kernels/attention.hpp). The queries of a

@@ -15,8 +15,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 ///
 /// Errors  no_such_device where the program was built without the vendor; those of run_on_devices
 template <class Files>
-[[nodiscard]] Result<RunReport> run_on_vendor(Files& files, Model const& model,
-                                              std::vector<GenerationRequest> const& requests,
+[[nodiscard]] Result<RunReport> run_on_vendor([[maybe_unused]] Files& files, [[maybe_unused]] Model const& model,
+                                              [[maybe_unused]] std::vector<GenerationRequest> const& requests,
                                               RunOptions const& options) {
 #if defined(SHARDWISE_HAS_CUDA)
     if (options.devices.vendor == DeviceVendor::cuda) return run_on_cuda(files, model, requests, options);

@@ -54,14 +54,14 @@ inline constexpr bool is_device_backend<DeviceBackend<Api>> = true;
 /// token in a step, whose greatest number is `max_sequences`. `max_keys` is the length of a sequence at most.
 template <class Backend>
 requires detail::is_device_backend<Backend>
-[[nodiscard]] std::int64_t step_attention_workspace(AttentionOptions const& options, std::int64_t max_tokens,
+[[nodiscard]] std::int64_t step_attention_workspace(AttentionOptions const& options, std::int64_t step_tokens,
                                                     std::int64_t max_sequences, std::int64_t max_keys) {
     // 64 MiB: where parts take more, blocks take a span's together.
     constexpr std::int64_t most = std::int64_t{1} << 24U;
     auto const& shape = options.shape;
     auto const parts = detail::step_parts(max_keys);
     if (parts < 2) return 0;
-    auto const rows = std::min(max_tokens, max_sequences) * shape.heads;
+    auto const rows = std::min(step_tokens, max_sequences) * shape.heads;
     auto const all = detail::step_workspace_floats(rows, parts, shape.value_dim);
     auto const spans = detail::step_workspace_floats(rows, detail::step_spans(parts), shape.value_dim);
     return std::min(all, std::max(spans, most));

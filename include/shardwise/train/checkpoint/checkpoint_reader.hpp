@@ -161,7 +161,7 @@ private:
 namespace detail {
 
 /// Reads what a rank has in `range` of those elements that it holds of a parameter.
-[[nodiscard]] inline Result<> read_runs(CheckpointReader const& reader, CheckpointPlace place,
+[[nodiscard]] inline Result<> read_runs(shardwise::CheckpointReader const& reader, CheckpointPlace place,
                                         TrainingParameter const& parameter, UnitRange range, std::byte* to,
                                         std::size_t width) {
     Result<> done;
