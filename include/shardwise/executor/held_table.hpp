@@ -6,6 +6,7 @@
 #include <shardwise/backend/host.hpp>
 #include <shardwise/backend/host/huge_pages.hpp>
 #include <shardwise/backend/host/mapped_pages.hpp>
+#include <shardwise/backend/host/weight.hpp>
 #include <shardwise/backend/weight_source.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>

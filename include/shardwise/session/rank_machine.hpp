@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/backend/host/host_rank.hpp>
+#include <shardwise/backend/host/weight.hpp>
 #include <shardwise/comm/host_communicator.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/rank_home.hpp>
