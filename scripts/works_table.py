@@ -41,7 +41,9 @@ def room_of(entry):
 
 def file_of(entry, case):
     """The test file with the case, or None."""
-    for path in sorted(room_of(entry).rglob("*_test.cpp")):
+    folder = room_of(entry)
+    # Cases over back ends are in headers.
+    for path in sorted([*folder.rglob("*_test.cpp"), *folder.rglob("*_cases.hpp")]):
         if case in CASE.findall(SPLIT.sub("", path.read_text())):
             return path.relative_to(ROOT)
     return None

@@ -4,8 +4,8 @@
 #include <shardwise/backend/detail/device_launch.cuh>
 #include <shardwise/backend/device_format.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/kernels/detail/multiply_tiles.cuh>
 #include <shardwise/kernels/multiply.cuh>
-#include <shardwise/kernels/multiply_tiles.cuh>
 
 #include <algorithm>
 #include <cstddef>
