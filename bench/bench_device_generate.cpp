@@ -131,7 +131,7 @@ int main(int argc, char** argv) {
         std::optional<std::string> peer;
         bench.attempt("transformers", [&] { peer = ask_transformers(folder.path.string(), 64); });
         for (auto const& form : {Form{"bf16", {}, 16.0},
-                                 Form{"Q4_0", {.quant = *parse_quant_scheme("Q4_0")}, 4.5},
+                                 Form{"int4", {.quant = *parse_quant_scheme("int4")}, 4.5},
                                  Form{"int8", {.quant = *parse_quant_scheme("int8")}, 8.0}}) {
             auto const at = size + " " + form.name;
             bench.section(at, [&] {
