@@ -16,8 +16,9 @@ class CublasLtProducts;
 [[nodiscard]] inline Result<> cuda_result(cudaError_t status, std::string_view call) {
     if (status == cudaSuccess) return {};
     auto const code = status == cudaErrorMemoryAllocation ? ErrorCode::out_of_memory
-                      : status == cudaErrorNoDevice       ? ErrorCode::no_such_device
-                                                          : ErrorCode::backend_failure;
+                      : status == cudaErrorNoDevice || status == cudaErrorInsufficientDriver
+                          ? ErrorCode::no_such_device
+                          : ErrorCode::backend_failure;
     return Error{code}.in(call).because(cudaGetErrorString(status)).got(static_cast<std::int64_t>(status));
 }
 

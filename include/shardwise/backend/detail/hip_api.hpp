@@ -16,9 +16,9 @@ class TiledProducts;
 /// A status of the HIP runtime as a result: the call's name, and what HIP says of it.
 [[nodiscard]] inline Result<> hip_result(hipError_t status, std::string_view call) {
     if (status == hipSuccess) return {};
-    auto const code = status == hipErrorOutOfMemory ? ErrorCode::out_of_memory
-                      : status == hipErrorNoDevice  ? ErrorCode::no_such_device
-                                                    : ErrorCode::backend_failure;
+    auto const code = status == hipErrorOutOfMemory                                        ? ErrorCode::out_of_memory
+                      : status == hipErrorNoDevice || status == hipErrorInsufficientDriver ? ErrorCode::no_such_device
+                                                                                           : ErrorCode::backend_failure;
     return Error{code}.in(call).because(hipGetErrorString(status)).got(static_cast<std::int64_t>(status));
 }
 
