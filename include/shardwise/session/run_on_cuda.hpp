@@ -13,7 +13,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 SHARDWISE_ON_CALL_BODY
 Result<RunReport> run_on_cuda(OpenCheckpoint& files, Model const& model, std::vector<GenerationRequest> const& requests,
-                            RunOptions const& options) {
+                              RunOptions const& options) {
     return run_on_devices<Cuda>(files, model, requests, options);
 }
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/session/run_devices.hpp>
 #include <shardwise/session/run_on_cuda.hpp>
 #include <shardwise/session/run_on_hip.hpp>
-
-#include <shardwise/session/run_devices.hpp>
 #include <shardwise/session/without_vendor.hpp>
 
 #include <vector>
