@@ -57,11 +57,13 @@ public:
         // The first call loads the code, which may wait for the device.
         for (std::size_t rank = 0; rank < streams_.size(); ++rank) put(rank);
         wait();
-        std::vector<std::unique_ptr<bench::Graph>> graphs;
+        using Graph = bench::DeviceBench::Graph;
+        std::vector<Graph> graphs;
         for (std::size_t rank = 0; in_graph && rank < streams_.size(); ++rank) {
-            graphs.push_back(std::make_unique<bench::Graph>(streams_[rank], [&, rank] {
+            graphs.push_back(bench::take(Graph::capture(streams_[rank], [&]() -> Result<> {
                 for (std::int64_t i = 0; i < calls_in_graph; ++i) put(rank);
-            }));
+                return {};
+            })));
         }
         std::vector<double> times;
         for (int pass = 0; pass < (bench::is_emulated ? 1 : 15); ++pass) {
@@ -70,7 +72,7 @@ public:
             first.record(streams_[0]);
             for (std::size_t rank = 0; rank < streams_.size(); ++rank) {
                 if (in_graph) {
-                    graphs[rank]->launch(streams_[rank]);
+                    graphs[rank].launch(streams_[rank]);
                 } else {
                     put(rank);
                 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/buffer.hpp>
+#include <shardwise/backend/device_graph.hpp>
 #include <shardwise/backend/host.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/result.hpp>
@@ -60,6 +61,7 @@ class DeviceBench {
 public:
     using Context = Device::Context;
     using Stream = Device::Stream;
+    using Graph = shardwise::DeviceGraph<Device::VendorApi>;
     template <class T>
     using Memory = shardwise::Buffer<T, Device>;
 
@@ -170,9 +172,10 @@ public:
         // Code is loaded at its first call, which a capture may not hold.
         call(0);
         wait();
-        Graph graph(*stream_, [&] {
+        auto const graph = take(Graph::capture(*stream_, [&]() -> shardwise::Result<> {
             for (std::int64_t i = 0; i < calls; ++i) call(i);
-        });
+            return {};
+        }));
         auto const batch = [&](std::int64_t launches) {
             return time_once([&] {
                 for (std::int64_t i = 0; i < launches; ++i) graph.launch(*stream_);

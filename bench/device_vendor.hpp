@@ -15,7 +15,6 @@
 
 #if !defined(SHARDWISE_HAS_CUDA) && !defined(SHARDWISE_HAS_HIP)
 #include <chrono>
-#include <functional>
 #include <memory>
 #endif
 
@@ -51,31 +50,6 @@ private:
     cudaEvent_t event_ = nullptr;
 };
 
-/// What a stream was given, to be repeated by one launch.
-class Graph {
-public:
-    template <class Fill>
-    Graph(Device::Stream& stream, Fill const& fill) {
-        check_vendor(cudaStreamBeginCapture(stream.native(), cudaStreamCaptureModeThreadLocal),
-                     "cudaStreamBeginCapture");
-        fill();
-        cudaGraph_t graph = nullptr;
-        check_vendor(cudaStreamEndCapture(stream.native(), &graph), "cudaStreamEndCapture");
-        auto const made = cudaGraphInstantiate(&graph_, graph, 0);
-        (void)cudaGraphDestroy(graph);
-        check_vendor(made, "cudaGraphInstantiate");
-    }
-    Graph(Graph const&) = delete;
-    Graph& operator=(Graph const&) = delete;
-    ~Graph() {
-        if (graph_ != nullptr) (void)cudaGraphExecDestroy(graph_);
-    }
-    void launch(Device::Stream& stream) { check_vendor(cudaGraphLaunch(graph_, stream.native()), "cudaGraphLaunch"); }
-
-private:
-    cudaGraphExec_t graph_ = nullptr;
-};
-
 #elif defined(SHARDWISE_HAS_HIP)
 
 using Device = shardwise::Hip;
@@ -105,30 +79,6 @@ private:
     hipEvent_t event_ = nullptr;
 };
 
-/// What a stream was given, to be repeated by one launch.
-class Graph {
-public:
-    template <class Fill>
-    Graph(Device::Stream& stream, Fill const& fill) {
-        check_vendor(hipStreamBeginCapture(stream.native(), hipStreamCaptureModeThreadLocal), "hipStreamBeginCapture");
-        fill();
-        hipGraph_t graph = nullptr;
-        check_vendor(hipStreamEndCapture(stream.native(), &graph), "hipStreamEndCapture");
-        auto const made = hipGraphInstantiate(&graph_, graph, nullptr, nullptr, 0);
-        (void)hipGraphDestroy(graph);
-        check_vendor(made, "hipGraphInstantiate");
-    }
-    Graph(Graph const&) = delete;
-    Graph& operator=(Graph const&) = delete;
-    ~Graph() {
-        if (graph_ != nullptr) (void)hipGraphExecDestroy(graph_);
-    }
-    void launch(Device::Stream& stream) { check_vendor(hipGraphLaunch(graph_, stream.native()), "hipGraphLaunch"); }
-
-private:
-    hipGraphExec_t graph_ = nullptr;
-};
-
 #else
 
 using Device = shardwise::testing::Fake;
@@ -148,17 +98,6 @@ public:
 private:
     using Time = std::chrono::steady_clock::time_point;
     std::shared_ptr<Time> at_ = std::make_shared<Time>();
-};
-
-/// What a stream was given, to be repeated by one launch: here it is given once more.
-class Graph {
-public:
-    template <class Fill>
-    Graph(Device::Stream&, Fill const& fill) : fill_(fill) {}
-    void launch(Device::Stream&) { fill_(); }
-
-private:
-    std::function<void()> fill_;
 };
 
 #endif
