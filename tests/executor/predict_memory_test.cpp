@@ -192,7 +192,7 @@ constexpr char const* mixtral =
     R"("num_local_experts":5,"num_experts_per_tok":2,"max_position_embeddings":256})";
 
 TEST_CASE(
-    "predict_memory: weights and cache to the byte, the peak within 2 % and never under, over many combinations") {
+    "predict_memory: weights and cache to the byte, the peak within 2 %, never under; decoding allocates nothing") {
     using enum LayerHome;
     Combination const combinations[] = {
         {llama, "F32", 1, {1, 33, 33}},
