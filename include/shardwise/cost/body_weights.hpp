@@ -93,7 +93,7 @@ private:
     static constexpr bool is_expert(Tensor const& tensor, LayerPosition const& at) {
         return at.is_expert || tensor.shard.experts > 0;
     }
-    constexpr bool is_table(Tensor const& tensor) const { return has_table_ && tensor.use == TensorUse::embedding; }
+    constexpr bool is_table(Tensor const& tensor) const { return has_table_ && shardwise::is_table(tensor.use); }
     constexpr std::int64_t bytes(Tensor const& tensor, LayerPosition const& at) const {
         return shard_bytes(tensor, at, request_, place_).count();
     }
