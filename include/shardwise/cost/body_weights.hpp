@@ -98,7 +98,7 @@ private:
         return shard_bytes(tensor, at, request_, place_).count();
     }
     constexpr std::int64_t elements(Tensor const& tensor) const {
-        return tensor.is_parameter() ? shard_of(tensor, request_.parallel, place_).shape.elements() : 0;
+        return tensor.is_parameter() ? shard_of(tensor, request_.parallel, place_).elements() : 0;
     }
 
     Model const& model_;
@@ -124,7 +124,7 @@ private:
     for (auto const& tie : parts.ties) {
         auto const body = parts.parts[tie.other].body;
         if (body < 0) continue;
-        auto const elements = shard_of(tie.tensor, request.parallel, place).shape.elements();
+        auto const elements = shard_of(tie.tensor, request.parallel, place).elements();
         all[static_cast<std::size_t>(body)].tied_parameters += static_cast<double>(elements);
     }
     for (std::size_t body = 0; body < all.size(); ++body) {

@@ -108,7 +108,8 @@ namespace detail {
 [[nodiscard]] constexpr Bytes shard_bytes(Tensor const& tensor, LayerPosition const& position,
                                           EstimateRequest const& request, RankPlace const& place) {
     if (request.parallel.tp == 1 && request.parallel.ep == 1) return weight_bytes(tensor, position, request);
-    auto const share = shard_of(tensor, request.parallel, place);
+    auto share = tensor;
+    share.shape = shard_of(tensor, request.parallel, place).shape();
     if (share.shape == tensor.shape) return weight_bytes(tensor, position, request);
     bool const is_packed = request.quant || (tensor.stored_bytes >= 0 && !request.dtype);
     if (!is_packed) return weight_bytes(share, position, request);
