@@ -128,19 +128,14 @@ struct Llama4Text {
 private:
     static constexpr ModuleId add_attention(ModuleTree& tree, ModelConfig const& config, bool turns) {
         detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
-        auto const q_width = config.heads * config.head_dim;
-        auto const q = part.linear(q_width, config.hidden_size, false, ShardRule::units(0, config.heads));
-        auto const kv = part.linear(config.kv_heads * config.head_dim, config.hidden_size, false,
-                                    ShardRule::kv(0, config.kv_heads, config.heads));
-        auto const o = part.linear(config.hidden_size, q_width, false, ShardRule::units(1, config.heads));
-        List<Child> children{{"q_proj", q}, {"k_proj", kv}, {"v_proj", kv}, {"o_proj", o}};
+        auto children = detail::add_projections(part, config, false, false);
         if (config.qk_norm && turns) children.push_back({"qk_norm", part.plain("Llama4TextL2Norm")});
         return tree.add("Llama4TextAttention", children);
     }
     static constexpr ModuleId add_mlp(ModuleTree& tree, ModelConfig const& config, std::int64_t width) {
         detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
-        auto const in = part.linear(width, config.hidden_size, false, ShardRule::units(0, width));
-        auto const out = part.linear(config.hidden_size, width, false, ShardRule::units(1, width));
+        auto const in = part.linear(width, config.hidden_size, false, ShardRule::units(0, width), TensorUse::ffn_up);
+        auto const out = part.linear(config.hidden_size, width, false, ShardRule::units(1, width), TensorUse::ffn_down);
         return tree.add("Llama4TextMLP", {},
                         {{"gate_proj", in},
                          {"up_proj", in},
@@ -154,13 +149,13 @@ private:
         Tensor both{.name = "gate_up_proj",
                     .shape = {count, config.hidden_size, 2 * width},
                     .dtype = config.dtype_or(Dtype::f32),
-                    .use = TensorUse::linear,
+                    .use = TensorUse::ffn_up,
                     .is_transposed = true,
                     .shard = ShardRule::packed(2, 2, width).stacked(count)};
         Tensor down{.name = "down_proj",
                     .shape = {count, width, config.hidden_size},
                     .dtype = config.dtype_or(Dtype::f32),
-                    .use = TensorUse::linear,
+                    .use = TensorUse::ffn_down,
                     .is_transposed = true,
                     .shard = ShardRule::units(1, width).stacked(count)};
         auto const experts = tree.add("Llama4TextExperts", {both, down},

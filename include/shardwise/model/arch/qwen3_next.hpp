@@ -174,19 +174,11 @@ private:
     /// Of each head q_proj makes a query and a gate.
     static constexpr ModuleId add_gated_attention(ModuleTree& tree, ModelConfig const& config) {
         detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
-        auto const q_width = config.heads * config.head_dim;
-        auto const bias = config.attention_bias;
-        auto const units = ShardRule::units(0, config.heads);
-        auto const kv = part.linear(config.kv_heads * config.head_dim, config.hidden_size, bias,
-                                    ShardRule::kv(0, config.kv_heads, config.heads));
+        auto children = detail::add_projections(part, config, config.attention_bias, config.attention_bias, 2);
         auto const norm = part.norm("Qwen3NextRMSNorm", config.head_dim);
-        return tree.add("Qwen3NextAttention", {},
-                        {{"q_proj", part.linear(2 * q_width, config.hidden_size, bias, units)},
-                         {"k_proj", kv},
-                         {"v_proj", kv},
-                         {"o_proj", part.linear(config.hidden_size, q_width, bias, ShardRule::units(1, config.heads))},
-                         {"q_norm", norm},
-                         {"k_norm", norm}});
+        children.push_back({"q_norm", norm});
+        children.push_back({"k_norm", norm});
+        return tree.add("Qwen3NextAttention", children);
     }
     static constexpr ModuleId add_delta(ModuleTree& tree, ModelConfig const& config) {
         auto const dtype = config.dtype_or(Dtype::f32);
