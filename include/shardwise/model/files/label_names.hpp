@@ -28,7 +28,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     auto const config = files.config();
     if (!config) return config.error();
     if (*config == nullptr) return names;
-    ConfigObject const object((*config)->document.root(), (*config)->path, "");
+    detail::ConfigObject const object((*config)->document.root(), (*config)->path, "");
     auto const given = object.find_set("id2label");
     if (!given || model.config.model_class.view().ends_with("ForMultipleChoice")) return names;
     if (!given->is_object()) return object.wrong_type("id2label", *given, "an object");
