@@ -112,8 +112,8 @@ private:
         for (auto const& own : columns(op.output)) {
             if (own.begin % op.out_features != 0 || own.end % op.out_features != 0)
                 return not_executed("a part of units that ranks cut");
-            columns(op.inputs[0]).push_back({own.begin / op.out_features * op.in_features,
-                                             own.end / op.out_features * op.in_features});
+            columns(op.inputs[0])
+                .push_back({own.begin / op.out_features * op.in_features, own.end / op.out_features * op.in_features});
         }
         return {};
     }
@@ -223,8 +223,6 @@ private:
     [[nodiscard]] Result<> cut_heads(Operation const& op) {
         auto const& shape = op.attention;
         if (shape.is_cross) return not_executed("cross-attention");
-        if (shape.chunk > 0) return not_executed("attention in chunks");
-        if (shape.score_step > 0) return not_executed("attention whose scores grow with the position");
         auto const cut = pieces(op.output) ? *pieces(op.output) : head_pieces(shape.heads, shape.value_dim);
         auto const share = head_share(shape.heads, shape.kv_heads, cut, place_.ranks, place_.rank);
         if (!share) return share.error();

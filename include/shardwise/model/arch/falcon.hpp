@@ -159,7 +159,8 @@ private:
     }
 
     static constexpr void write_layer(BlockBuilder& body, ModelConfig const& config) {
-        auto const shape = detail::plain_attention(config);
+        auto shape = detail::plain_attention(config);
+        shape.has_rounded_slopes = config.rounded_alibi;
         bool const two = has_two_norms(config);
         auto const normed = body.layer_norm(body.input(), two ? "ln_attn" : "input_layernorm");
         auto const mlp_input = two ? body.layer_norm(body.input(), "ln_mlp") : normed;
@@ -169,8 +170,7 @@ private:
         auto const middle = body.add(body.input(), body.linear(context, "attention_out", "self_attention.dense"));
         auto const mlp_normed =
             config.parallel_attention ? mlp_input : body.layer_norm(middle, "post_attention_layernorm");
-        (void)body.add(middle,
-                       detail::append_mlp(body, config, mlp_normed, "mlp.dense_h_to_4h", "mlp.dense_4h_to_h"));
+        (void)body.add(middle, detail::append_mlp(body, config, mlp_normed, "mlp.dense_h_to_4h", "mlp.dense_4h_to_h"));
     }
 };
 

@@ -108,7 +108,11 @@ struct T5Sublayer {
     auto const q = layer.linear(normed, "q", "q");
     auto const k = layer.linear(source, "k", "k");
     auto const v = layer.linear(source, "v", "v");
-    auto const context = layer.body.attention(q, k, v, shape, layer.at("relative_attention_bias.weight"));
+    // An encoder's blocks read the first one's table.
+    auto const scores = shape.bias_reach > 0
+                            ? std::string_view{"/encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"}
+                            : layer.at("relative_attention_bias.weight");
+    auto const context = layer.body.attention(q, k, v, shape, scores);
     return layer.body.add(in, layer.linear(context, "attention_out", "o"));
 }
 
@@ -129,6 +133,8 @@ constexpr void append_t5_dense(T5Sublayer const& layer, ModelConfig const& confi
 /// values of cross-attention are made from the encoder's output when its cache is filled.
 constexpr void write_t5_block(BlockBuilder& body, ModelConfig const& config, bool is_decoder) {
     auto shape = plain_attention(config, is_decoder);
+    shape.score_scale = 1.0;
+    if (!is_decoder) shape.bias_reach = config.position_reach;
     auto hidden = append_t5_attention({body, "layer.0", "layer.0.SelfAttention"}, body.input(), no_value, shape);
     if (!is_decoder) return append_t5_dense({body, "layer.1", "layer.1.DenseReluDense"}, config, hidden);
     shape.is_causal = false;
