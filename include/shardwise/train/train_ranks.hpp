@@ -66,10 +66,10 @@ requires std::invocable<Weights const&, HostContext&, TensorPlace const&>
         if (comm.rank() > 0) other.emplace(same);
         auto& own = other ? *other : context;
         TensorPlace const place{options.tp, comm.rank() % options.tp};
-        auto const program = TrainingProgram::create(model, place);
-        if (!program) return end_group(comm, program.error());
         auto begun = weights(own, place);
         if (!begun) return end_group(comm, begun.error());
+        auto const program = TrainingProgram::create(model, place, begun->layout().adapter().options());
+        if (!program) return end_group(comm, program.error());
         auto trainer = Trainer<Rule>::create(own, comm, *program, *begun, rule, batches, options, divisors);
         if (!trainer) return trainer.error();
         auto stream = own.make_stream();
