@@ -29,7 +29,8 @@ struct Arguments {
     std::optional<std::string> temperature, top_k, top_p, min_p, repetition_penalty, seed, logits;
     std::optional<std::string> ranks, map, product_activations;
     std::optional<std::string> interval, csv, listen;
-    std::optional<std::string> nproc, nnodes, node_rank, master_addr, master_port, max_restarts, log_dir, prefix, bind, grace;
+    std::optional<std::string> nproc, nnodes, node_rank, master_addr, master_port, max_restarts, log_dir, prefix, bind,
+        grace;
     /// The words after "--", as they are: a command to run.
     std::vector<std::string> command_line;
     std::optional<std::string> engine, sequences, image, port, host_address, format, timeout;
@@ -37,7 +38,8 @@ struct Arguments {
     std::vector<std::string> environment;
     std::vector<std::string> data;
     std::optional<std::string> config, tokenizer, valid, valid_part, valid_every, micro_batch, steps, epochs;
-    std::optional<std::string> optimizer, lr, beta1, beta2, epsilon, weight_decay, momentum, schedule, warmup, min_lr, clip;
+    std::optional<std::string> optimizer, lr, beta1, beta2, epsilon, weight_decay, momentum, schedule, warmup, min_lr,
+        clip;
     std::optional<std::string> precision, dropout, mode, pipeline, bucket_mb, lora, lora_alpha, lora_targets;
     std::optional<std::string> save_every, keep, resume, min_ranks, max_skipped, check_gradients;
     bool from_scratch = false;
@@ -55,6 +57,7 @@ struct Arguments {
     bool deterministic = false;
     bool no_graphs = false;
     bool normalize = false;
+    bool scores = false;
     bool quick = false;
     bool mask_devices = false;
     bool once = false;

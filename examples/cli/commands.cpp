@@ -171,7 +171,9 @@ std::span<Command const> commands() {
                 "distilbert, mpnet, modernbert, and decoders too. What the tokenizer puts before and after each text is "
                 "put there; padding and truncation "
                 "are not applied. Pooling and length are those of the checkpoint's modules.json, where it has one and "
-                "--pooling does not say otherwise. Each vector is a line of numbers.",
+                "--pooling does not say otherwise. Each vector is a line of numbers. With --scores a model of a "
+                "classifying class says what it scores: of each text, or of each token, a line of its labels' names and "
+                "numbers (no softmax is taken).",
             .groups = {model_argument(), embed_options(), embed_rank_options(), output_options()},
             .examples = {{"shardwise embed ./all-MiniLM-L6-v2 --text 'a cat' --text 'a kitten' --normalize",
                           "two vectors of length 1, a line each"},

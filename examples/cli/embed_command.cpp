@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <shardwise/model/files/label_names.hpp>
 #include <shardwise/session/embed.hpp>
 #include <shardwise/session/sentence_modules.hpp>
 #include <shardwise/tokenizer/files/load_tokenizer.hpp>
@@ -41,6 +42,13 @@ struct EmbedRequest {
         request.pooling = *pooling;
     }
     options.is_normalized = arguments.normalize;
+    options.has_scores = arguments.scores;
+    if (arguments.scores && (arguments.normalize || arguments.pooling)) {
+        return Error{ErrorCode::invalid_argument}
+            .in("--scores")
+            .because("are no vectors, which --pooling and --normalize are for")
+            .fix("leave these out");
+    }
     options.is_deterministic = arguments.deterministic;
     for (auto const& read : {read_count("--tp", arguments.tp, 1024, options.tp),
                              read_count("--threads", arguments.threads, 4096, options.threads)}) {
@@ -51,6 +59,7 @@ struct EmbedRequest {
 
 /// Takes over what the checkpoint's modules.json or its GGUF file asks for; without either it is the mean.
 [[nodiscard]] Result<> complete_options(OpenCheckpoint& files, EmbedRequest& request) {
+    if (request.options.has_scores) return {};
     if (request.pooling) {
         request.options.pooling = *request.pooling;
         return {};
@@ -86,7 +95,16 @@ void cut_to(std::int64_t most, std::vector<TokenId> const& after, std::vector<To
     // Ids in place of a text, which the loader advises, are nothing that this command takes.
     if (!tokenizer)
         return Error{tokenizer.error()}.fix("use a checkpoint with a tokenizer.json, or GGUF with a vocabulary");
-    EmbedAnswer answer{.model = model->name, .options = options, .ids = {}, .embeddings = {}, .warnings = {}};
+    EmbedAnswer answer;
+    answer.model = model->name;
+    answer.options = options;
+    if (options.has_scores) {
+        auto labels = label_names(*model->files, model->model);
+        if (!labels) return labels.error();
+        answer.labels = *std::move(labels);
+        auto const name = model->model.config.model_class.view();
+        answer.is_per_token = name.ends_with("ForTokenClassification") || name.ends_with("ForQuestionAnswering");
+    }
     for (auto const& text : arguments.texts) {
         auto ids = tokenizer->tokenizer.encode(text);
         if (!ids) return ids.error();

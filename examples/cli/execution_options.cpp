@@ -134,7 +134,8 @@ constexpr std::array rank_table{
            .word = &Arguments::strategy},
     Option{.flag = "--devices",
            .value = "SPEC",
-           .help = "where to compute, cuda:0,cuda:1 or hip:0; or the devices whose memory --strategy fills: 2xgpu:24GiB, auto, ...",
+           .help = "where to compute, cuda:0,cuda:1 or hip:0; or the devices whose memory --strategy fills: "
+                   "2xgpu:24GiB, auto, ...",
            .kind = ValueKind::devices,
            .word = &Arguments::devices},
     Option{.flag = "--no-graphs",
@@ -186,6 +187,10 @@ constexpr std::array embed_table{
            .choices = words_of<pooling_choices>,
            .word = &Arguments::pooling},
     Option{.flag = "--normalize", .help = "divide vectors by their length", .is_set = &Arguments::normalize},
+    Option{.flag = "--scores",
+           .help = "what a classifying model scores, by label, instead of vectors: texts, tokens, or where an answer "
+                   "begins and ends",
+           .is_set = &Arguments::scores},
 };
 
 constexpr std::array<std::string_view, 3> held_words{"fp32", "bf16", "fp16"};

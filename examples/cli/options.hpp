@@ -119,7 +119,7 @@ struct Command {
 [[nodiscard]] OptionGroup run_cache_options();
 /// --product-activations of `run`.
 [[nodiscard]] OptionGroup product_options();
-/// --text, --pooling, --normalize.
+/// --text, --pooling, --normalize, --scores.
 [[nodiscard]] OptionGroup embed_options();
 /// --text, --decode.
 [[nodiscard]] OptionGroup load_options();

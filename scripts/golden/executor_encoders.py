@@ -7,15 +7,16 @@ masked language model the scores of every token, of a classifier those of the te
 makes, else the states. embed.json has texts, their ids by
 tests/golden/tokenizer/bert.json, and the pooled states of a bert. Needs transformers==4.57.6 and torch.
 
-    executor_encoders.py FOLDER
+    executor_encoders.py FOLDER [CASE...]
 """
 import json
 import pathlib
 import sys
 
 import torch
-from transformers import (AutoConfig, AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification,
-                          AutoModelForTokenClassification, PreTrainedTokenizerFast)
+from transformers import (AutoConfig, AutoModel, AutoModelForMaskedLM, AutoModelForMultipleChoice,
+                          AutoModelForQuestionAnswering, AutoModelForSequenceClassification,
+                          AutoModelForTokenClassification, PreTrainedTokenizerFast, T5EncoderModel)
 
 from executor_logits import fill
 
@@ -24,6 +25,8 @@ COMMON = dict(vocab_size=61, hidden_size=36, intermediate_size=52, num_hidden_la
 DISTILBERT = dict(model_type="distilbert", vocab_size=61, dim=36, hidden_dim=52, n_layers=3, n_heads=6, max_position_embeddings=40)
 MODERNBERT = dict(model_type="modernbert", local_attention=6, pad_token_id=0, cls_token_id=1, sep_token_id=2, bos_token_id=1,
                   eos_token_id=2)
+SMALL = dict(COMMON, hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4)
+T5 = dict(model_type="t5", vocab_size=61, d_model=16, d_kv=4, d_ff=20, num_layers=2, num_heads=4)
 CASES = {
     "bert": (AutoModel, 0, dict(COMMON, model_type="bert")),
     "bert_seed": (AutoModel, 1, dict(COMMON, model_type="bert", hidden_act="gelu_new", type_vocab_size=1)),
@@ -58,6 +61,17 @@ CASES = {
     "mpnet_texts": (AutoModelForSequenceClassification, 3, dict(COMMON, model_type="mpnet", num_labels=3)),
     "llama_tokens": (AutoModelForTokenClassification, 4,
                      dict(COMMON, model_type="llama", num_key_value_heads=2, num_hidden_layers=2, num_labels=3)),
+    # What a decoder says of its last token.
+    "llama_texts": (AutoModelForSequenceClassification, 1, dict(SMALL, model_type="llama", num_key_value_heads=1, num_labels=3)),
+    # Where an answer begins and ends, and how well a choice fits.
+    "bert_answers": (AutoModelForQuestionAnswering, 1, dict(SMALL, model_type="bert")),
+    "distilbert_answers": (AutoModelForQuestionAnswering, 3, dict(DISTILBERT, dim=16, hidden_dim=20, n_layers=2, n_heads=4)),
+    "mpnet_answers": (AutoModelForQuestionAnswering, 4, dict(SMALL, model_type="mpnet")),
+    "bert_choices": (AutoModelForMultipleChoice, 1, dict(SMALL, model_type="bert")),
+    # T5's encoder alone.
+    "t5": (T5EncoderModel, 0, dict(T5, feed_forward_proj="relu")),
+    "t5_gated": (T5EncoderModel, 1, dict(T5, d_kv=3, feed_forward_proj="gated-gelu", relative_attention_num_buckets=8,
+                                         relative_attention_max_distance=9)),
 }
 
 
@@ -67,6 +81,17 @@ def rows(values):
 
 def write(out, path):
     path.write_text("{\n" + ",\n".join(f"{json.dumps(k)}:{json.dumps(v, separators=(',', ':'))}" for k, v in out.items()) + "\n}\n")
+
+
+def scores(model, ids):
+    """What the class gives of one sequence."""
+    if "MultipleChoice" in type(model).__name__:
+        return model(torch.tensor([[ids]])).logits
+    got = model(torch.tensor([ids]))
+    if "start_logits" in got:
+        return torch.stack([got.start_logits, got.end_logits], -1)
+    last = got.get("logits", got.get("pooler_output"))
+    return got.last_hidden_state if last is None else last
 
 
 def embed(folder):
@@ -82,16 +107,30 @@ def embed(folder):
         mean = states.mean(0)
         out["texts"].append({"text": text, "ids": ids, "mean": rows(mean), "cls": rows(states[0]), "none": rows(states),
                              "normalized": rows(torch.nn.functional.normalize(mean, dim=0))})
+    # What classes score of the same texts, with the names that the config has.
+    out["classes"] = []
+    named = {"id2label": {"0": "calm", "1": "a storm", "2": "fog"}}
+    for kind, seed, more in ((AutoModelForSequenceClassification, 1, named), (AutoModelForTokenClassification, 2, named),
+                             (AutoModelForQuestionAnswering, 3, {})):
+        made = AutoConfig.for_model(**dict(config, num_hidden_layers=1, **more))
+        model = fill(kind.from_config(made).eval(), seed)
+        with torch.no_grad():
+            got = [rows(scores(model, one["ids"])) for one in out["texts"]]
+        names = dict(config, num_hidden_layers=1, architectures=[type(model).__name__], **more)
+        out["classes"].append({"config": json.dumps(names), "seed": seed, "scores": got})
     write(out, folder / "embed.json")
 
 
-def main(folder):
+def main(folder, wanted):
     embed(folder)
-    out = {}
+    out = json.loads((folder / "encoders.json").read_text()) if wanted else {}
     for case, (kind, seed, config) in CASES.items():
+        if wanted and case not in wanted:
+            continue
         made = AutoConfig.for_model(**config)
         made._attn_implementation = "eager"
-        model = fill(kind.from_config(made, torch_dtype=torch.float32).eval(), seed)
+        made_model = kind(made) if kind is T5EncoderModel else kind.from_config(made, torch_dtype=torch.float32)
+        model = fill(made_model.float().eval(), seed)
         sequences = [[(5 * i + 3 * n + 2) % 61 for i in range(n)] for n in (1, 7, 12)]
         # An id of roberta's padding does not count as a position.
         if config["model_type"] in ("roberta", "xlm-roberta", "mpnet"):
@@ -99,12 +138,10 @@ def main(folder):
         hidden, result = [], []
         with torch.no_grad():
             for ids in sequences:
-                got = model(torch.tensor([ids]))
                 # The last of modernbert's hidden_states lacks the last norm.
-                base = getattr(model, model.base_model_prefix, model)
+                base = model if kind is T5EncoderModel else getattr(model, model.base_model_prefix, model)
                 hidden += rows(base(torch.tensor([ids])).last_hidden_state)
-                last = got.get("logits", got.get("pooler_output"))
-                result += rows(got.last_hidden_state if last is None else last)
+                result += rows(scores(model, ids))
         out[case] = {
             "config": json.dumps(config | {"architectures": [type(model).__name__]}),
             "seed": seed,
@@ -117,4 +154,4 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]))
+    main(pathlib.Path(sys.argv[1]), sys.argv[2:])

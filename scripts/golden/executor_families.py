@@ -38,6 +38,26 @@ CASES = {
                          layer_types=["full_attention"] * 2, tie_word_embeddings=True,
                          rope_scaling=dict(rope_type="llama3", factor=16.0, low_freq_factor=1.0, high_freq_factor=4.0,
                                            original_max_position_embeddings=32)),
+    # Chunks of six tokens in layers that turn; two of four experts, whose inputs are weighed; scores that grow in the others.
+    "llama4": dict(COMMON, model_type="llama4_text", head_dim=8, num_hidden_layers=4, intermediate_size=20,
+                   intermediate_size_mlp=28, num_local_experts=4, num_experts_per_tok=2, interleave_moe_layer_step=2,
+                   attention_chunk_size=6, floor_scale=4, attn_scale=0.3, rope_scaling=dict(
+                       rope_type="llama3", factor=16.0, low_freq_factor=1.0, high_freq_factor=1.0,
+                       original_max_position_embeddings=32)),
+    "llama4_plain": dict(COMMON, model_type="llama4_text", head_dim=6, num_hidden_layers=2, intermediate_size=20,
+                         intermediate_size_mlp=28, num_local_experts=3, num_experts_per_tok=1, attention_chunk_size=9,
+                         use_qk_norm=False, attn_temperature_tuning=False, no_rope_layers=[0, 1],
+                         tie_word_embeddings=True),
+    # deepseek_v3 by another name.
+    "kimi_k2": dict(COMMON, model_type="deepseek_v3", published_as="kimi_k2", num_key_value_heads=6, num_hidden_layers=2,
+                    q_lora_rank=20, kv_lora_rank=24, qk_nope_head_dim=10, qk_rope_head_dim=4, v_head_dim=6,
+                    first_k_dense_replace=1, moe_intermediate_size=20, n_routed_experts=6, num_experts_per_tok=3,
+                    n_shared_experts=1, n_group=1, topk_group=1, routed_scaling_factor=2.827, norm_topk_prob=True,
+                    rope_scaling=dict(rope_type="yarn", factor=8.0, original_max_position_embeddings=8, beta_fast=1.0,
+                                      beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0)),
+    # Eager attention adds the biases twice: they are in its mask, too.
+    "falcon_alibi": dict(COMMON, model_type="falcon", computed_by="sdpa", num_hidden_layers=2,
+                         num_key_value_heads=6, alibi=True, bias=True, multi_query=False, parallel_attn=False),
     "apertus": dict(COMMON, model_type="apertus"),
     "apertus_biases": dict(COMMON, model_type="apertus", num_hidden_layers=2, head_dim=8, attention_bias=True,
                            tie_word_embeddings=True, rope_scaling=None, num_key_value_heads=6),

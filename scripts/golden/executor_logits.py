@@ -96,9 +96,11 @@ def write_decoders(cases, output, version="4.57", fill=fill):
     out = {}
     for case, config in cases.items():
         seed = config.get("formula_seed", 0)
-        config = {key: value for key, value in config.items() if key != "formula_seed"}
+        published = config.get("published_as", config["model_type"])
+        attention = config.get("computed_by", "eager")
+        config = {key: value for key, value in config.items() if key not in ("formula_seed", "published_as", "computed_by")}
         made = AutoConfig.for_model(**config)
-        made._attn_implementation = "eager"
+        made._attn_implementation = attention
         torch.manual_seed(0)
         model = fill(AutoModelForCausalLM.from_config(made, torch_dtype=torch.float32).float().eval(), seed)
         model = as_published(model)
@@ -107,7 +109,7 @@ def write_decoders(cases, output, version="4.57", fill=fill):
             logits = model(torch.tensor([ids])).logits[0].double()
         out[case] = {
             # As text: the test writes it as config.json.
-            "config": json.dumps(config | {"architectures": [type(model).__name__]}),
+            "config": json.dumps(config | {"model_type": published, "architectures": [type(model).__name__]}),
             "seed": seed,
             "ids": ids,
             # The rows behind tokens 4, 12 and 24: windows and scaling matter in the last ones.

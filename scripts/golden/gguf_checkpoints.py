@@ -26,7 +26,7 @@ import transformers  # noqa: E402
 from conversion import get_model_class  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 from transformers import (AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForImageTextToText,  # noqa: E402
-                          T5ForConditionalGeneration)
+                          T5EncoderModel, T5ForConditionalGeneration)
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors  # noqa: E402
 
 from executor_logits import as_published, fill  # noqa: E402
@@ -110,6 +110,15 @@ CASES = {
     "seed_oss": dict(COMMON, model_type="seed_oss", head_dim=16, rope_theta=1e7),
     "ernie4_5": dict(COMMON, model_type="ernie4_5", head_dim=16),
     "hunyuan": dict(COMMON, model_type="hunyuan_v1_dense", head_dim=16, tie_word_embeddings=True),
+    # Its files state neither chunks nor what scores grow with: they are as published. Experts weigh their inputs.
+    "llama4": dict(COMMON, model_type="llama4_text", head_dim=8, intermediate_size=32, intermediate_size_mlp=32,
+                   num_hidden_layers=4, num_local_experts=2, num_experts_per_tok=1, interleave_moe_layer_step=4,
+                   rope_scaling=dict(rope_type="llama3", factor=16.0, low_freq_factor=1.0, high_freq_factor=1.0,
+                                     original_max_position_embeddings=32)),
+    "qwen3_next": dict(EXPERTS, model_type="qwen3_next", num_experts=2, num_experts_per_tok=1, head_dim=16, num_attention_heads=2,
+                       num_key_value_heads=1, intermediate_size=32, shared_expert_intermediate_size=32,
+                       linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=8,
+                       linear_conv_kernel_dim=4, partial_rotary_factor=0.5, layer_types=["linear_attention", "full_attention"]),
     "bert": dict(ALONE, model_type="bert", type_vocab_size=2, max_position_embeddings=32),
     "roberta": dict(ALONE, model_type="roberta", type_vocab_size=1, layer_norm_eps=1e-5, pad_token_id=1,
                     max_position_embeddings=32),
@@ -121,6 +130,9 @@ CASES = {
                        cls_token_id=1, sep_token_id=2),
     "t5": dict(model_type="t5", vocab_size=VOCABULARY, d_model=32, d_kv=16, d_ff=64, num_layers=2, num_decoder_layers=2,
                num_heads=4, feed_forward_proj="relu", decoder_start_token_id=0, pad_token_id=0),
+    "t5_encoder": dict(model_type="t5", architectures=["T5EncoderModel"], vocab_size=VOCABULARY, d_model=32, d_kv=16, d_ff=32,
+                       num_layers=2, num_heads=2, feed_forward_proj="gated-gelu", tie_word_embeddings=False,
+                       decoder_start_token_id=0, pad_token_id=0),
     "t5_gated": dict(model_type="t5", vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=64, num_layers=2,
                      num_decoder_layers=2, num_heads=4, feed_forward_proj="gated-gelu", tie_word_embeddings=False,
                      decoder_start_token_id=0, pad_token_id=0),
@@ -137,6 +149,10 @@ CASES |= {
                      vision_config=dict(depth=1, hidden_size=32, out_hidden_size=32, intermediate_size=32, num_heads=2,
                                         patch_size=4, num_position_embeddings=16, deepstack_visual_indexes=[0])),
 }
+CASES["qwen3_vl_moe"] = dict(
+    CASES["qwen3_vl"], model_type="qwen3_vl_moe",
+    text_config=dict(CASES["qwen3_vl"]["text_config"], model_type="qwen3_vl_moe_text", num_attention_heads=2,
+                     num_key_value_heads=1, num_hidden_layers=1, num_experts=3, num_experts_per_tok=2, moe_intermediate_size=32))
 # Families that begin in transformers 5.
 NEWER = {
     "minimax_m2": dict(COMMON, model_type="minimax_m2", intermediate_size=32, head_dim=16, rotary_dim=8, num_local_experts=4,
@@ -154,7 +170,7 @@ COMMITTED = """gemma-f32 gpt_neox-f32 phi3_partial-f32 gpt_oss-bf16 qwen3_moe-bf
     cohere-q8_0 cohere2-q8_0 olmo2-q8_0 olmo3-q8_0 exaone4-q8_0 exaone4_full-q8_0
     glm4-q8_0 nemotron-q8_0 glm4_moe-q8_0 apertus-q8_0 minimax_m2-q8_0 qwen2_vl-q8_0 qwen3_vl-q8_0
     smollm3-q8_0 stablelm-q8_0 stablelm_parallel-q8_0 starcoder2-q8_0 seed_oss-q8_0 ernie4_5-q8_0 hunyuan-q8_0
-    xlm_roberta-q8_0 distilbert-q8_0 modernbert-q8_0""".split()
+    xlm_roberta-q8_0 distilbert-q8_0 modernbert-q8_0 llama4-q8_0 qwen3_next-q8_0 qwen3_vl_moe-q8_0 t5_encoder-q8_0""".split()
 # Keys that the published configs have as well, which transformers' class does not save.
 ALSO = {"minimax_m2": dict(rotary_dim=8, scoring_func="sigmoid"), "gpt2": dict(n_ctx=64), "cohere2": dict(rotary_pct=1.0)}
 TYPES = {"f32": gguf.LlamaFileType.ALL_F32, "bf16": gguf.LlamaFileType.MOSTLY_BF16, "q8_0": gguf.LlamaFileType.MOSTLY_Q8_0}
@@ -181,7 +197,7 @@ def make(config):
     made._attn_implementation = "eager"
     torch.manual_seed(0)
     if config["model_type"] == "t5":
-        model = T5ForConditionalGeneration(made)
+        model = (T5EncoderModel if "architectures" in config else T5ForConditionalGeneration)(made)
     else:
         kind = AutoModel if config["model_type"] in ENCODERS else AutoModelForCausalLM
         kind = AutoModelForImageTextToText if "vision_config" in config else kind
@@ -189,9 +205,9 @@ def make(config):
     model = as_published(fill(model.float().eval()))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            # [inputs, outputs]: gpt2's Conv1D and the stacked experts of gpt_oss.
+            # [inputs, outputs]: gpt2's Conv1D and stacked experts.
             is_transposed = (config["model_type"] == "gpt2" and ".c_" in name or
-                             config["model_type"] == "gpt_oss" and ".experts." in name)
+                             config["model_type"] in ("gpt_oss", "llama4_text", "qwen3_vl_moe") and ".experts." in name)
             if "kv_b_proj" in name:
                 # Blocks run along its inputs in one half and along its outputs in the other.
                 parameter.copy_(torch.sign(parameter) * 127 / 512)
@@ -246,7 +262,8 @@ def set_vocab(self):
 
 def convert(folder, kind, path):
     original = get_model_class(json.loads((folder / "config.json").read_text())["architectures"][0])
-    made = type(original.__name__, (original,), {"set_vocab": set_vocab, "model_arch": original.model_arch})
+    # Layers that predict further tokens are not asked for: the models have none.
+    made = type(original.__name__, (original,), {"set_vocab": set_vocab, "model_arch": original.model_arch, "no_mtp": True})
     made(folder, TYPES[kind], path).write()
 
 
@@ -272,7 +289,7 @@ def main(folder, keep, wanted):
         for kind in TYPES:
             convert(place, kind, folder / f"{case}-{kind}.gguf")
         (place / "tokenizer.json").unlink()
-        if config["model_type"] == "t5":
+        if type(model) is T5ForConditionalGeneration:
             continue
         ids = [(7 * i + i // 5 + 3) % VOCABULARY for i in range(14)]
         with torch.no_grad():

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,15 +31,20 @@ Answer const& golden() {
 struct SmallBert {
     shardwise::testing::TemporaryFolder folder;
 
-    SmallBert() {
-        (void)folder.write("config.json", golden().text("config"));
+    SmallBert() : SmallBert(golden().text("config"), golden().integer("seed")) {}
+    /// One of the classes that classify.
+    explicit SmallBert(std::size_t number)
+        : SmallBert(golden().text("classes", number, "config"), golden().integer("classes", number, "seed")) {}
+
+    SmallBert(std::string const& config, std::int64_t seed) {
+        (void)folder.write("config.json", config);
         (void)folder.write("tokenizer.json", read_text(SHARDWISE_SOURCE_DIR "/tests/golden/tokenizer/bert.json"));
         auto const only = find_model(folder / "config.json", {}, HubCache(HubEnvironment{}));
         REQUIRE(only);
         auto const described = read_checkpoint(*only);
         REQUIRE(described);
         shardwise::testing::write_formula_model(described->model, folder / "model.safetensors",
-                                                static_cast<std::uint64_t>(golden().integer("seed")));
+                                                static_cast<std::uint64_t>(seed));
     }
     /// `embed` of all golden texts.
     [[nodiscard]] Answer embed(std::vector<std::string> const& flags) const {
@@ -53,6 +59,45 @@ struct SmallBert {
 };
 
 }  // namespace
+
+TEST_CASE("embed: --scores gives what classes score of texts and tokens, by their labels' names") {
+    struct Class {
+        std::vector<std::string> labels;
+        bool is_per_token;
+    };
+    std::vector<std::string> const named{"calm", "a storm", "fog"};
+    Class const classes[] = {{named, false}, {named, true}, {{"start", "end"}, true}};
+    for (std::size_t at = 0; at < std::size(classes); ++at) {
+        CAPTURE(at);
+        SmallBert const model(at);
+        auto const answer = model.embed({"--scores", "--tp", at == 0 ? "2" : "1"});
+        CHECK(answer.size("embeddings") == 0);
+        auto const& labels = classes[at].labels;
+        REQUIRE(answer.size("labels") == labels.size());
+        for (std::size_t i = 0; i < labels.size(); ++i) CHECK(answer.text("labels", i) == labels[i]);
+        for (std::size_t text = 0; text < golden().size("texts"); ++text) {
+            auto const count = golden().size("classes", at, "scores", text);
+            auto const rows = classes[at].is_per_token ? answer.size("scores", text) : 1;
+            REQUIRE(rows * labels.size() == count);
+            for (std::size_t i = 0; i < count; ++i) {
+                auto const row = i / labels.size();
+                auto const label = i % labels.size();
+                auto const got = classes[at].is_per_token ? answer.real("scores", text, row, label)
+                                                          : answer.real("scores", text, label);
+                CHECK(std::abs(got - golden().real("classes", at, "scores", text, i)) < 1e-4);
+            }
+        }
+    }
+    SmallBert const classifier(0);
+    auto const lines = run({"embed", classifier.folder.path(), "--text", "a", "--scores"});
+    CHECK(lines.out.starts_with("calm "));
+    CHECK(lines.out.find(" a storm ") != std::string::npos);
+    auto const both = run({"embed", classifier.folder.path(), "--text", "a", "--scores", "--normalize"});
+    CHECK(both.status == 2);
+    auto const none = run({"embed", SmallBert().folder.path(), "--text", "a", "--scores"});
+    CHECK(none.status == 1);
+    CHECK(none.err.find("BertModel") != std::string::npos);
+}
 
 TEST_CASE("embed: ids and pooled states of a small bert are transformers', over any ranks") {
     SmallBert const model;
@@ -95,8 +140,10 @@ TEST_CASE("embed: the checkpoint's own modules say how states are pooled, and wh
     CHECK(first({}) == mean);
     CHECK(first({"--pooling", "auto"}) == mean);
     auto const write_modules = [&](std::string const& rest) {
-        (void)model.folder.write("modules.json", R"([{"idx": 0, "path": "", "type": "sentence_transformers.models.Transformer"},
-            {"idx": 1, "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"})" + rest + "]");
+        (void)model.folder.write("modules.json",
+                                 R"([{"idx": 0, "path": "", "type": "sentence_transformers.models.Transformer"},
+            {"idx": 1, "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"})" +
+                                     rest + "]");
     };
     std::filesystem::create_directory(model.folder / "1_Pooling");
     write_modules("");
@@ -144,7 +191,8 @@ TEST_CASE("embed: a text longer than the checkpoint's max_seq_length is cut, and
     auto const whole = model.embed({});
     auto const size = whole.size("token_ids", 0U);
     REQUIRE(size > 4);
-    (void)model.folder.write("modules.json", R"([{"idx": 0, "path": "", "type": "sentence_transformers.models.Transformer"},
+    (void)model.folder.write("modules.json",
+                             R"([{"idx": 0, "path": "", "type": "sentence_transformers.models.Transformer"},
         {"idx": 1, "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}])");
     (void)model.folder.write("1_Pooling/config.json", R"({"pooling_mode_mean_tokens": true})");
     (void)model.folder.write("sentence_bert_config.json",

@@ -103,9 +103,9 @@ TEST_CASE("RankExecutor: a stream that queues its work gives the same bits") {
     }
 }
 
-TEST_CASE("RankExecutor: rounded linear biases are refused, not left out") {
-    FormulaModel const model(R"({"model_type":"falcon","vocab_size":31,"hidden_size":16,"num_hidden_layers":1,)"
-                             R"("num_attention_heads":2,"alibi":true})");
+TEST_CASE("RankExecutor: a decoder over an encoder is refused by what it does") {
+    FormulaModel const model(R"({"model_type":"t5","vocab_size":31,"d_model":16,"d_ff":8,"num_layers":1,)"
+                             R"("num_heads":2,"d_kv":8})");
     auto const parameters = StoredParameters::open(model.source, model.checkpoint->model);
     REQUIRE(parameters);
     HostContext context({.threads = 1});
@@ -113,7 +113,7 @@ TEST_CASE("RankExecutor: rounded linear biases are refused, not left out") {
                                                            {.sequences = 1, .context = 8, .step_tokens = 8});
     REQUIRE_FALSE(executor);
     CHECK(executor.error().code() == ErrorCode::unsupported);
-    CHECK(executor.error().message().find("ALiBi") != std::string::npos);
+    CHECK(executor.error().message().find("cross-attention") != std::string::npos);
 }
 
 }  // namespace

@@ -86,7 +86,8 @@ std::vector<double> reference(Problem const& problem, Tensors<T> const& tensors,
     for (std::int64_t key = 0; key < problem.keys; ++key) {
         auto const distance = position - key;
         bool const is_hidden =
-            (shape.is_causal && distance < 0) || (shape.window > 0 && std::abs(distance) >= shape.window);
+            (shape.is_causal && distance < 0) || (shape.window > 0 && std::abs(distance) >= shape.window) ||
+            (shape.chunk > 0 && key / shape.chunk != position / shape.chunk);
         double score = is_hidden ? -INFINITY : 0.0;
         auto const* const q = tensors.q.data() + (query * shape.heads + head) * shape.key_dim;
         auto const* const k = tensors.k.data() + (key * shape.kv_heads + kv_head) * shape.key_dim;
@@ -97,7 +98,11 @@ std::vector<double> reference(Problem const& problem, Tensors<T> const& tensors,
             auto const cap = static_cast<double>(problem.options.soft_cap);
             score = cap * std::tanh(score / cap);
         }
-        if (problem.has_slopes)
+        if (shape.has_rounded_slopes) {
+            auto const slope = tensors.slopes[static_cast<std::size_t>(head)];
+            auto const bias = static_cast<float>(Bfloat16(slope * static_cast<float>(Bfloat16(static_cast<float>(key)))));
+            score += static_cast<double>(bias) / std::sqrt(static_cast<double>(shape.key_dim));
+        } else if (problem.has_slopes)
             score -= static_cast<double>(tensors.slopes[static_cast<std::size_t>(head)]) *
                      static_cast<double>(std::abs(distance));
         scores.push_back(score);
@@ -143,6 +148,16 @@ AttentionShape shape_of(std::int64_t heads, std::int64_t kv_heads, std::int64_t 
             .is_causal = is_causal};
 }
 
+AttentionShape in_chunks(AttentionShape shape, std::int64_t chunk) {
+    shape.chunk = chunk;
+    return shape;
+}
+
+AttentionShape with_rounded_slopes(AttentionShape shape) {
+    shape.has_rounded_slopes = true;
+    return shape;
+}
+
 std::vector<Problem> problems() {
     return {
         {"prefill of many heads", {.shape = shape_of(4, 4, 16, 16)}, 70, 70},
@@ -155,6 +170,9 @@ std::vector<Problem> problems() {
         {"a soft cap and a scale of its own", {.shape = shape_of(2, 2, 8, 8), .scale = 0.3F, .soft_cap = 2.0F}, 12, 12},
         {"sinks", {.shape = shape_of(4, 2, 8, 8, 3), .first_query = 4}, 6, 10, true},
         {"ALiBi", {.shape = shape_of(4, 4, 8, 8), .first_query = 290}, 4, 294, false, true},
+        {"falcon's ALiBi", {.shape = with_rounded_slopes(shape_of(4, 4, 8, 8)), .first_query = 290}, 4, 294, false, true},
+        {"chunks", {.shape = in_chunks(shape_of(2, 1, 8, 8), 7), .first_query = 530}, 9, 539},
+        {"chunks within windows", {.shape = in_chunks(shape_of(2, 1, 8, 8, 300), 300), .first_query = 590}, 20, 610},
     };
 }
 

@@ -101,7 +101,14 @@ private:
     // Their values are cut as others that read them say, or by their units.
     [[nodiscard]] Result<> look_at(EmbeddingOp, Operation const&) { return {}; }
     [[nodiscard]] Result<> look_at(RopeOp, Operation const&) { return {}; }
-    [[nodiscard]] Result<> look_at(AddOp, Operation const&) { return {}; }
+    /// What is added to a value that an attention or a gate shares (a low-rank adapter) is shared as that is.
+    [[nodiscard]] Result<> look_at(AddOp, Operation const& op) {
+        for (auto const in : op.inputs) {
+            if (in != no_value && in != op.output && value(op.output).spread == Spread::sharded)
+                copy_cut(op.output, in);
+        }
+        return {};
+    }
     [[nodiscard]] Result<> look_at(LastTokenOp, Operation const&) { return {}; }
     [[nodiscard]] Result<> look_at(RouteOp, Operation const&) { return {}; }
     [[nodiscard]] Result<> look_at(CombineOp, Operation const&) { return {}; }
@@ -112,8 +119,8 @@ private:
         for (auto const& own : columns(op.output)) {
             if (own.begin % op.out_features != 0 || own.end % op.out_features != 0)
                 return not_executed("a part of units that ranks cut");
-            columns(op.inputs[0]).push_back({own.begin / op.out_features * op.in_features,
-                                             own.end / op.out_features * op.in_features});
+            columns(op.inputs[0])
+                .push_back({own.begin / op.out_features * op.in_features, own.end / op.out_features * op.in_features});
         }
         return {};
     }
@@ -136,7 +143,9 @@ private:
 
     /// The input of a row-parallel product.
     [[nodiscard]] Result<> cut_sum(Operation const& op) {
-        if (value(op.output).spread != Spread::partial) return {};
+        // The second half of an adapter reads what every rank has.
+        bool const is_half = op.parameters[0].find(".lora_B.") != std::string_view::npos;
+        if (value(op.output).spread != Spread::partial || is_half) return {};
         auto const grain = grain_of_(op);
         if (!grain) return grain.error();
         auto const in = op.inputs[0];
@@ -183,19 +192,17 @@ private:
             columns(id) = {UnitRange{0, of.width}};
             return;
         }
-        if (of.units < 1 || of.width % of.units != 0) {
+        auto const& split = of.split;
+        if (split.count < 1 || of.width % split.all_units() != 0) {
             columns(id) = {split_units(of.width, place_.ranks, place_.rank)};
             return;
         }
-        auto const units = [&](std::int64_t rank) {
-            return of.serves_heads > 0 ? split_kv_heads(of.serves_heads, of.units, place_.ranks, rank)
-                                       : split_units(of.units, place_.ranks, rank);
-        };
-        auto const width = of.width / of.units;
-        auto const own = units(place_.rank);
-        columns(id) = {UnitRange{own.begin * width, own.end * width}};
+        auto const take = [&](UnitRange range) { columns(id).push_back(range); };
+        split.for_each_range(of.width, place_.ranks, place_.rank, false, take);
         auto& counted = counted_from_[static_cast<std::size_t>(id)];
-        for (std::int64_t rank = 0; rank < place_.rank; ++rank) counted = std::max(counted, units(rank).end * width);
+        counted = columns(id).back().end;
+        auto const count = [&](UnitRange range) { counted = std::min(counted, range.begin); };
+        split.for_each_range(of.width, place_.ranks, place_.rank, true, count);
     }
 
     /// What this rank adds up of a norm's rows: under a fixed tree its leaves, or its units where no sum follows.
@@ -214,7 +221,7 @@ private:
         if constexpr (!Policy::has_fixed_tree) {
             add({0, width}, 0);
         } else {
-            auto const units = value(id).units;
+            auto const units = value(id).split.all_units();
             auto const leaves = pieces(id) ? *pieces(id) : InputPieces{width, width / units, units};
             share.sums = leaves.count;
             for (std::int64_t leaf = 0; leaf < leaves.count; ++leaf) add(leaves.inputs_of({leaf, leaf + 1}), leaf);
@@ -225,8 +232,6 @@ private:
     [[nodiscard]] Result<> cut_heads(Operation const& op) {
         auto const& shape = op.attention;
         if (shape.is_cross) return not_executed("cross-attention");
-        if (shape.chunk > 0) return not_executed("attention in chunks");
-        if (shape.score_step > 0) return not_executed("attention whose scores grow with the position");
         auto const cut = pieces(op.output) ? *pieces(op.output) : head_pieces(shape.heads, shape.value_dim);
         auto const share = head_share(shape.heads, shape.kv_heads, cut, place_.ranks, place_.rank);
         if (!share) return share.error();
@@ -299,8 +304,7 @@ private:
         auto value = body.values()[static_cast<std::size_t>(id)];
         value.width = cut.width(id);
         value.spread = Spread::replicated;
-        value.units = 1;
-        value.serves_heads = value.packed_kv_heads = 0;
+        value.split = {};
         return value;
     };
     BlockBody out(local(0));

@@ -168,13 +168,13 @@ private:
                                   .group = parameter.group,
                                   .is_mapped = true};
         if (!parameter.packed.empty()) {
-            auto const count = static_cast<std::int64_t>(parameter.packed.size());
-            auto const& first = parameter.packed.front();
-            if (first.outputs * count == outputs && first.inputs == inputs) return source;
+            std::int64_t rows = 0;
+            for (auto const& packed : parameter.packed) rows += packed.outputs;
+            if (rows == outputs && parameter.packed.front().inputs == inputs) return source;
             return Error{ErrorCode::shape_mismatch}
                 .in(parameter.name)
                 .because("is another matrix in the file than in the model")
-                .got(first.outputs * count)
+                .got(rows)
                 .expected(outputs);
         }
         if (auto const checked = detail::check_source(source); !checked) return named(checked.error(), parameter.name);
@@ -207,8 +207,8 @@ private:
         auto const& only = parameter.packed[0];
         if (count == 1) return detail::traits(only.form).decode(only, rows, columns, out);
         for (auto row = rows.begin; row < rows.end; ++row, out += width) {
-            auto const& piece = parameter.packed[static_cast<std::size_t>(row % count)];
-            detail::traits(piece.form).decode(piece, {row / count, row / count + 1}, columns, out);
+            auto const& [piece, own] = parameter.packed_row(row);
+            detail::traits(piece.form).decode(piece, {own, own + 1}, columns, out);
         }
     }
     static void decode_chunks(WeightSource const& stored, std::int64_t row, UnitRange columns, float* out) {
@@ -306,10 +306,9 @@ private:
                 if (is_repacked) {
                     for (auto row = run.begin; row < run.end; ++row) {
                         auto const to = place + row - run.begin;
-                        auto const count = static_cast<std::int64_t>(parameter.packed.size());
-                        auto const& piece = parameter.packed[static_cast<std::size_t>(row % count)];
+                        auto const& [piece, own_row] = parameter.packed_row(row);
                         bool const fits = detail::traits(piece.form)
-                                              .repack(piece, target, row / count, columns, out.data() + to * row_data,
+                                              .repack(piece, target, own_row, columns, out.data() + to * row_data,
                                                       out.scales() + to * row_scales);
                         if (!fits) is_false = true;
                     }

@@ -28,12 +28,14 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     return most;
 }
 
-/// False for a model with labels that are not those of tokens, or of texts that are seen whole: choices, answers, and what a decoder
-/// says of its last token.
+/// False for a model with labels that are scored in another way than by tokens, by texts, or by where an answer begins and ends.
 [[nodiscard]] inline bool scores_labels(Model const& model) {
     auto const name = model.config.model_class.view();
-    return model.config.labels == 0 || name.ends_with("ForTokenClassification") ||
-           (name.ends_with("ForSequenceClassification") && is_bidirectional(model));
+    auto const labels = model.config.labels;
+    if (labels == 0 || name.ends_with("ForTokenClassification") || name.ends_with("ForSequenceClassification"))
+        return true;
+    if (!is_bidirectional(model)) return false;
+    return name.ends_with("ForMultipleChoice") || (name.ends_with("ForQuestionAnswering") && labels == 2);
 }
 
 /// Checks how much a rank is to be made for.

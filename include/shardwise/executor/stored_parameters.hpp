@@ -174,16 +174,10 @@ private:
             }
         }
     }
-    /// A second tensor of one parameter: rows of gate and up that alternate in the model, which GGUF holds apart.
+    /// A second tensor of one parameter: rows of gate and up that alternate in the model, which GGUF holds apart, or the last rows.
     void append_pair(std::size_t number, StoredParameter second) {
         auto& first = stored_[static_cast<std::size_t>(places_[number] - 1)];
-        bool const is_pair = is_gguf_ && model_->family != nullptr && model_->family->gguf_form.splits_gate_and_up &&
-                             first.packed.size() == 1 && second.packed.size() == 1 && first.format == second.format &&
-                             first.packed[0].inputs == second.packed[0].inputs &&
-                             first.packed[0].outputs == second.packed[0].outputs;
-        if (is_pair) {
-            first.packed.push_back(second.packed[0]);
-        } else {
+        if (!is_gguf_ || model_->family == nullptr || !first.join(second, model_->family->gguf_form)) {
             refuse(number, Error{ErrorCode::unsupported}
                                .in(tensors_.name_of(static_cast<std::int64_t>(number)))
                                .because("is stored in several tensors, which are not put together"));
@@ -360,10 +354,13 @@ private:
         StoredParameter parameter;
         parameter.is_turned = match.sets[0].tensor->is_transposed;
         auto const format = weight_format(tensor.type);
-        // Gate and up of gpt_oss are rows of one parameter that alternate.
-        bool const is_half = match.set_count == 1 && match.sets[0].count == 1 &&
-                             match.sets[0].tensor->shape.elements() == 2 * tensor.shape.elements();
-        if (format && !is_half) {
+        // Gate and up of gpt_oss are rows of one parameter that alternate; others follow each other.
+        auto const last = model_->family == nullptr ? std::string_view{} : model_->family->gguf_form.last_rows;
+        parameter.has_last_rows = !last.empty() && tensor.name.find(last) != std::string_view::npos;
+        auto const whole = match.set_count == 1 && match.sets[0].count == 1 ? match.sets[0].tensor->shape.elements() : 0;
+        bool const is_half = whole == 2 * tensor.shape.elements();
+        bool const is_part = is_half || (!last.empty() && whole > tensor.shape.elements());
+        if (format && !is_part) {
             parameter.format = *format;
             parameter.data = data;
             return put(match, parameter);

@@ -27,23 +27,38 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     return attention != nullptr && attention->attention.latent > 0 && attention->inputs[2] == id ? attention : nullptr;
 }
 
+/// The gated delta rule of a body that reads queries, keys, values and gates from a value; null where none does.
+[[nodiscard]] inline Operation const* delta_that_reads(ValueId id, BlockBody const& body) {
+    for (auto const& op : body.operations()) {
+        if (op.kind == OpKind::gated_delta && op.inputs[0] == id) return &op;
+    }
+    return nullptr;
+}
+
 namespace detail {
+
+/// Appends the rows of a GGUF weight that holds the queries of all key heads, then their keys, values and gates. `range` counts
+/// each head's query, key, values and gates, of whole heads.
+///
+/// Source  llama.cpp conversion/qwen.py (Qwen3NextModel.modify_tensors)
+inline void append_delta_rows(DeltaShape const& shape, UnitRange range, std::vector<UnitRange>& rows) {
+    auto const width = shape.channels() + shape.value_columns();
+    for (auto head = range.begin / width; head < range.end / width; ++head) {
+        std::int64_t first = 0;
+        for (auto const size : {shape.key_dim, shape.key_dim, shape.value_columns(), shape.value_columns()}) {
+            rows.push_back({first + head * size, first + (head + 1) * size});
+            first += shape.key_heads * size;
+        }
+    }
+}
 
 /// Appends the rows of a weight that holds, for each key-value head, its query heads, its key and its value. `range` counts
 /// queries, then keys, then values.
 inline void append_grouped_rows(AttentionShape const& shape, UnitRange range, std::vector<UnitRange>& rows) {
     auto const dim = shape.key_dim;
-    auto const group = shape.heads / shape.kv_heads;
+    auto const heads = UnitSplit::qkv(shape.heads, shape.kv_heads);
     for (auto begin = range.begin; begin < range.end; begin += dim) {
-        auto const head = begin / dim;
-        std::int64_t at = 0;
-        if (head < shape.heads) {
-            at = head / group * (group + 2) + head % group;
-        } else if (head < shape.heads + shape.kv_heads) {
-            at = (head - shape.heads) * (group + 2) + group;
-        } else {
-            at = (head - shape.heads - shape.kv_heads) * (group + 2) + group + 1;
-        }
+        auto const at = heads.grouped_head(begin / dim);
         rows.push_back({at * dim, (at + 1) * dim});
     }
 }
@@ -63,6 +78,11 @@ inline void append_turned_rows(std::int64_t dim, UnitRange range, std::vector<Un
 [[nodiscard]] inline std::vector<UnitRange> stored_rows(Operation const& op, BlockBody const& body, Model const& model,
                                                         StoredParameter const& stored, bool is_gguf,
                                                         std::vector<UnitRange> const& ranges) {
+    if (auto const* const delta = is_gguf ? delta_that_reads(op.output, body) : nullptr) {
+        std::vector<UnitRange> rows;
+        for (auto const& range : ranges) detail::append_delta_rows(delta->delta, range, rows);
+        return rows;
+    }
     auto const* const attention = attention_that_reads(op.output, body);
     if (attention == nullptr) return ranges;
     auto const& shape = attention->attention;

@@ -12,6 +12,7 @@
 #include <shardwise/op/operation.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <limits>

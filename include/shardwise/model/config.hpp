@@ -42,6 +42,7 @@ struct ModelConfig {
     std::int64_t decoder_layers = 0;    // t5
     std::int64_t rotary_dim = 0;        // GGUF's rope.dimension_count; 0: from partial_rotary_factor
     std::int64_t position_buckets = 0;  // t5: relative_attention_num_buckets
+    std::int64_t position_reach = 0;    // t5: relative_attention_max_distance
     std::int64_t padding_id = 0;        // roberta: pad_token_id, after whose row positions begin; -1: at row 0
     std::int64_t position_kind = 0;     // bert: position_embedding_type; 0 absolute, 1 and 2 with distances as well
     std::int64_t labels = 0;  // id2label, num_labels; after `complete` the width of a classifying head, else 0
@@ -114,7 +115,7 @@ struct ModelConfig {
     ActivationKind activation = ActivationKind::silu;
     RouterScore router_score = RouterScore::softmax;
     GroupRank group_rank = GroupRank::best;
-    double routed_scale = 1.0;  // deepseek: routed_scaling_factor, multiplies the chosen weights
+    double routed_scale = 1.0;   // deepseek: routed_scaling_factor, multiplies the chosen weights
     double router_jitter = 0.0;  // phimoe: router_jitter_noise
     double norm_epsilon = 1e-6;
     double embedding_scale = 1.0;  // multiplies embeddings: gemma's sqrt(hidden_size), granite
@@ -122,6 +123,7 @@ struct ModelConfig {
     double logit_scale = 1.0;      // cohere: multiplies logits; granite's logits_scaling divides them
     double query_scale = 0.0;      // gemma2: query_pre_attn_scalar; scores are divided by its root
     double score_scale = 0.0;      // granite: attention_multiplier; 0: from query_scale or the heads' width
+    double score_growth = 0.0;     // llama4: attn_scale
     double attention_softcap = 0.0;
     double logit_softcap = 0.0;
     RopeParameters rope{};

@@ -17,6 +17,8 @@ struct GgufForm {
     bool permutes_rope_rows = false;
     /// Rows of gate and up, which alternate in the model's parameter, are tensors of their own.
     bool splits_gate_and_up = false;
+    /// A part of the names of tensors that hold a parameter's last rows, where another tensor holds those before them ("ffn_up_exps").
+    std::string_view last_rows{};
     /// Mixtures raise fewer of its tensors: the output is Q8_0, ffn_down and the attention's output stay near the usual type.
     bool mixes_lightly = false;
 };

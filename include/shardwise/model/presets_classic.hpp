@@ -44,8 +44,8 @@ namespace detail {
     return config;
 }
 
-[[nodiscard]] constexpr ModelConfig neox_preset(char const* name, std::int64_t vocab_size,
-                                                std::int64_t hidden_size, std::int64_t layers, std::int64_t heads) {
+[[nodiscard]] constexpr ModelConfig neox_preset(char const* name, std::int64_t vocab_size, std::int64_t hidden_size,
+                                                std::int64_t layers, std::int64_t heads) {
     auto config = classic_preset("gpt_neox", name, Dtype::f16, vocab_size, hidden_size, layers, heads, 2048);
     config.tie_word_embeddings = false;
     config.attention_bias = true;
@@ -116,6 +116,7 @@ namespace detail {
     config.head_dim = 64;
     config.decoder_layers = layers;
     config.position_buckets = 32;
+    config.position_reach = 128;
     config.norm_epsilon = 1e-6;
     config.activation = ActivationKind::relu;
     return config;

@@ -67,6 +67,7 @@ namespace detail {
     config.rope_free_interval = 4;
     config.attention_chunk = config.score_step = 8192;
     config.scores_grow = true;
+    config.score_growth = 0.1;
     return config;
 }
 

@@ -74,6 +74,8 @@ struct AttentionShape {
     std::int64_t chunk = 0;
     /// Scores grow with the logarithm of the position in steps of so many tokens; 0: they do not (llama4).
     std::int64_t score_step = 0;
+    /// By how much of that logarithm: 1 + score_growth * log(1 + steps).
+    double score_growth = 0.0;
     bool is_causal = true;
     /// Attends to the encoder's output: its cache is filled once.
     bool is_cross = false;
@@ -81,6 +83,8 @@ struct AttentionShape {
     std::int64_t bias_reach = 0;
     /// What multiplies the scores; 0: 1 / sqrt(key_dim).
     double score_scale = 0.0;
+    /// Scores have, before they are scaled, a slope times the key's position in bf16, as bf16 (falcon's linear biases).
+    bool has_rounded_slopes = false;
 };
 
 /// The numbers of a head that change its scores: a sink or a slope, or a bias for each offset of a key from -bias_reach on.

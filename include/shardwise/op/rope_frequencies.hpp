@@ -62,7 +62,8 @@ inline constexpr double two_pi = 6.283185307179586;
     return periods;
 }
 
-/// Long waves turn slower by the factor, short ones do not, between them it is blended.
+/// Long waves turn slower by the factor, short ones do not, between them, if there is a between (Llama 4 Scout has none), it is
+/// blended.
 inline void stretch_llama3(List<float>& frequencies, RopeParameters const& rope) {
     auto const context = static_cast<double>(rope.original_max_positions);
     auto const long_wave = static_cast<float>(context / rope.low_frequency_factor);
@@ -72,7 +73,7 @@ inline void stretch_llama3(List<float>& frequencies, RopeParameters const& rope)
         auto const wave = static_cast<float>(two_pi) / frequency;
         if (wave > long_wave) {
             frequency /= factor;
-        } else if (!(wave < short_wave)) {
+        } else if (!(wave < short_wave) && long_wave > short_wave) {
             auto const blend = (static_cast<float>(context) / wave - static_cast<float>(rope.low_frequency_factor)) /
                                static_cast<float>(rope.high_frequency_factor - rope.low_frequency_factor);
             frequency = (1.0F - blend) * frequency / factor + blend * frequency;
@@ -158,8 +159,9 @@ inline void stretch_yarn(List<float>& frequencies, List<float> const& periods, R
             break;
         case RopeKind::llama3:
             if (rope.original_max_positions < 1) return refuse("original_max_positions", "must be at least 1");
-            if (!(rope.low_frequency_factor > 0.0) || !(rope.high_frequency_factor > rope.low_frequency_factor)) {
-                return refuse("high_frequency_factor", "must be greater than low_frequency_factor, and both than 0");
+            if (!(rope.low_frequency_factor > 0.0) || !(rope.high_frequency_factor >= rope.low_frequency_factor)) {
+                return refuse("high_frequency_factor",
+                              "must be at least low_frequency_factor, and both greater than 0");
             }
             detail::stretch_llama3(result.per_pair, rope);
             break;

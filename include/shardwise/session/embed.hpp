@@ -41,7 +41,7 @@ public:
     Pooler(EmbedOptions const& options, std::vector<std::vector<std::int32_t>> const& texts, std::int64_t width)
         : options_(options), sums_(static_cast<std::size_t>(width)) {
         for (auto const& text : texts) {
-            auto const rows = options.pooling == Pooling::none ? static_cast<std::int64_t>(text.size()) : 1;
+            auto const rows = options_.pooling == Pooling::none ? static_cast<std::int64_t>(text.size()) : 1;
             embeddings_.push_back({rows, width, {}});
             embeddings_.back().values.reserve(static_cast<std::size_t>(rows * width));
         }
@@ -163,7 +163,11 @@ template <ReductionPolicy Policy>
     }
     auto states = Buffer<float, Host>::allocate(host.context, limits.step_tokens * width);
     if (!states) return states.error();
-    Pooler pooler(options, texts, width);
+    // Scores of texts are a row for each, as it stands after the last token.
+    bool const is_of_text = executor->output().rows == Rows::sequences;
+    auto pooled = options;
+    if (options.has_scores) pooled.pooling = is_of_text ? Pooling::last : Pooling::none;
+    Pooler pooler(pooled, texts, width);
     std::vector<std::int32_t> ids;
     std::vector<SequencePart> parts;
     for (auto const& step : steps) {
@@ -175,15 +179,16 @@ template <ReductionPolicy Policy>
             // A text in pieces keeps its cache; a step's texts follow one another, so that none meets another's.
             parts.push_back({static_cast<std::int64_t>(part.text) % limits.sequences, part.first, part.tokens});
         }
-        auto const rows = static_cast<std::int64_t>(ids.size());
+        auto const rows = static_cast<std::int64_t>(is_of_text ? parts.size() : ids.size());
         TensorView<float, 2, Host> const out(states->data(), {rows, width});
         if (auto const done = executor->forward(ids, parts, out, comm, host.stream); !done) return done;
         if (auto const done = host.stream.synchronize(Deadline::after(options.limit)); !done) return done;
         if (comm.rank() != 0) continue;
         auto const* from = states->data();
         for (auto const& part : step) {
-            auto const count = static_cast<std::size_t>(part.tokens * width);
-            pooler.take(part.text, part.first, static_cast<std::int64_t>(texts[part.text].size()), {from, count});
+            auto const count = static_cast<std::size_t>((is_of_text ? 1 : part.tokens) * width);
+            auto const first = part.first + (is_of_text ? part.tokens - 1 : 0);
+            pooler.take(part.text, first, static_cast<std::int64_t>(texts[part.text].size()), {from, count});
             from += count;
         }
     }
@@ -205,9 +210,16 @@ Result<std::vector<Embedding>> embed_on_threads(OpenCheckpoint& files, Model con
     if (options.tp < 1) {
         return Error{ErrorCode::invalid_argument}.in("tp").because("is less than one rank").got(options.tp).at_least(1);
     }
+    if (options.has_scores && (model.config.labels == 0 || options.is_normalized)) {
+        return Error{ErrorCode::invalid_argument}.in("scores").because(
+            model.config.labels == 0 ? "are what a class with labels gives, which " +
+                                           std::string(model.config.model_class.view()) + " is not"
+                                     : std::string("are not divided by their length"));
+    }
     bool const is_whole = is_bidirectional(model);
-    auto const limits = detail::embed_limits(model, texts, options.step_tokens, is_whole);
+    auto limits = detail::embed_limits(model, texts, options.step_tokens, is_whole);
     if (!limits) return limits.error();
+    limits->has_head = options.has_scores;
     auto const parameters = StoredParameters::open(files, model);
     if (!parameters) return parameters.error();
     auto const steps = detail::embed_steps(texts, *limits, is_whole);

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -25,12 +26,17 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
     [[nodiscard]] static Result<Held> load(Loader const& from, Operation const& op, BlockBody const&,
                                            BlockCut const& cut) {
         auto const& config = from.model().config;
-        if (config.rounded_alibi) return not_executed("an attention with rounded linear biases (ALiBi)");
+        if constexpr (!HasHostMemory<Backend>) {
+            if (op.attention.chunk > 0) return no_kernel<Backend>("attention in chunks");
+            if (op.attention.has_rounded_slopes) return no_kernel<Backend>("rounded linear biases (ALiBi)");
+            if (op.attention.score_step > 0) return no_kernel<Backend>("scores that grow with the position");
+        }
         auto const own = cut.heads->query;
         if (config.alibi) {
             // How the scores of the rank's heads fall with distance.
             auto const slopes = alibi_slopes(op.attention.heads);
-            std::vector<float> const part(slopes.begin() + own.begin, slopes.begin() + own.end);
+            std::vector<float> part(slopes.begin() + own.begin, slopes.begin() + own.end);
+            for (auto& slope : part) slope = op.attention.has_rounded_slopes ? from_bf16(to_bf16(slope)) : slope;
             return hold(hold_floats<Backend>(from.context(), part));
         }
         if (op.attention.bias_reach > 0) return load_biases(from, op, own);
@@ -95,6 +101,9 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
             k = all.columns(q_width, k_width);
             v = all.columns(q_width + k_width, share.kv.size() * shape.value_dim);
         }
+        if constexpr (HasHostMemory<Backend>) {
+            if (shape.score_step > 0) grow_scores(walk, shape, q);
+        }
         AttentionOptions options;
         options.shape = shape;
         options.soft_cap = static_cast<float>(config.attention_softcap);
@@ -122,6 +131,25 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
     }
 
 private:
+    /// Multiplies queries by what their scores grow with their position (llama4).
+    ///
+    /// Source  transformers 4.57 models/llama4/modeling_llama4.py (Llama4TextAttention), in float as there
+    template <class Walk, class Matrix>
+    static void grow_scores(Walk& walk, AttentionShape const& shape, Matrix q) {
+        auto const step = static_cast<float>(shape.score_step);
+        auto const growth = static_cast<float>(shape.score_growth);
+        Backend::launch(
+            q.extent(0),
+            [q, step, growth, positions = walk.step.table.positions()](std::int64_t begin, std::int64_t end) {
+                for (auto row = begin; row < end; ++row) {
+                    auto const steps = std::floor((static_cast<float>(positions.data()[row]) + 1.0F) / step);
+                    auto const factor = std::log1p(steps) * growth + 1.0F;
+                    for (std::int64_t i = 0; i < q.extent(1); ++i) q.row(row)[i] *= factor;
+                }
+            },
+            walk.stream);
+    }
+
     [[nodiscard]] static Result<Held> hold(Result<Buffer<float, Backend>> values) {
         if (!values) return values.error();
         return Held{HeldVector<Backend>{std::move(*values)}};
@@ -138,7 +166,8 @@ private:
         std::vector<float> biases;
         for (auto head = own.begin; head < own.end; ++head) {
             for (auto offset = -op.attention.bias_reach; offset <= op.attention.bias_reach; ++offset)
-                biases.push_back((*table)[static_cast<std::size_t>(relative_bucket(offset, buckets) * heads + head)]);
+                biases.push_back((*table)[static_cast<std::size_t>(
+                    relative_bucket(offset, buckets, op.attention.bias_reach) * heads + head)]);
         }
         return hold(hold_floats<Backend>(from.context(), biases));
     }

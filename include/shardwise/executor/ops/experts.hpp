@@ -4,7 +4,10 @@
 #include <shardwise/executor/ops/executed_op.hpp>
 #include <shardwise/executor/ops/load_experts.hpp>
 #include <shardwise/executor/routes.hpp>
+#include <shardwise/kernels/fill.hpp>
 #include <shardwise/kernels/take_rows.hpp>
+
+#include <algorithm>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
@@ -15,7 +18,11 @@ struct ExecutedOp<ExpertsOp, Backend, Policy> {
 
     [[nodiscard]] static Result<Held> load(OperationLoader<Backend> const& from, Operation const& op,
                                            BlockBody const& body, BlockCut const& cut) {
-        if (op.weighs_inputs) return not_executed("experts whose inputs are weighed");
+        if (op.weighs_inputs) {
+            if (!HasHostMemory<Backend>) return no_kernel<Backend>("experts whose inputs are weighed");
+            if (from.experts().ranks > 1)
+                return not_executed("experts whose inputs are weighed, over groups of ranks,");
+        }
         ExpertLoader<Backend, Policy> const experts(from, op);
         if (body.values()[static_cast<std::size_t>(op.output)].spread == Spread::partial) {
             auto rows = experts.load_rows(*cut.pieces[static_cast<std::size_t>(op.inputs[0])]);
@@ -86,19 +93,46 @@ struct ExecutedOp<ExpertsOp, Backend, Policy> {
         TensorView<float const, 2, Backend> const in = walk.view(op.inputs[0]);
         auto const out = walk.view(op.output);
         auto& stream = walk.stream;
-        return ExpertRuns{0, *first}.for_each({0, out.extent(0)}, [&](std::size_t expert, UnitRange rows) {
-            auto const count = rows.size();
-            auto const& layer = columns->experts[expert];
-            // Of one token all read the row where it lies.
-            if (in.extent(0) == 1) return layer.forward(in, out.rows(rows.begin, count), stream);
-            Matrix const gathered(walk.step.scratch.data(), {count, in.extent(1)});
-            TensorView<std::int32_t const, 1, Backend> const tokens = table->order.part(rows.begin, count);
-            Result<> const done = take_rows<float>(tokens, in, gathered, stream);
-            return done ? layer.forward(gathered, out.rows(rows.begin, count), stream) : done;
-        });
+        Routes<Backend> const routes(walk.view(op.inputs[1]));
+        Result<> const multiplied =
+            ExpertRuns{0, *first}.for_each({0, out.extent(0)}, [&](std::size_t expert, UnitRange rows) {
+                auto const count = rows.size();
+                auto const& layer = columns->experts[expert];
+                // Of one token all read the row where it lies.
+                if (in.extent(0) == 1 && !op.weighs_inputs)
+                    return layer.forward(in, out.rows(rows.begin, count), stream);
+                Matrix const gathered(walk.step.scratch.data(), {count, in.extent(1)});
+                TensorView<std::int32_t const, 1, Backend> const tokens = table->order.part(rows.begin, count);
+                Result<> const done = take_rows<float>(tokens, in, gathered, stream);
+                if constexpr (HasHostMemory<Backend>) {
+                    if (done && op.weighs_inputs)
+                        weigh(routes, static_cast<std::int32_t>(expert), tokens, gathered, stream);
+                }
+                return done ? layer.forward(gathered, out.rows(rows.begin, count), stream) : done;
+            });
+        // The weights have been taken: what follows is a plain sum over a token's experts.
+        if (multiplied && op.weighs_inputs) return fill(routes.weights, 1.0F, stream);
+        return multiplied;
     }
 
 private:
+    /// Multiplies an expert's rows by the weights that their tokens have for it (llama4).
+    template <class Matrix, class Stream>
+    static void weigh(Routes<Backend> const& routes, std::int32_t expert,
+                      TensorView<std::int32_t const, 1, Backend> tokens, Matrix rows, Stream& stream) {
+        Backend::launch(
+            rows.extent(0),
+            [routes, expert, tokens, rows](std::int64_t begin, std::int64_t end) {
+                for (auto row = begin; row < end; ++row) {
+                    auto const token = tokens.data()[row];
+                    auto const* const chosen = routes.ids.row(token);
+                    auto const slot = std::find(chosen, chosen + routes.ids.extent(1), expert) - chosen;
+                    auto const weight = routes.weights.row(token)[slot];
+                    for (std::int64_t i = 0; i < rows.extent(1); ++i) rows.row(row)[i] *= weight;
+                }
+            },
+            stream);
+    }
     [[nodiscard]] static bool has_table(Held const& held) {
         if (auto const* const columns = std::get_if<ExpertColumns<Backend>>(&held)) return columns->table.multiplies();
         return std::get<ExpertRows<Backend, Policy>>(held).table().multiplies();

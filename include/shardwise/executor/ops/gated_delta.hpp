@@ -41,7 +41,10 @@ struct ExecutedOp<GatedDeltaOp, Backend, Policy> {
         if (!dt_bias) return dt_bias.error();
         auto logarithms = from.floats(op.parameters[2], shape.value_heads, heads);
         if (!logarithms) return logarithms.error();
-        for (auto& value : *logarithms) value = -std::exp(value);
+        // llama.cpp's converter stores the decay itself.
+        if (!from.is_gguf()) {
+            for (auto& value : *logarithms) value = -std::exp(value);
+        }
         auto decay = hold_floats<Backend>(from.context(), *logarithms);
         if (!decay) return decay.error();
         auto norm = from.hold_vector(op.parameters[3], shape.value_dim);

@@ -24,6 +24,8 @@ struct ExecutedOp<NormOp, Backend, Policy> {
         if (spans_ranks(op, body.values()[made])) own = cut.columns[made];
         auto values = from.floats(op.parameters[0], op.in_features, own);
         if (!values) return values.error();
+        // A norm without a weight (llama4's of queries and keys).
+        if (op.parameters[0].empty()) values->assign(static_cast<std::size_t>(op.in_features), 1.0F);
         // llama.cpp's norms only multiply: its converter adds the one that gemma's and nemotron's add.
         auto offset = 0.0F;
         if (op.norm == NormKind::rms_offset && from.is_gguf()) offset = -1.0F;
@@ -42,6 +44,7 @@ struct ExecutedOp<NormOp, Backend, Policy> {
 
     [[nodiscard]] static Result<> count(MemoryTally& to, CountedBlock const& block, Operation const& op,
                                         ParameterFormat) {
+        if (op.parameters[0].empty()) to.weights += 4 * op.in_features;
         to.add_vector(op, 0, spans_ranks(op, block.value(op.output)) ? block.cut.width(op.output) : op.in_features);
         to.add_vector(op, 1, op.in_features);
         return {};

@@ -132,11 +132,11 @@ struct HostAttentionBackward {
             .got(shape.heads)
             .multiple_of(shape.kv_heads);
     }
-    if (shape.bias_reach > 0) {
+    if (shape.bias_reach > 0 || shape.chunk > 0 || shape.has_rounded_slopes) {
         return Error{ErrorCode::unsupported}
             .in(kernel)
-            .at("bias_reach")
-            .because("is of biases by distance, which have no gradient here");
+            .at(shape.bias_reach > 0 ? "bias_reach" : shape.chunk > 0 ? "chunk" : "has_rounded_slopes")
+            .because("changes scores in a way that has no gradient here");
     }
     auto const queries = in.q.extent(0);
     auto const keys = in.k.extent(0);

@@ -51,6 +51,7 @@ struct AttentionTask {
             if (shape.window <= position) range.begin = position - shape.window + 1;
             if (!shape.is_causal && shape.window < range.end - position) range.end = position + shape.window;
         }
+        if (shape.chunk > 0) range.begin = std::max(range.begin, position / shape.chunk * shape.chunk);
         range.end = std::max(range.begin, range.end);
         return range;
     }

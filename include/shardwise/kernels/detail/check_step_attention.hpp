@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/core/check_views.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/tensor_view.hpp>
@@ -66,6 +67,12 @@ template <class Cache, class Backend>
         !known)
         return known;
     auto const& shape = options.shape;
+    if (!HasHostMemory<Backend> && (shape.chunk > 0 || shape.has_rounded_slopes)) {
+        return Error{ErrorCode::unsupported}
+            .in("attention")
+            .at(shape.chunk > 0 ? "chunk" : "has_rounded_slopes")
+            .because("is computed on the host only");
+    }
     Error error{ErrorCode::shape_mismatch};
     error.in("attention");
     auto const differs = [&](std::string_view reason, std::int64_t got, std::int64_t expected) -> Result<> {

@@ -67,15 +67,18 @@ struct Bloom {
         auto const hidden = config.hidden_size;
         auto const width = config.intermediate_size;
         auto const norm = detail::add_layer_norm(part, hidden);
-        auto const attention =
-            tree.add("BloomAttention", {},
-                     {{"query_key_value", part.linear(3 * hidden, hidden, true, ShardRule::units(0, config.heads))},
-                      {"dense", part.linear(hidden, hidden, true, ShardRule::units(1, config.heads))},
-                      {"attention_dropout", part.plain("Dropout")}});
-        auto const mlp = tree.add("BloomMLP", {},
-                                  {{"dense_h_to_4h", part.linear(width, hidden, true, ShardRule::units(0, width))},
-                                   {"gelu_impl", part.plain("BloomGelu")},
-                                   {"dense_4h_to_h", part.linear(hidden, width, true, ShardRule::units(1, width))}});
+        auto const attention = tree.add(
+            "BloomAttention", {},
+            {{"query_key_value",
+              part.linear(3 * hidden, hidden, true, ShardRule::units(0, config.heads), TensorUse::attention_qkv)},
+             {"dense",
+              part.linear(hidden, hidden, true, ShardRule::units(1, config.heads), TensorUse::attention_output)},
+             {"attention_dropout", part.plain("Dropout")}});
+        auto const mlp = tree.add(
+            "BloomMLP", {},
+            {{"dense_h_to_4h", part.linear(width, hidden, true, ShardRule::units(0, width), TensorUse::ffn_up)},
+             {"gelu_impl", part.plain("BloomGelu")},
+             {"dense_4h_to_h", part.linear(hidden, width, true, ShardRule::units(1, width), TensorUse::ffn_down)}});
         auto const block = tree.add("BloomBlock", {},
                                     {{"input_layernorm", norm},
                                      {"self_attention", attention},

@@ -11,14 +11,14 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// The text part of Llama 4 (Scout, Maverick): chunked attention in the layers that turn, stacked experts beside a shared one. It
-/// is planned; the executor refuses it by name.
+/// The text part of Llama 4 (Scout, Maverick): chunked attention in the layers that turn, stacked experts beside a shared one.
 ///
 /// Source  transformers 4.57 models/llama4/modeling_llama4.py
 struct Llama4Text {
     static constexpr std::string_view name = "llama4_text";
     static constexpr std::string_view gguf_name = "llama4";
-    static constexpr std::array unread_keys{UnreadKey{"attn_scale", "0.1"}};
+    /// Of each expert all rows of the gate come before those of up.
+    static constexpr GgufForm gguf_form{.last_rows = ".ffn_up_exps."};
 
     static constexpr std::array fields{
         positive_field("vocab_size", &ModelConfig::vocab_size, 202048).in_gguf("vocab_size"),
@@ -36,8 +36,9 @@ struct Llama4Text {
         positive_field("interleave_moe_layer_step", &ModelConfig::decoder_sparse_step, 1)
             .in_gguf("interleave_moe_layer_step"),
         positive_field("no_rope_layer_interval", &ModelConfig::rope_free_interval, 4),
-        natural_field("attention_chunk_size", &ModelConfig::attention_chunk, 8192),
+        natural_field("attention_chunk_size", &ModelConfig::attention_chunk, 8192).in_gguf("attention.sliding_window"),
         natural_field("floor_scale", &ModelConfig::score_step, 8192),
+        real_field("attn_scale", &ModelConfig::score_growth, 0.1),
         flag_field("attn_temperature_tuning", &ModelConfig::scores_grow, true),
         flag_field("use_qk_norm", &ModelConfig::qk_norm, true),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, false),
@@ -66,6 +67,15 @@ struct Llama4Text {
         GgufDefault(
             "use_qk_norm", [](ModelConfig& config) { config.qk_norm = config.experts != 128; },
             "llama.cpp 0c1e570, src/models/llama4.cpp: use_kq_norm"),
+        GgufDefault(
+            "no_rope_layer_interval",
+            [](ModelConfig& config) {
+                bool const has_chunks = config.attention_chunk > 0;
+                config.attention_chunk = has_chunks ? 8192 : 0;
+                config.scores_grow = has_chunks;
+                config.rope_free_interval = has_chunks ? 4 : config.layers + 1;
+            },
+            "llama.cpp 0c1e570, src/models/llama4.cpp: n_swa, load_swa_pattern, n_no_rope_layer_step"),
     };
 
     static constexpr detail::LlamaLayout layout{
@@ -100,9 +110,9 @@ struct Llama4Text {
             bool const turns = !config.rope_free_layers.contains(layer);
             auto const kind = (is_dense ? 1U : 0U) + (turns ? 2U : 0U);
             if (!made[kind]) {
-                auto const mlp = is_dense ? add_mlp(tree, config, config.intermediate_size) : add_moe(tree, config, width);
-                kinds[kind] =
-                    detail::add_decoder_layer(tree, config, layout, add_attention(tree, config, turns), mlp);
+                auto const mlp =
+                    is_dense ? add_mlp(tree, config, config.intermediate_size) : add_moe(tree, config, width);
+                kinds[kind] = detail::add_decoder_layer(tree, config, layout, add_attention(tree, config, turns), mlp);
                 made[kind] = true;
             }
             if (!layers.empty() && layers.back().module == kinds[kind])
@@ -128,19 +138,14 @@ struct Llama4Text {
 private:
     static constexpr ModuleId add_attention(ModuleTree& tree, ModelConfig const& config, bool turns) {
         detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
-        auto const q_width = config.heads * config.head_dim;
-        auto const q = part.linear(q_width, config.hidden_size, false, ShardRule::units(0, config.heads));
-        auto const kv = part.linear(config.kv_heads * config.head_dim, config.hidden_size, false,
-                                    ShardRule::kv(0, config.kv_heads, config.heads));
-        auto const o = part.linear(config.hidden_size, q_width, false, ShardRule::units(1, config.heads));
-        List<Child> children{{"q_proj", q}, {"k_proj", kv}, {"v_proj", kv}, {"o_proj", o}};
+        auto children = detail::add_projections(part, config, false, false);
         if (config.qk_norm && turns) children.push_back({"qk_norm", part.plain("Llama4TextL2Norm")});
         return tree.add("Llama4TextAttention", children);
     }
     static constexpr ModuleId add_mlp(ModuleTree& tree, ModelConfig const& config, std::int64_t width) {
         detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
-        auto const in = part.linear(width, config.hidden_size, false, ShardRule::units(0, width));
-        auto const out = part.linear(config.hidden_size, width, false, ShardRule::units(1, width));
+        auto const in = part.linear(width, config.hidden_size, false, ShardRule::units(0, width), TensorUse::ffn_up);
+        auto const out = part.linear(config.hidden_size, width, false, ShardRule::units(1, width), TensorUse::ffn_down);
         return tree.add("Llama4TextMLP", {},
                         {{"gate_proj", in},
                          {"up_proj", in},
@@ -154,29 +159,31 @@ private:
         Tensor both{.name = "gate_up_proj",
                     .shape = {count, config.hidden_size, 2 * width},
                     .dtype = config.dtype_or(Dtype::f32),
-                    .use = TensorUse::linear,
+                    .use = TensorUse::ffn_up,
                     .is_transposed = true,
                     .shard = ShardRule::packed(2, 2, width).stacked(count)};
         Tensor down{.name = "down_proj",
                     .shape = {count, width, config.hidden_size},
                     .dtype = config.dtype_or(Dtype::f32),
-                    .use = TensorUse::linear,
+                    .use = TensorUse::ffn_down,
                     .is_transposed = true,
                     .shard = ShardRule::units(1, width).stacked(count)};
-        auto const experts = tree.add("Llama4TextExperts", {both, down},
-                                      {{"act_fn", part.plain(activation_class(config.activation))}});
+        auto const experts =
+            tree.add("Llama4TextExperts", {both, down}, {{"act_fn", part.plain(activation_class(config.activation))}});
         auto const router =
             tree.add("Llama4Router", {part.tensors().weight(count, config.hidden_size, {}, TensorUse::router)});
-        return tree.add(
-            "Llama4TextMoe", {},
-            {{"experts", experts}, {"router", router}, {"shared_expert", add_mlp(tree, config, width)}});
+        return tree.add("Llama4TextMoe", {},
+                        {{"experts", experts}, {"router", router}, {"shared_expert", add_mlp(tree, config, width)}});
     }
 
     static constexpr ValueId append_chunked(BlockBuilder& body, ModelConfig const& config, ValueId in,
                                             detail::LayerKind const& kind) {
         auto shape = detail::attention_shape(config, kind.window);
         shape.chunk = kind.window;
-        if (!kind.has_rope && config.scores_grow) shape.score_step = config.score_step;
+        if (!kind.has_rope && config.scores_grow) {
+            shape.score_step = config.score_step;
+            shape.score_growth = config.score_growth;
+        }
         auto q = body.linear(in, "q", "self_attn.q_proj");
         auto k = body.linear(in, "k", "self_attn.k_proj");
         auto const v = body.linear(in, "v", "self_attn.v_proj");

@@ -60,19 +60,24 @@ struct Opt {
         auto const width = config.intermediate_size;
         bool const bias = config.attention_bias;
         auto const norm = config.norm_affine ? detail::add_layer_norm(part, hidden) : part.plain("LayerNorm");
-        auto const in = part.linear(hidden, hidden, bias, ShardRule::units(0, config.heads));
-        auto const attention =
-            tree.add("OPTAttention", {},
-                     {{"k_proj", in},
-                      {"v_proj", in},
-                      {"q_proj", in},
-                      {"out_proj", part.linear(hidden, hidden, bias, ShardRule::units(1, config.heads))}});
+        auto const in = [&](TensorUse use) {
+            return part.linear(hidden, hidden, bias, ShardRule::units(0, config.heads), use);
+        };
+        auto const out =
+            part.linear(hidden, hidden, bias, ShardRule::units(1, config.heads), TensorUse::attention_output);
+        auto const attention = tree.add("OPTAttention", {},
+                                        {{"k_proj", in(TensorUse::attention_k)},
+                                         {"v_proj", in(TensorUse::attention_v)},
+                                         {"q_proj", in(TensorUse::attention_q)},
+                                         {"out_proj", out}});
+        auto const up = part.linear(width, hidden, bias, ShardRule::units(0, width), TensorUse::ffn_up);
+        auto const down = part.linear(hidden, width, bias, ShardRule::units(1, width), TensorUse::ffn_down);
         auto const layer = tree.add("OPTDecoderLayer", {},
                                     {{"self_attn", attention},
                                      {"activation_fn", part.plain(activation_class(config.activation))},
                                      {"self_attn_layer_norm", norm},
-                                     {"fc1", part.linear(width, hidden, bias, ShardRule::units(0, width))},
-                                     {"fc2", part.linear(hidden, width, bias, ShardRule::units(1, width))},
+                                     {"fc1", up},
+                                     {"fc2", down},
                                      {"final_layer_norm", norm}});
         tree.keep_whole("OPTDecoderLayer");
         List<Child> children{

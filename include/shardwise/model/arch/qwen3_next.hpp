@@ -2,8 +2,10 @@
 #pragma once
 
 #include <shardwise/model/arch/detail/decoder_program.hpp>
+#include <shardwise/model/arch/detail/gguf_names.hpp>
 #include <shardwise/model/arch/detail/sparse_mlp.hpp>
 #include <shardwise/model/architecture.hpp>
+#include <shardwise/model/gguf_default.hpp>
 
 #include <array>
 
@@ -15,48 +17,78 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Source  transformers 4.57 models/qwen3_next/modeling_qwen3_next.py
 struct Qwen3Next {
     static constexpr std::string_view name = "qwen3_next";
-    /// llama.cpp's files keep the delta rule's heads in another order and its decay in another form: they are not read.
-    static constexpr std::string_view gguf_name{};
+    static constexpr std::string_view gguf_name = "qwen3next";
+    /// Of the delta rule's first product the gates of all heads come last.
+    static constexpr GgufForm gguf_form{.last_rows = ".attn_gate."};
 
     static constexpr std::array fields{
-        positive_field("vocab_size", &ModelConfig::vocab_size, 151936),
-        positive_field("hidden_size", &ModelConfig::hidden_size, 2048),
-        positive_field("intermediate_size", &ModelConfig::intermediate_size, 5632),
-        positive_field("num_hidden_layers", &ModelConfig::layers, 48),
-        positive_field("num_attention_heads", &ModelConfig::heads, 16),
-        positive_field("num_key_value_heads", &ModelConfig::kv_heads, 2),
-        positive_field("head_dim", &ModelConfig::head_dim, 256),
-        positive_field("max_position_embeddings", &ModelConfig::max_positions, 32768),
-        positive_field("linear_conv_kernel_dim", &ModelConfig::linear_kernel, 4),
-        positive_field("linear_key_head_dim", &ModelConfig::linear_key_dim, 128),
+        positive_field("vocab_size", &ModelConfig::vocab_size, 151936).in_gguf("vocab_size"),
+        positive_field("hidden_size", &ModelConfig::hidden_size, 2048).in_gguf("embedding_length"),
+        positive_field("intermediate_size", &ModelConfig::intermediate_size, 5632).in_gguf("feed_forward_length"),
+        positive_field("num_hidden_layers", &ModelConfig::layers, 48).in_gguf("block_count"),
+        positive_field("num_attention_heads", &ModelConfig::heads, 16).in_gguf("attention.head_count"),
+        positive_field("num_key_value_heads", &ModelConfig::kv_heads, 2).in_gguf("attention.head_count_kv"),
+        positive_field("head_dim", &ModelConfig::head_dim, 256).in_gguf("attention.key_length"),
+        positive_field("max_position_embeddings", &ModelConfig::max_positions, 32768).in_gguf("context_length"),
+        positive_field("linear_conv_kernel_dim", &ModelConfig::linear_kernel, 4).in_gguf("ssm.conv_kernel"),
+        positive_field("linear_key_head_dim", &ModelConfig::linear_key_dim, 128).in_gguf("ssm.state_size"),
         positive_field("linear_value_head_dim", &ModelConfig::linear_value_dim, 128),
-        positive_field("linear_num_key_heads", &ModelConfig::linear_key_heads, 16),
-        positive_field("linear_num_value_heads", &ModelConfig::linear_value_heads, 32),
-        positive_field("full_attention_interval", &ModelConfig::full_attention_interval, 4),
-        natural_field("num_experts", &ModelConfig::experts, 512).named("num_local_experts"),
-        positive_field("num_experts_per_tok", &ModelConfig::experts_per_token, 10),
-        positive_field("moe_intermediate_size", &ModelConfig::expert_intermediate_size, 512),
-        positive_field("shared_expert_intermediate_size", &ModelConfig::shared_expert_intermediate_size, 512),
+        positive_field("linear_num_key_heads", &ModelConfig::linear_key_heads, 16).in_gguf("ssm.group_count"),
+        positive_field("linear_num_value_heads", &ModelConfig::linear_value_heads, 32).in_gguf("ssm.time_step_rank"),
+        positive_field("full_attention_interval", &ModelConfig::full_attention_interval, 4)
+            .in_gguf("full_attention_interval"),
+        natural_field("num_experts", &ModelConfig::experts, 512).named("num_local_experts").in_gguf("expert_count"),
+        positive_field("num_experts_per_tok", &ModelConfig::experts_per_token, 10).in_gguf("expert_used_count"),
+        positive_field("moe_intermediate_size", &ModelConfig::expert_intermediate_size, 512)
+            .in_gguf("expert_feed_forward_length"),
+        positive_field("shared_expert_intermediate_size", &ModelConfig::shared_expert_intermediate_size, 512)
+            .in_gguf("expert_shared_feed_forward_length"),
         positive_field("decoder_sparse_step", &ModelConfig::decoder_sparse_step, 1),
         flag_field("norm_topk_prob", &ModelConfig::norm_expert_weights, true),
         flag_field("attention_bias", &ModelConfig::attention_bias, false),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, false),
-        real_field("rms_norm_eps", &ModelConfig::norm_epsilon, 1e-6),
-        rope_field("rope_theta", &RopeParameters::theta, 10000.0),
+        real_field("rms_norm_eps", &ModelConfig::norm_epsilon, 1e-6).in_gguf("attention.layer_norm_rms_epsilon"),
+        rope_field("rope_theta", &RopeParameters::theta, 10000.0).in_gguf("rope.freq_base"),
         rope_field("partial_rotary_factor", &RopeParameters::partial_rotary_factor, 0.25),
+        natural_field("rotary_dim", &ModelConfig::rotary_dim, 0).in_gguf("rope.dimension_count"),
         activation_field("hidden_act", ActivationKind::silu),
     };
 
-    static constexpr std::array<NameAlias, 0> aliases{};
+    static constexpr auto aliases = detail::join_aliases(
+        detail::gguf_frame, detail::gguf_qkv, detail::gguf_qk_norms, detail::gguf_gated_mlp, detail::gguf_experts,
+        std::array{
+            NameAlias{"blk.{}.post_attention_norm.weight", "model.layers.{}.post_attention_layernorm.weight"},
+            NameAlias{"blk.{}.ffn_gate_inp_shexp.weight", "model.layers.{}.mlp.shared_expert_gate.weight"},
+            NameAlias{"blk.{}.ffn_gate_shexp.weight", "model.layers.{}.mlp.shared_expert.gate_proj.weight"},
+            NameAlias{"blk.{}.ffn_up_shexp.weight", "model.layers.{}.mlp.shared_expert.up_proj.weight"},
+            NameAlias{"blk.{}.ffn_down_shexp.weight", "model.layers.{}.mlp.shared_expert.down_proj.weight"},
+            NameAlias{"blk.{}.attn_qkv.weight", "model.layers.{}.linear_attn.in_proj_qkvz.weight"},
+            NameAlias{"blk.{}.attn_gate.weight", "model.layers.{}.linear_attn.in_proj_qkvz.weight"},
+            NameAlias{"blk.{}.ssm_ba.weight", "model.layers.{}.linear_attn.in_proj_ba.weight"},
+            NameAlias{"blk.{}.ssm_conv1d.weight", "model.layers.{}.linear_attn.conv1d.weight"},
+            NameAlias{"blk.{}.ssm_dt.bias", "model.layers.{}.linear_attn.dt_bias"},
+            NameAlias{"blk.{}.ssm_a", "model.layers.{}.linear_attn.A_log"},
+            NameAlias{"blk.{}.ssm_norm.weight", "model.layers.{}.linear_attn.norm.weight"},
+            NameAlias{"blk.{}.ssm_out.weight", "model.layers.{}.linear_attn.out_proj.weight"},
+        });
+
+    static constexpr std::array gguf_defaults{
+        GgufDefault(
+            "linear_value_head_dim", [](ModelConfig& config) { config.linear_value_dim = config.linear_key_dim; },
+            "llama.cpp 0c1e570, src/models/qwen3next.cpp: head_v_dim is ssm_d_state"),
+        GgufDefault(
+            "norm_topk_prob", [](ModelConfig& config) { config.norm_expert_weights = true; },
+            "llama.cpp 0c1e570, src/models/qwen3next.cpp: build_moe_ffn with norm_w"),
+    };
 
     static constexpr detail::LlamaLayout layout{
         .prefix = "Qwen3Next", .norm = NormKind::rms_offset, .has_rotary_dim = true};
 
     /// attention_bias covers all four projections of an attention.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked = detail::check_class(
-                config, {"Qwen3NextForCausalLM", "Qwen3NextModel", "Qwen3NextForSequenceClassification",
-                         "Qwen3NextForTokenClassification"});
+        if (auto const checked =
+                detail::check_class(config, {"Qwen3NextForCausalLM", "Qwen3NextModel",
+                                             "Qwen3NextForSequenceClassification", "Qwen3NextForTokenClassification"});
             !checked)
             return checked;
         if (auto const checked = detail::complete_heads(config); !checked) return checked;
@@ -165,28 +197,18 @@ private:
                                         ModuleId mixer, ModuleId mlp) {
         detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
         auto const norm = part.norm("Qwen3NextRMSNorm", config.hidden_size);
-        return tree.add("Qwen3NextDecoderLayer", {},
-                        {{mixer_name, mixer},
-                         {"mlp", mlp},
-                         {"input_layernorm", norm},
-                         {"post_attention_layernorm", norm}});
+        return tree.add(
+            "Qwen3NextDecoderLayer", {},
+            {{mixer_name, mixer}, {"mlp", mlp}, {"input_layernorm", norm}, {"post_attention_layernorm", norm}});
     }
     /// Of each head q_proj makes a query and a gate.
     static constexpr ModuleId add_gated_attention(ModuleTree& tree, ModelConfig const& config) {
         detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
-        auto const q_width = config.heads * config.head_dim;
-        auto const bias = config.attention_bias;
-        auto const units = ShardRule::units(0, config.heads);
-        auto const kv = part.linear(config.kv_heads * config.head_dim, config.hidden_size, bias,
-                                    ShardRule::kv(0, config.kv_heads, config.heads));
+        auto children = detail::add_projections(part, config, config.attention_bias, config.attention_bias, 2);
         auto const norm = part.norm("Qwen3NextRMSNorm", config.head_dim);
-        return tree.add("Qwen3NextAttention", {},
-                        {{"q_proj", part.linear(2 * q_width, config.hidden_size, bias, units)},
-                         {"k_proj", kv},
-                         {"v_proj", kv},
-                         {"o_proj", part.linear(config.hidden_size, q_width, bias, ShardRule::units(1, config.heads))},
-                         {"q_norm", norm},
-                         {"k_norm", norm}});
+        children.push_back({"q_norm", norm});
+        children.push_back({"k_norm", norm});
+        return tree.add("Qwen3NextAttention", children);
     }
     static constexpr ModuleId add_delta(ModuleTree& tree, ModelConfig const& config) {
         auto const dtype = config.dtype_or(Dtype::f32);

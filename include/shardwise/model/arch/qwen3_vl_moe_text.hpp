@@ -16,6 +16,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct Qwen3VlMoeText {
     static constexpr std::string_view name = "qwen3_vl_moe_text";
     static constexpr std::string_view gguf_name = "qwen3vlmoe";
+    /// Of each expert all rows of the gate come before those of up.
+    static constexpr GgufForm gguf_form{.last_rows = ".ffn_up_exps."};
 
     static constexpr std::array fields{
         positive_field("vocab_size", &ModelConfig::vocab_size, 151936).in_gguf("vocab_size"),
@@ -39,14 +41,14 @@ struct Qwen3VlMoeText {
     };
 
     /// llama.cpp's converter parts gate and up.
-    static constexpr auto aliases = detail::join_aliases(
-        detail::gguf_llama, detail::gguf_qk_norms,
-        std::array{
-            NameAlias{"blk.{}.ffn_gate_inp.weight", "model.layers.{}.mlp.gate.weight"},
-            NameAlias{"blk.{}.ffn_gate_exps.weight", "model.layers.{}.mlp.experts.gate_up_proj"},
-            NameAlias{"blk.{}.ffn_up_exps.weight", "model.layers.{}.mlp.experts.gate_up_proj"},
-            NameAlias{"blk.{}.ffn_down_exps.weight", "model.layers.{}.mlp.experts.down_proj"},
-        });
+    static constexpr auto aliases =
+        detail::join_aliases(detail::gguf_llama, detail::gguf_qk_norms,
+                             std::array{
+                                 NameAlias{"blk.{}.ffn_gate_inp.weight", "model.layers.{}.mlp.gate.weight"},
+                                 NameAlias{"blk.{}.ffn_gate_exps.weight", "model.layers.{}.mlp.experts.gate_up_proj"},
+                                 NameAlias{"blk.{}.ffn_up_exps.weight", "model.layers.{}.mlp.experts.gate_up_proj"},
+                                 NameAlias{"blk.{}.ffn_down_exps.weight", "model.layers.{}.mlp.experts.down_proj"},
+                             });
 
     static constexpr detail::LlamaLayout layout{.prefix = "Qwen3VLMoeText"};
 
@@ -88,7 +90,8 @@ struct Qwen3VlMoeText {
             auto const routes = body.route(body.linear(in, "router", "mlp.gate"), config.experts_per_token);
             auto const both = body.stacked_experts(in, routes, "gate_up", "mlp.experts.gate_up_proj", {});
             auto const activated = body.gated_halves(both, config.activation);
-            return body.combine(body.stacked_experts(activated, routes, "experts_out", "mlp.experts.down_proj", {}), routes);
+            return body.combine(body.stacked_experts(activated, routes, "experts_out", "mlp.experts.down_proj", {}),
+                                routes);
         });
     }
 
@@ -100,11 +103,12 @@ private:
         Tensor both{.name = "gate_up_proj",
                     .shape = {config.experts, config.hidden_size, 2 * width},
                     .dtype = config.dtype_or(Dtype::f32),
-                    .use = TensorUse::linear,
+                    .use = TensorUse::ffn_up,
                     .is_transposed = true,
                     .shard = ShardRule::packed(2, 2, width).stacked(config.experts)};
         auto down = both;
         down.name = "down_proj";
+        down.use = TensorUse::ffn_down;
         down.shape = {config.experts, width, config.hidden_size};
         down.shard = ShardRule::units(1, width).stacked(config.experts);
         auto const experts = tree.add("Qwen3VLMoeTextExperts", {both, down},

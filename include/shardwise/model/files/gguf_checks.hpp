@@ -52,6 +52,26 @@ inline constexpr GgufScale gguf_scales[] = {
     {"rope.scaling.yarn_ext_factor", 1.0},
 };
 
+/// Leaves out the layers that predict further tokens, which files count and have after the model's own.
+///
+/// Errors  invalid_field where no others are left
+[[nodiscard]] inline Result<> leave_out_further_layers(GgufHeader const& header, std::string_view path,
+                                                       ModelConfig& config) {
+    auto const key = std::string(header.metadata.text("general.architecture")) + ".nextn_predict_layers";
+    auto const value = header.metadata.find(key);
+    auto const count = value && value->integer ? *value->integer : 0;
+    if (count >= 0 && count < config.layers) {
+        config.layers -= count;
+        return {};
+    }
+    return Error{ErrorCode::invalid_field}
+        .in(path)
+        .at(key)
+        .because("leaves no layers of the model's own")
+        .got(count)
+        .between(0, config.layers - 1);
+}
+
 /// Refuses what a GGUF file states of a model and the family does not do. `config` is as the file describes it, not yet
 /// completed; one that cannot be completed is refused where the model is described.
 ///

@@ -116,6 +116,7 @@ private:
         for (auto const& field : family.fields) {
             if (auto const done = read_field(field, config); !done) return done.error();
         }
+        if (auto const done = leave_out_further_layers(header_, path_, config); !done) return done.error();
         read_from_tensors(config);
         read_latent_attention(config);
         if (auto const done = read_rope_scaling(config); !done) return done.error();
@@ -263,6 +264,12 @@ private:
         bool const has_two_norms = has("blk.0.attn_norm_2.weight");
         config.new_decoder_layout = has_two_norms || (config.kv_heads > 1 && config.kv_heads < config.heads);
         if (config.new_decoder_layout) config.ln_in_parallel_attention = has_two_norms ? 2 : 1;
+        // Which layers have states.
+        for (std::int64_t layer = 0; config.linear_key_heads > 0 && layer < std::min(config.layers, LayerSet::capacity);
+             ++layer) {
+            if (has("blk." + std::to_string(layer) + ".ssm_conv1d.weight")) config.linear_layers.insert(layer);
+            config.layer_types_count = config.layers;
+        }
         // Layers without a router among those that have experts: qwen's mlp_only_layers and decoder_sparse_step.
         config.decoder_sparse_step = 1;
         for (std::int64_t layer = 0; config.experts > 0 && layer < std::min(config.layers, LayerSet::capacity);

@@ -23,6 +23,9 @@ struct EmbedOptions {
     Pooling pooling = Pooling::mean;
     /// Vectors are divided by their length.
     bool is_normalized = false;
+    /// What the model's class scores instead of states (`pooling` is not looked at): a row of labels for each text, or one for each
+    /// token; of answers a row for each token, how much it is the first and the last one.
+    bool has_scores = false;
     /// Tensor-parallel ranks, each a thread.
     std::int32_t tp = 1;
     /// Threads of all ranks together; 0: as many as the caller may use cores.
@@ -54,12 +57,12 @@ struct Embedding {
 
 /// Loads a checkpoint over ranks that are threads of this process and embeds texts that are token ids, special tokens
 /// included: the states after the last layer (and its norm), pooled as the options say. Encoders and decoders alike;
-/// an encoder's pooler and a decoder's head are not read.
+/// an encoder's pooler and a decoder's head are not read, unless `has_scores` asks for what a classifying head makes of them.
 ///
 /// `files` and `model` are what read_checkpoint took and gave. Embeddings are in the order of the texts.
 ///
-/// Errors  invalid_argument for impossible ranks, empty texts and texts longer than the model's positions; those of
-///         loading, of the executor and of the ranks
+/// Errors  invalid_argument for impossible ranks, empty texts and texts longer than the model's positions, and for
+///         scores of a model without labels, or normalized ones; unsupported for scores that are not computed; those of loading, of the executor and of the ranks
 /// Example  auto const source = find_model("./all-MiniLM-L6-v2", {}, HubCache(HubEnvironment::current()));
 ///          OpenCheckpoint files(*source);
 ///          auto const checkpoint = read_checkpoint(files);
