@@ -377,6 +377,8 @@ ExitCode run_train(Arguments const& given) {
         if (!*path || !ranks->is_first()) continue;
         if (auto const checked = check_output_path(**path); !checked) return refuse(checked.error(), Stage::work);
     }
+    // The first rank plans for all.
+    if (request->is_dry_run && !ranks->is_first()) return ExitCode::done;
     if (request->max_restarts > 0 && !record && !request->is_dry_run) {
         auto const ended = run_with_restarts(*request, !ranks->is_group());
         return ended ? *ended : failed(ended.error(), Stage::work);

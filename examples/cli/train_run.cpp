@@ -4,6 +4,7 @@
 #include <shardwise/train/checkpoint/checkpoint_saver.hpp>
 #include <shardwise/train/checkpoint/resume_checkpoint.hpp>
 #include <shardwise/train/checkpoint/save_checkpoint.hpp>
+#include <shardwise/train/slow_ranks.hpp>
 #include <shardwise/train/train_ranks.hpp>
 
 #include "program_signals.hpp"
@@ -145,6 +146,7 @@ private:
             if (!state_.best_valid_loss || mean->mean() < *state_.best_valid_loss)
                 state_.best_valid_loss = mean->mean();
         }
+        if (auto const watched = watch_pace(step.times); !watched) return watched;
         if (!is_first()) return {};
         if (job_.restarts != nullptr) job_.restarts->take_step();
         if (step.is_skipped()) answer_.skipped.push_back({state_.step, step.skipped});
@@ -153,6 +155,28 @@ private:
         answer_.tokens_here += tokens;
         auto const told = report_->take(row);
         return told ? told : Result<>(end_group(trainer_.comm(), told.error()));
+    }
+
+    /// Names ranks that hold up the others; each once.
+    [[nodiscard]] Result<> watch_pace(StepTimes const& times) {
+        auto& comm = trainer_.comm();
+        auto const traffic = comm.traffic();
+        auto const sequences =
+            split_units(answer_.request.batch, answer_.plan.dp, comm.rank() / answer_.plan.tp).size();
+        auto const own = times.data + times.compute + times.optimizer;
+        auto const slow = pace_.take(comm, own / static_cast<double>(std::max<std::int64_t>(1, sequences)));
+        comm.traffic() = traffic;
+        if (!slow) return slow.error();
+        for (auto const rank : *slow) {
+            if (!is_first() || std::find(slow_.begin(), slow_.end(), rank) != slow_.end()) continue;
+            slow_.push_back(rank);
+            answer_.warnings.push_back("rank " + std::to_string(rank) +
+                                       " took more than twice the ranks' median, of each "
+                                       "sequence, in ten steps in a row, until step " +
+                                       std::to_string(state_.step));
+            print_warnings({answer_.warnings.back()});
+        }
+        return {};
     }
 
     /// Calls `save`, whose time a step waits for; what ranks tell each other meanwhile is no traffic of training.
@@ -234,6 +258,8 @@ private:
     /// What this rank writes of every checkpoint; empty, and no saver, where there is only the last one.
     std::vector<CheckpointPart> parts_;
     std::optional<CheckpointSaver<>> saver_;
+    SlowRanks pace_;
+    std::vector<std::int32_t> slow_;
     bool has_warned_ = false;
 };
 

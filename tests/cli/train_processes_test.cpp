@@ -257,3 +257,86 @@ TEST_CASE("train: a run ends where restarts are used up or too few ranks are lef
     CHECK(answer.integer("restarts", 0U, "ranks") == 2);
     CHECK(list_checkpoints(training.out("threads")) == std::vector<std::int64_t>{answer.integer("steps")});
 }
+
+TEST_SUITE("long") {
+    TEST_CASE("train: ranks that die at any moment, in a checkpoint too, leave the bits of a whole run") {
+        Training const training;
+        // Validation takes a good part of the time, so that moments are in it, too.
+        auto const with = [&](std::string const& name, Words const& flags) {
+            Words all{"--steps",      "120", "--save-every",  "10", "--keep", "2",
+                      "--valid-part", "0.3", "--valid-every", "5",  "--csv",  training.out(name + ".csv")};
+            all.insert(all.end(), flags.begin(), flags.end());
+            return all;
+        };
+        auto const expected = training.train("whole", with("whole", {}));
+        std::vector<Words> const degrees{
+            {"--dp", "2"}, {"--dp", "3", "--zero", "2"}, {"--tp", "2", "--dp", "2", "--zero", "1"}};
+        std::vector<std::size_t> const counts{2, 3, 4};
+        std::uint64_t state = 1;
+        auto const draw = [&state](std::uint64_t below) {
+            state = state * 6364136223846793005U + 1442695040888963407U;
+            return (state >> 33U) % below;
+        };
+        int hits = 0;
+        int runs = 0;
+        for (int const signal : {SIGKILL, SIGSEGV, SIGABRT, SIGSTOP}) {
+            for (int i = 0; i < 8; ++i) {
+                auto const which = static_cast<std::size_t>(draw(degrees.size()));
+                auto const victim = static_cast<std::size_t>(draw(counts[which]));
+                auto const line = static_cast<std::size_t>(draw(100));
+                auto const delay = std::chrono::microseconds(draw(60'000));
+                bool const is_saving = i % 4 == 3;
+                auto const name = std::to_string(signal) + "-" + std::to_string(i);
+                CAPTURE(name);
+                CAPTURE(victim);
+                CAPTURE(line);
+                auto flags = degrees[which];
+                flags.insert(flags.end(), {"--ranks", "processes", "--max-restarts", "1", "--timeout", "3"});
+                auto const ran = run_with(training, name, with(name, flags), [&](pid_t process) {
+                    auto const ranks = ranks_of(process, counts[which]);
+                    // Of no line: while model and data are read.
+                    if (line > 5) wait_for_lines(training.out(name + ".csv"), line);
+                    if (is_saving)
+                        testing::comes_true(std::chrono::seconds(2), [&] {
+                            for (auto const& each : shardwise::detail::entries_of(training.out(name)))
+                                if (each.starts_with(".saving-")) return true;
+                            return false;
+                        });
+                    else
+                        std::this_thread::sleep_for(delay);
+                    if (ranks.size() == counts[which]) ::kill(ranks[victim], signal);
+                });
+                REQUIRE_MESSAGE(ran.status == 0, ran.err);
+                Answer const answer(ran.out);
+                check_same(answer, expected);
+                hits += answer.size("restarts") == 1 ? 1 : 0;
+                ++runs;
+                CHECK(compared_lines(training.out(name + ".csv")) == compared_lines(training.out("whole.csv")));
+                CHECK(read_text(training.out(name) + "/step-000120/optimizer.safetensors") ==
+                      read_text(training.out("whole") + "/step-000120/optimizer.safetensors"));
+                for (auto const& each : shardwise::detail::entries_of(training.out(name)))
+                    CHECK_FALSE(each.starts_with("."));
+            }
+        }
+        // Others were over before.
+        CHECK(2 * hits > runs);
+    }
+
+    TEST_CASE("train: a rank that stands still for less than the timeout is no failure") {
+        Training const training;
+        auto const csv = training.out("run.csv");
+        auto const ran = run_with(training, "run",
+                                  {"--steps", "150", "--csv", csv, "--dp", "2", "--ranks", "processes",
+                                   "--max-restarts", "1", "--timeout", "5"},
+                                  [&](pid_t process) {
+                                      auto const ranks = ranks_of(process, 2);
+                                      wait_for_lines(csv, 20);
+                                      if (ranks.size() != 2) return;
+                                      ::kill(ranks[1], SIGSTOP);
+                                      std::this_thread::sleep_for(std::chrono::seconds(3));
+                                      ::kill(ranks[1], SIGCONT);
+                                  });
+        REQUIRE_MESSAGE(ran.status == 0, ran.err);
+        CHECK(Answer(ran.out).size("restarts") == 0);
+    }
+}
