@@ -126,8 +126,7 @@ private:
 /// What every checkpoint has beside its weights; --tokenizer's files take the place of the model's.
 [[nodiscard]] Result<CheckpointFiles> copied_files(LoadedModel const& loaded, TrainData const& data, bool is_adapter) {
     auto files = read_checkpoint_files(loaded.files->source(), is_adapter);
-    if (!files) return files;
-    if (!data.tokenizer) return files;
+    if (!files || !data.tokenizer) return files;
     for (auto const& [name, text] : data.tokenizer->files) files->put(name, text);
     return files;
 }

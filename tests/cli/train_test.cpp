@@ -343,7 +343,9 @@ TEST_CASE("train: a dry run says what a run takes and leaves nothing; texts and 
         "chat_template.jinja",
         "{% for m in messages %}{% if m.role == 'assistant' %}A{% generation %}"
         "{{ m.content }}{% endgeneration %}{% else %}U{{ m.content }}{% endif %}{% endfor %}");
-    auto const chatted = tests::run(words(chat_file, "chats", {"--batch", "40", "--steps", "1", "--context", "21"}));
+    auto const chatted =
+        tests::run({"train", training.model.folder.path(), "--data", chat_file, "--out", training.out("chats"),
+                    "--batch", "40", "--context", "21", "--steps", "1", "--json", "--from-scratch"});
     CHECK_MESSAGE(chatted.status == 0, chatted.err);
     CHECK(Answer(chatted.out).integer("tokens") == 40 * 8);
     // A folder of text without a tokenizer, and ids beyond the vocabulary.
