@@ -49,23 +49,6 @@ template <class Meaning, std::size_t count>
         .fix(advice + "use a name of torch (bfloat16), of safetensors (BF16) or a short one (bf16, fp8, int4)");
 }
 
-[[nodiscard]] Result<> read_quant(std::optional<std::string> const& word, Optional<QuantScheme>& target) {
-    if (!word) return {};
-    // What --max quant answers where no quantisation is needed.
-    if (equal_ignoring_case(*word, "none")) return {};
-    auto const scheme = parse_quant_scheme(*word);
-    if (scheme) {
-        target = *scheme;
-        return {};
-    }
-    ClosestName closest(std::string_view{*word}.substr(0, 64));
-    for (auto const name : quant_words) closest.offer(name);
-    auto error = Error{scheme.error()}.in("--quant");
-    std::string advice = closest.best().empty() ? "" : "did you mean " + std::string(closest.best()) + "? ";
-    if (parse_dtype(*word)) advice = "did you mean --dtype " + *word + "? ";
-    return error.fix(advice + "use " + std::string(quant_scheme_names));
-}
-
 [[nodiscard]] Result<> read_training(Arguments const& arguments, Optional<TrainingPlan>& target) {
     TrainingPlan plan;
     std::int64_t zero = 0;
@@ -227,6 +210,23 @@ template <class Meaning, std::size_t count>
 
 }  // namespace
 
+Result<> read_quant(std::optional<std::string> const& word, Optional<QuantScheme>& target) {
+    if (!word) return {};
+    // What --max quant answers where no quantisation is needed.
+    if (equal_ignoring_case(*word, "none")) return {};
+    auto const scheme = parse_quant_scheme(*word);
+    if (scheme) {
+        target = *scheme;
+        return {};
+    }
+    ClosestName closest(std::string_view{*word}.substr(0, 64));
+    for (auto const name : quant_words) closest.offer(name);
+    auto error = Error{scheme.error()}.in("--quant");
+    std::string advice = closest.best().empty() ? "" : "did you mean " + std::string(closest.best()) + "? ";
+    if (parse_dtype(*word)) advice = "did you mean --dtype " + *word + "? ";
+    return error.fix(advice + "use " + std::string(quant_scheme_names));
+}
+
 std::vector<std::string> split_at_commas(std::string_view text) {
     std::vector<std::string> words;
     while (true) {
@@ -377,8 +377,9 @@ Error in_flags(Error error) {
     std::string flags;
     for (auto const& word : split_at_commas(error.place())) {
         bool is_member = false;
-        for (std::string_view const member : {"tp", "pp", "ep", "dp", "zero", "offload", "training", "recompute", "convention", "batch",
-                                              "context", "prefill_chunk", "utilization", "micro_batches", "devices"})
+        for (std::string_view const member :
+             {"tp", "pp", "ep", "dp", "zero", "offload", "training", "recompute", "convention", "batch", "context",
+              "prefill_chunk", "utilization", "micro_batches", "devices"})
             is_member = is_member || word == member;
         if (!is_member) return error;
         flags += (flags.empty() ? "--" : ", --") + word;

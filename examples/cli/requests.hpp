@@ -57,6 +57,11 @@ struct MapRequest {
 /// Errors  unknown_name with the nearest right word, invalid_argument with the range; both name the flag
 [[nodiscard]] Result<EstimateRequest> read_estimate_request(Arguments const& arguments);
 
+/// Reads --quant into `target`, where it was given.
+///
+/// Errors  unknown_name with the nearest right word
+[[nodiscard]] Result<> read_quant(std::optional<std::string> const& word, Optional<QuantScheme>& target);
+
 /// Reads --prefill-chunk into `target`; `none` makes it `whole`.
 ///
 /// Errors  invalid_argument that names the flag and the range

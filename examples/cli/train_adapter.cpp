@@ -4,6 +4,7 @@
 #include <shardwise/core/sha256.hpp>
 #include <shardwise/executor/adapter.hpp>
 #include <shardwise/json/writer.hpp>
+#include <shardwise/train/checkpoint/checkpoint_reader.hpp>
 
 #include "requests.hpp"
 #include "values.hpp"
@@ -48,9 +49,6 @@ Result<LowRankOptions> read_low_rank(Arguments const& arguments) {
         return bad_flag("--lora, --from-scratch",
                         "exclude each other: an adapter changes a model that is trained already",
                         "leave one of them out");
-    if (arguments.tp && *arguments.tp != "1")
-        return bad_flag("--lora, --tp", "do not run together yet: each rank computes whole products",
-                        "use data-parallel ranks, --dp");
     if (arguments.lora_alpha) {
         auto const& word = *arguments.lora_alpha;
         auto const [end, problem] = std::from_chars(word.data(), word.data() + word.size(), out.alpha);
@@ -65,7 +63,20 @@ Result<LowRankOptions> read_low_rank(Arguments const& arguments) {
     return out;
 }
 
-std::string put_adapter_config(CheckpointFiles& files, TrainedAdapter const& adapter, std::string const& base) {
+Result<> hold_base(OpenCheckpoint& files, Model const& model, Optional<QuantScheme> const& quant,
+                   LowRankOptions& low_rank) {
+    if (low_rank.rank == 0) return {};
+    auto const stored = StoredParameters::open(files, model);
+    if (!stored) return stored.error();
+    auto held = held_products(*stored, quant);
+    if (!held) return held.error();
+    low_rank.held = *std::move(held);
+    return {};
+}
+
+Result<std::string> put_adapter_config(CheckpointFiles& files, TrainedAdapter const& adapter, std::string const& base,
+                                       ModelSource const& source) {
+    if (adapter.empty()) return std::string{};
     std::string hash;
     for (auto const& file : files.files) {
         if (file.name == "config.json") hash = sha256_hex(file.text);
@@ -87,6 +98,7 @@ std::string put_adapter_config(CheckpointFiles& files, TrainedAdapter const& ada
     json.end_array().member("task_type", "CAUSAL_LM").member("use_dora", false).member("use_rslora", false);
     json.end_object();
     files.put(Adapter::config_file, std::move(json).text() + "\n");
+    if (source.kind == SourceKind::gguf) return sha256_of_file(source.weights.front());
     return hash;
 }
 

@@ -3,6 +3,7 @@
 
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/training/trained_adapter.hpp>
+#include <shardwise/model/files/open_checkpoint.hpp>
 #include <shardwise/train/checkpoint/checkpoint_files.hpp>
 
 #include "arguments.hpp"
@@ -17,10 +18,18 @@ namespace shardwise::cli {
 /// Errors  invalid_argument with the range, and for flags that exclude each other
 [[nodiscard]] Result<LowRankOptions> read_low_rank(Arguments const& arguments);
 
-/// What checkpoints of an adapter have beside it: PEFT's adapter_config.json in the place of the base's config.json, whose tokenizer
-/// stays. `base` is the model's name.
+/// Finds out how the products of an adapter's base are held; with no adapter nothing.
 ///
-/// Returns  the hash of the base's config.json, by which a run that goes on knows the base
-std::string put_adapter_config(CheckpointFiles& files, TrainedAdapter const& adapter, std::string const& base);
+/// Errors  as StoredParameters and held_products
+[[nodiscard]] Result<> hold_base(OpenCheckpoint& files, Model const& model, Optional<QuantScheme> const& quant,
+                                 LowRankOptions& low_rank);
+
+/// What checkpoints of an adapter have beside it: PEFT's adapter_config.json in the place of the base's config.json, whose tokenizer
+/// stays; with no adapter nothing changes. `base` is the model's name.
+///
+/// Returns  the hash of the base's config.json, or of its GGUF file, by which a run that goes on knows the base
+/// Errors  file_unreadable
+[[nodiscard]] Result<std::string> put_adapter_config(CheckpointFiles& files, TrainedAdapter const& adapter,
+                                                     std::string const& base, ModelSource const& source);
 
 }  // namespace shardwise::cli

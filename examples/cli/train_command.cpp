@@ -72,17 +72,18 @@ private:
     bool is_removed_ = false;
 };
 
-/// A model that has a config.json to write into checkpoints.
+/// A model that has a config.json to write into checkpoints; of an adapter's base any with weights.
 [[nodiscard]] Result<LoadedModel> load_trained_model(TrainRequest const& request) {
     auto loaded = load_known_model(request.model);
     if (!loaded) return loaded;
     auto const kind = loaded->files ? loaded->files->source().kind : SourceKind::preset;
-    if (kind == SourceKind::config || kind == SourceKind::safetensors) return loaded;
+    bool const is_base = request.low_rank.rank > 0 && kind == SourceKind::gguf;
+    if (kind == SourceKind::config || kind == SourceKind::safetensors || is_base) return loaded;
     return Error{ErrorCode::unsupported}
         .in(request.model)
         .because(kind == SourceKind::preset ? "is a preset, which has no config.json and no weights to train"
-                                            : "is GGUF, which is not trained")
-        .fix("name a folder of safetensors, or a config.json, whose model begins from scratch");
+                                            : "is GGUF, whose weights are not trained")
+        .fix("name a folder of safetensors, a config.json to begin from scratch, or with --lora R a GGUF file");
 }
 
 [[nodiscard]] std::string reason_of(TrainRequest const& request, TrainPlan const& plan) {
@@ -103,7 +104,7 @@ private:
     if (!stored) return stored.error();
     auto const adapter = TrainedAdapter::create(loaded.model, request.low_rank);
     if (!adapter) return adapter.error();
-    return TrainingWeights::load(context, *stored, place, *adapter, request.seed);
+    return TrainingWeights::load(context, *stored, place, *adapter, request.seed, request.quant);
 }
 
 /// The program of each tensor-parallel rank.
@@ -123,10 +124,9 @@ private:
 }
 
 /// What every checkpoint has beside its weights; --tokenizer's files take the place of the model's.
-[[nodiscard]] Result<CheckpointFiles> copied_files(LoadedModel const& loaded, TrainData const& data) {
-    auto files = read_checkpoint_files(loaded.files->source());
-    if (!files) return files;
-    if (!data.tokenizer) return files;
+[[nodiscard]] Result<CheckpointFiles> copied_files(LoadedModel const& loaded, TrainData const& data, bool is_adapter) {
+    auto files = read_checkpoint_files(loaded.files->source(), is_adapter);
+    if (!files || !data.tokenizer) return files;
     for (auto const& [name, text] : data.tokenizer->files) files->put(name, text);
     return files;
 }
@@ -176,6 +176,7 @@ struct TrainInput {
             .in("--lora")
             .because("changes a model that is trained already, and this one begins from scratch")
             .fix("name a folder of safetensors");
+    if (auto const held = hold_base(files, model, request.quant, request.low_rank); !held) return held.error();
     auto programs = make_programs(request, model);
     if (!programs) return programs.error();
     out->programs = *std::move(programs);
@@ -275,10 +276,12 @@ struct TrainInput {
         return planned;
     }
     if (!answer.is_fitting) return does_not_fit(answer);
-    auto files = copied_files(input.loaded, input.data);
-    if (!files) return files.error();
     auto const& adapter = input.programs.front().layout().adapter();
-    if (!adapter.empty()) input.data.base_hash = put_adapter_config(*files, adapter, request.model);
+    auto files = copied_files(input.loaded, input.data, !adapter.empty());
+    if (!files) return files.error();
+    auto hash = put_adapter_config(*files, adapter, request.model, input.loaded.files->source());
+    if (!hash) return hash.error();
+    input.data.base_hash = *std::move(hash);
     auto const sharing =
         asked_threads == 0 && ranks.world() != nullptr ? std::int64_t{ranks.local_ranks()} : answer.plan.ranks();
     TrainJob const job{

@@ -28,7 +28,7 @@ template <class Open>
 [[nodiscard]] Result<TrainTokenizer> load_files(Open open) {
     auto loaded = detail::load_tokenizer_files(open);
     if (!loaded) return loaded.error();
-    TrainTokenizer out{*std::move(loaded), {}};
+    TrainTokenizer out{*std::move(loaded), {}, {}};
     for (std::string_view const name :
          {tokenizer_json, std::string_view{"tokenizer_config.json"}, std::string_view{"special_tokens_map.json"},
           std::string_view{"chat_template.jinja"}}) {
@@ -42,7 +42,8 @@ template <class Open>
 }
 
 /// The tokenizer of --tokenizer, else that of the model's files.
-[[nodiscard]] Result<TrainTokenizer> find_tokenizer(TrainRequest const& request, ModelSource const& source) {
+[[nodiscard]] Result<TrainTokenizer> find_tokenizer(TrainRequest const& request, OpenCheckpoint& checkpoint) {
+    auto const& source = checkpoint.source();
     if (request.tokenizer) {
         struct stat status {};
         auto const& path = *request.tokenizer;
@@ -51,6 +52,13 @@ template <class Open>
         return load_files([&](std::string_view name) {
             return RegularFile::open(name == tokenizer_json ? path : folder_of(path) + std::string(name));
         });
+    }
+    if (source.kind == SourceKind::gguf) {
+        auto loaded = load_tokenizer(checkpoint);
+        if (!loaded) return loaded.error();
+        auto hash = sha256_of_file(source.weights.front());
+        if (!hash) return hash.error();
+        return TrainTokenizer{*std::move(loaded), {}, *std::move(hash)};
     }
     auto const beside = source.config.empty() ? std::string{} : folder_of(source.config);
     auto found = load_files([&](std::string_view name) {
@@ -71,6 +79,7 @@ template <class Open>
 std::string TrainTokenizer::hash() const {
     Sha256 hash;
     for (auto const& [name, text] : files) hash.add(name + "\n" + sha256_hex(text) + "\n");
+    if (!source_hash.empty()) hash.add(source_hash);
     return hash.hex();
 }
 
@@ -81,13 +90,18 @@ Result<TrainData> read_train_data(TrainRequest const& request, OpenCheckpoint& f
     if (request.valid) paths.push_back(*request.valid);
     bool const has_text =
         std::any_of(paths.begin(), paths.end(), [](auto const& path) { return !TokenFile::has_name_of_one(path); });
-    auto tokenizer = find_tokenizer(request, files.source());
+    // What a GGUF file says of tokens matters to texts alone.
+    bool const is_needed = has_text || request.tokenizer || files.source().kind != SourceKind::gguf;
+    auto tokenizer = is_needed ? find_tokenizer(request, files)
+                               : Result<TrainTokenizer>(Error{ErrorCode::file_not_found}.in(files.source().name));
     if (!tokenizer && (has_text || request.tokenizer || tokenizer.error().code() != ErrorCode::file_not_found))
         return tokenizer.error();
     if (tokenizer) out.tokenizer = *std::move(tokenizer);
     TokenizeOptions options{.end = {}, .folder = cache, .tokenizer_hash = {}};
     if (has_text) {
         options.tokenizer_hash = out.tokenizer->hash();
+        options.chat_template = out.tokenizer->loaded.chat_template;
+        options.special_tokens = out.tokenizer->loaded.special_tokens;
         options.end = out.tokenizer->loaded.tokenizer.end_of_sequence();
         if (!options.end) {
             auto const ends = end_tokens(files);

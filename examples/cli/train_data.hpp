@@ -22,6 +22,8 @@ namespace shardwise::cli {
 struct TrainTokenizer {
     LoadedTokenizer loaded;
     std::vector<std::pair<std::string, std::string>> files;
+    /// Of the GGUF file that it was read from, its hash.
+    std::string source_hash{};
 
     /// What tells it from all others.
     [[nodiscard]] std::string hash() const;
@@ -36,7 +38,7 @@ struct TrainData {
     std::optional<TrainTokenizer> tokenizer;
     /// What tells the data that are learnt from all others: of their contents, not their paths.
     std::string hash;
-    /// Of the base's config.json, where an adapter is trained.
+    /// Of the base's config.json, or of its GGUF file, where an adapter is trained.
     std::string base_hash;
 
     /// What is validated with; null where nothing is.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/json/writer.hpp>
+#include <shardwise/quant/scheme.hpp>
 
 #include "choices.hpp"
 #include "train_answer.hpp"
@@ -56,7 +57,7 @@ void write_options(JsonWriter& json, TrainAnswer const& answer) {
     if (is_sgd) json.member("momentum", request.sgd.momentum);
     json.member("schedule", name_of(plan.schedule.kind)).member("warmup", plan.schedule.warm_up);
     json.member("min_lr", plan.schedule.floor * plan.schedule.learning_rate).member("clip", request.clip.value_or(0.0));
-    json.member("precision", "fp32")
+    json.member("precision", traits(request.precision).short_name)
         .member("recompute", recompute_word(request.recompute))
         .member("dropout", request.dropout);
     json.member("seed", static_cast<std::int64_t>(request.seed)).member("mode", mode_of(answer));
@@ -80,7 +81,8 @@ void write_options(JsonWriter& json, TrainAnswer const& answer) {
     if (low_rank.rank > 0) {
         json.member("lora", low_rank.rank).member("lora_alpha", low_rank.alpha).key("lora_targets").begin_array();
         for (auto const& target : low_rank.targets) json.value(target);
-        json.end_array();
+        json.end_array().key("quant");
+        request.quant ? json.value(name_of(*request.quant).view()) : json.value(nullptr);
     }
     write_optional(json, "csv", request.csv);
     write_optional(json, "svg", request.svg);

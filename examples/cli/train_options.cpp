@@ -145,7 +145,7 @@ constexpr std::array train_step_table{
            .word = &Arguments::clip},
     Option{.flag = "--precision",
            .value = "P",
-           .help = "of activations and gradients; fp32 alone runs so far",
+           .help = "what layers compute in; weights and sums are fp32 in each, auto is fp32",
            .standard = "auto",
            .choices = precision_words,
            .word = &Arguments::precision},
@@ -258,7 +258,7 @@ constexpr std::array train_adapter_table{
            .is_list = true},
     Option{.flag = "--quant",
            .value = "Q",
-           .help = "quantisation of the frozen weights; does not run yet",
+           .help = "of --lora: packs the products that stay as they are",
            .suggestions = quant_words,
            .word = &Arguments::quant},
 };

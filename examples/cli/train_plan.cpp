@@ -56,6 +56,7 @@ TrainOptions train_options_of(TrainRequest const& request, TrainPlan const& plan
     options.clip = request.clip;
     options.micro_batch = plan.micro_batch;
     options.recompute = request.recompute;
+    options.precision = request.precision;
     options.dropout = request.dropout;
     options.dropout_seed = request.seed;
     options.schedule = plan.schedule;

@@ -73,15 +73,13 @@ struct NumberFlag {
     return Error{refused(flag.flag, flag.reason, flag.advice)}.at(*flag.word);
 }
 
-constexpr std::array<std::string_view, 2> running_precisions{"auto", "fp32"};
 constexpr std::array<std::string_view, 1> running_none{"none"};
 constexpr std::array<std::string_view, 3> running_zero{"0", "1", "2"};
 constexpr std::array<std::string_view, 1> running_pipelines{"1f1b"};
 
 [[nodiscard]] Result<> check_words(Arguments const& arguments) {
     for (auto const& flag :
-         {WordFlag{"--precision", arguments.precision, precision_words, running_precisions,
-                   "does not train yet: weights, activations and gradients are fp32", "leave it out"},
+         {WordFlag{"--precision", arguments.precision, precision_words, precision_words, {}, {}},
           WordFlag{"--zero", arguments.zero, zero_words, running_zero, "does not run yet: each rank holds all weights",
                    "use 1 or 2"},
           WordFlag{"--offload", arguments.offload, words_of<offload_choices>, running_none,
@@ -121,8 +119,9 @@ constexpr std::array<std::string_view, 1> running_pipelines{"1f1b"};
 }
 
 [[nodiscard]] Result<> check_adapters(Arguments const& arguments) {
-    if (!arguments.quant) return {};
-    return refused("--quant", "does not run yet: frozen weights are fp32, too", "leave it out");
+    if (!arguments.quant || arguments.lora) return {};
+    return refused("--quant", "packs the weights that an adapter leaves as they are, and all are trained here",
+                   "add --lora R, or leave it out");
 }
 
 /// Whether a word of --mode and the degrees say the same.

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train_request.hpp"
 
+#include <shardwise/executor/held_format.hpp>
+
 #include "choices.hpp"
+#include "requests.hpp"
 #include "train_adapter.hpp"
 #include "train_refusals.hpp"
 #include "values.hpp"
@@ -87,6 +90,22 @@ template <class Count>
     return {};
 }
 
+/// The words are checked already. The host's products of training take float32 whatever units it has: auto is fp32.
+[[nodiscard]] Dtype read_precision(Arguments const& arguments) {
+    auto const is_word = [&](std::string_view word) {
+        return arguments.precision && equal_ignoring_case(*arguments.precision, word);
+    };
+    return is_word("bf16") ? Dtype::bf16 : is_word("fp16") ? Dtype::f16 : Dtype::f32;
+}
+
+[[nodiscard]] Result<> read_base_quant(Arguments const& arguments, TrainRequest& request) {
+    if (!arguments.quant) return {};
+    if (auto const read = read_quant(arguments.quant, request.quant); !read) return read;
+    LoadOptions options;
+    options.quant = request.quant;
+    return check_load_options(options);
+}
+
 [[nodiscard]] Result<> read_optimizer(Arguments const& arguments, TrainRequest& request) {
     if (arguments.optimizer) {
         auto const chosen = choose<OptimizerKind>("--optimizer", *arguments.optimizer, train_optimizer_choices);
@@ -160,6 +179,7 @@ Result<TrainRequest> read_train_request(Arguments const& arguments) {
     request.out = *arguments.out;
     while (request.out.size() > 1 && request.out.back() == '/') request.out.pop_back();
     request.is_from_scratch = arguments.from_scratch;
+    request.precision = read_precision(arguments);
     request.tokenizer = arguments.tokenizer;
     request.valid = arguments.valid;
     request.csv = arguments.csv;
@@ -209,6 +229,7 @@ Result<TrainRequest> read_train_request(Arguments const& arguments) {
     auto low_rank = read_low_rank(arguments);
     if (!low_rank) return low_rank.error();
     request.low_rank = *std::move(low_rank);
+    if (auto const read = read_base_quant(arguments, request); !read) return read.error();
     return request;
 }
 

@@ -4,6 +4,7 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/training/trained_adapter.hpp>
 #include <shardwise/memory/request.hpp>
+#include <shardwise/quant/quant_scheme.hpp>
 #include <shardwise/train/adam8bit.hpp>
 #include <shardwise/train/adamw.hpp>
 #include <shardwise/train/schedule.hpp>
@@ -33,6 +34,8 @@ struct TrainRequest {
     std::optional<std::int64_t> context;
     std::int64_t batch = 8;
     Recompute recompute = Recompute::none;
+    /// What layers compute in.
+    Dtype precision = Dtype::f32;
     double dropout = 0.0;
     /// Nothing: auto.
     std::optional<std::int64_t> micro_batch;
@@ -56,6 +59,8 @@ struct TrainRequest {
     std::int64_t check_gradients = 0;
     /// Of rank 0: all weights are trained.
     LowRankOptions low_rank;
+    /// How the base of an adapter is packed; nothing: as its files have it.
+    Optional<QuantScheme> quant;
     /// 0: the machine's cores.
     int threads = 0;
     /// Nothing: the end only.

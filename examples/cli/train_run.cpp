@@ -80,7 +80,12 @@ private:
             if (!loaded) return loaded;
             auto const* const skipped = state_.skipped.data();
             List<std::int64_t> const list(skipped, skipped + state_.skipped.size());
-            if (auto const restored = trainer_.restore({state_.step, list}); !restored) return restored;
+            TrainerPosition position{.step = state_.step, .skipped = list};
+            if (auto const& scaler = state_.scaler) {
+                position.loss_scale = scaler->scale;
+                position.good_steps = scaler->good_steps;
+            }
+            if (auto const restored = trainer_.restore(position); !restored) return restored;
         }
         if (auto const* const dataset = job_.data->validation()) {
             auto samples = Batches::create(*dataset, job_.data->validated_tokens,
@@ -121,6 +126,8 @@ private:
             state_.last_loss = step.loss;
             if (!state_.first_loss) state_.first_loss = step.loss;
         }
+        if (auto const position = trainer_.state(); position.loss_scale > 0.0)
+            state_.scaler = TrainerState::Scaler{position.loss_scale, position.good_steps};
         TrainRow row{.step = state_.step,
                      .tokens = state_.tokens,
                      .loss = step.loss,

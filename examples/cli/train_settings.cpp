@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train_settings.hpp"
 
+#include <shardwise/quant/scheme.hpp>
+
 #include "train_plan.hpp"
 
 #include <string>
@@ -20,7 +22,9 @@ RunSettings settings_of(TrainRequest const& request, TrainPlan const& plan, Trai
         for (auto const& target : request.low_rank.targets) targets += (targets.empty() ? "" : ",") + target;
         out.add("lora", request.low_rank.rank).add("lora_alpha", request.low_rank.alpha);
         out.add("lora_targets", targets).add("base", data.base_hash);
+        if (request.quant) out.add("quant", name_of(*request.quant).view());
     }
+    if (request.precision != Dtype::f32) out.add("precision", traits(request.precision).short_name);
     if (request.dropout > 0.0) out.add("dropout", request.dropout);
     return out;
 }

@@ -65,6 +65,58 @@ TEST_CASE(
     CHECK(Answer(none.out).text("error", "code") == "file_not_found");
 }
 
+TEST_CASE(
+    "train --lora: of a base that is packed, GGUF or packed by --quant, in the predicted memory, the same on any "
+    "ranks") {
+    Training const training;
+    std::string const golden = SHARDWISE_SOURCE_DIR "/tests/golden/";
+    // Ids that each of the models has.
+    std::string ids;
+    for (int i = 0; i < 1000; ++i) ids += {static_cast<char>((7 * i + i * i / 11 + i / 5 + 3) % 31), '\0'};
+    auto const data = training.folder.write("few.u16", ids);
+    struct Base {
+        std::string model;
+        std::vector<std::string> more;
+    };
+    int number = 0;
+    for (auto const& base :
+         {Base{golden + "gguf/llama-q8_0.gguf", {}}, Base{golden + "packed/nf4", {}}, Base{golden + "packed/gptq", {}},
+          Base{training.model.folder.path(), {"--quant", "int8"}}}) {
+        CAPTURE(base.model);
+        auto const train = [&](std::string const& name, std::vector<std::string> more) {
+            auto words = training.words(name, {"--lora", "2", "--steps", "3"});
+            words[1] = base.model;
+            words[3] = data;
+            words.insert(words.end(), base.more.begin(), base.more.end());
+            words.insert(words.end(), more.begin(), more.end());
+            auto const ran = run(words);
+            CHECK_MESSAGE(ran.status == 0, ran.err);
+            return Answer(ran.out);
+        };
+        auto const name = "base" + std::to_string(number++);
+        auto const whole = train(name, {"--save-every", "2"});
+        CHECK(whole.integer("memory", "ranks", std::size_t{0}, "peak") <=
+              whole.integer("memory", "ranks", std::size_t{0}, "predicted"));
+        auto const hash = whole.text("weights_hash");
+        CHECK(hash.size() == 64);
+        CHECK(train(name + "-two", {"--dp", "2", "--zero", "1"}).text("weights_hash") == hash);
+        REQUIRE(std::filesystem::remove_all(training.out(name) + "/step-000003") > 0);
+        CHECK(train(name, {}).text("weights_hash") == hash);
+        CHECK(exists(training.out(name) + "/step-000003/adapter_config.json"));
+        CHECK_FALSE(exists(training.out(name) + "/step-000003/config.json"));
+    }
+    auto const packed = training.words("packed", {"--lora", "2", "--dry-run"});
+    auto const memory = [&](std::vector<std::string> words, std::vector<std::string> const& more) {
+        words.insert(words.end(), more.begin(), more.end());
+        auto const ran = run(words);
+        CHECK_MESSAGE(ran.status == 0, ran.err);
+        return Answer(ran.out).integer("memory", "ranks", std::size_t{0}, "predicted");
+    };
+    CHECK(memory(packed, {"--quant", "int8"}) < memory(packed, {}));
+    CHECK(training.run("none", {"--quant", "int8"}).says("add --lora R"));
+    CHECK(training.run("none", {"--lora", "2", "--quant", "int88"}).status == 2);
+}
+
 TEST_SUITE("long") {
     TEST_CASE("train --lora: PEFT loads the checkpoint as it is and computes what run does") {
         auto const* const python = std::getenv("SHARDWISE_PYTHON");

@@ -6,10 +6,13 @@
 
 #include "training.hpp"
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -154,6 +157,41 @@ TEST_CASE("train: the same weights on any ranks, with any micro-batch, threads a
     }
 }
 
+TEST_CASE(
+    "train --precision: in 16 bits the same weights on any ranks and after a restart, in less memory than predicted "
+    "for fp32") {
+    Training const training;
+    auto const single = training.train("fp32", {"--steps", "4", "--precision", "auto", "--micro-batch", "4"});
+    CHECK(single.text("options", "precision") == "fp32");
+    auto const memory = [](Answer const& of, char const* what) {
+        return of.integer("memory", "ranks", std::size_t{0}, what);
+    };
+    for (auto const* const precision : {"bf16", "fp16"}) {
+        CAPTURE(precision);
+        auto const with = [&](std::vector<std::string> words) {
+            words.insert(words.end(), {"--steps", "4", "--precision", precision});
+            return words;
+        };
+        auto const whole = training.train(precision, with({"--micro-batch", "4"}));
+        CHECK(whole.text("options", "precision") == precision);
+        CHECK(whole.text("weights_hash") != single.text("weights_hash"));
+        CHECK(std::abs(whole.real("loss", "last") - single.real("loss", "last")) < 0.02);
+        CHECK(memory(whole, "peak") <= memory(whole, "predicted"));
+        CHECK(memory(whole, "predicted") < memory(single, "predicted"));
+        auto const shared = std::string("shared-") + precision;
+        CHECK(training.train(shared, with({"--dp", "2", "--tp", "2", "--zero", "1", "--save-every", "2"}))
+                  .text("weights_hash") == whole.text("weights_hash"));
+        auto const state = read_text(training.out(shared) + "/step-000004/trainer_state.json");
+        bool const is_scaled = std::string_view(precision) == "fp16";
+        CHECK((state.find("\"scale\": 65536") != std::string::npos) == is_scaled);
+        REQUIRE(std::filesystem::remove_all(training.out(shared) + "/step-000004") > 0);
+        CHECK(training.train(shared, with({})).text("weights_hash") == whole.text("weights_hash"));
+        auto const other = training.run(shared, {"--steps", "4"});
+        CHECK(other.status == 1);
+        CHECK(other.says("precision"));
+    }
+}
+
 TEST_CASE("train: options come from a file, flags win, and an unknown one is refused with the nearest") {
     Training const training;
     auto const expected = training.train("flags", {"--steps", "3", "--beta2", "0.99", "--weight-decay", "0.01"});
@@ -204,7 +242,6 @@ TEST_CASE("train: what does not run yet is refused by its flag, and nothing is w
                               {{"--tp", "2", "--mode", "single"}, 2, "--mode, --tp"},
                               {{"--pp", "2"}, 1, "--pp: 2"},
                               {{"--zero", "3"}, 1, "--zero: 3"},
-                              {{"--precision", "bf16"}, 1, "--precision: bf16"},
                               {{"--precision", "fp17"}, 2, "did you mean fp16?"},
                               {{"--recompute", "fulll"}, 2, "did you mean full?"},
                               {{"--dropout", "1"}, 2, "--dropout: 1: is out of range"},
@@ -214,7 +251,8 @@ TEST_CASE("train: what does not run yet is refused by its flag, and nothing is w
                               {{"--mode", "distributed", "--dp", "2", "--ranks", "threads"}, 2, "--mode, --ranks"},
                               {{"--mode", "single", "--dp", "2"}, 2, "--mode, --dp"},
                               {{"--ranks", "fibers"}, 2, "threads, processes, mpi"},
-                              {{"--lora", "8", "--tp", "2"}, 2, "--lora, --tp"},
+                              {{"--lora", "1", "--tp", "2"}, 2, "--lora: rank"},
+                              {{"--lora", "4", "--tp", "2", "--quant", "int8"}, 1, "beside a packed base"},
                               {{"--lora", "0"}, 2, "--lora"},
                               {{"--lora-alpha", "8"}, 2, "add --lora R"},
                               {{"--lora", "8", "--lora-targets", "q_porj"}, 1, "did you mean q_proj?"},
@@ -292,6 +330,24 @@ TEST_CASE("train: a dry run says what a run takes and leaves nothing; texts and 
     auto const tokens = Answer(pairs.out).integer("tokens");
     CHECK(tokens > 0);
     CHECK(tokens < 3 * 4 * 8);
+    // Of chats the letters of answers, which the template marks; the end token between them does not count.
+    std::string chats;
+    for (int i = 0; i < 60; ++i)
+        chats += R"({"messages":[{"role":"user","content":"quickbrown"},{"role":"assistant","content":"foxjumps"}]})"
+                 "\n";
+    auto const chat_file = training.folder.write("chats.jsonl", chats);
+    auto const without = tests::run(words(chat_file, "chats", {}));
+    CHECK(without.status == 1);
+    CHECK(without.says("chats.jsonl: line 1, byte 0: is a chat, and the model has no chat template"));
+    (void)training.model.folder.write(
+        "chat_template.jinja",
+        "{% for m in messages %}{% if m.role == 'assistant' %}A{% generation %}"
+        "{{ m.content }}{% endgeneration %}{% else %}U{{ m.content }}{% endif %}{% endfor %}");
+    auto const chatted =
+        tests::run({"train", training.model.folder.path(), "--data", chat_file, "--out", training.out("chats"),
+                    "--batch", "40", "--context", "21", "--steps", "1", "--json", "--from-scratch"});
+    CHECK_MESSAGE(chatted.status == 0, chatted.err);
+    CHECK(Answer(chatted.out).integer("tokens") == 40 * 8);
     // A folder of text without a tokenizer, and ids beyond the vocabulary.
     auto const wide = training.folder.write("wide.u16", std::string(400, '\x3D'));
     auto const refused = tests::run(words(wide, "wide", {}));

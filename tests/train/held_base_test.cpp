@@ -69,10 +69,9 @@ struct HeldModel {
         auto ids = golden_tokens(4 * golden_context + 1);
         for (auto& id : ids) id %= static_cast<std::int32_t>(checkpoint.model.config.vocab_size);
         CurveData const data(checkpoint.model.config.vocab_size, ids);
-        TrainOptions const options{
+        TrainOptions const how{
             .steps = 6, .micro_batch = 2, .schedule = {.learning_rate = 3e-3, .warm_up = 2, .total = 20, .floor = 0.1}};
-        return take(
-            train_ranks(context, *program, *weights, AdamW{}, data.batches(), options, 1, stored.rope_divisors()));
+        return take(train_ranks(context, *program, *weights, AdamW{}, data.batches(), how, 1, stored.rope_divisors()));
     }
 };
 

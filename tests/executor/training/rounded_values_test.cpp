@@ -121,6 +121,33 @@ TEST_CASE(
     }
 }
 
+TEST_CASE(
+    "TrainingPass: in fp16 gradients within layers vanish or are infinite where the loss is scaled too little or too "
+    "much") {
+    TrainedModel trained(config_of("llama"));
+    auto const& layout = trained.weights.layout();
+    auto const train = [&](float scale) {
+        return train_leaves(trained, 3, Recompute::none, 0.0F, nullptr, Dtype::f16, scale).gradients[0];
+    };
+    auto const small = train(0x1p-40F);
+    auto const large = train(0x1p40F);
+    for (auto const& parameter : layout.parameters()) {
+        CAPTURE(parameter.name);
+        auto const begin = static_cast<std::size_t>(parameter.begin);
+        auto const end = begin + static_cast<std::size_t>(parameter.elements);
+        bool const is_product = parameter.name.find("_proj.") != std::string::npos;
+        bool const vanishes =
+            std::all_of(small.begin() + static_cast<std::ptrdiff_t>(begin),
+                        small.begin() + static_cast<std::ptrdiff_t>(end), [](float x) { return x == 0.0F; });
+        CHECK((vanishes || !is_product));
+        if (parameter.name == "lm_head.weight") CHECK_FALSE(vanishes);
+        if (is_product)
+            CHECK_FALSE(std::all_of(large.begin() + static_cast<std::ptrdiff_t>(begin),
+                                    large.begin() + static_cast<std::ptrdiff_t>(end),
+                                    [](float x) { return std::isfinite(x); }));
+    }
+}
+
 TEST_CASE("rounded_values: all that a llama's layer makes but its hidden state, and nothing outside of layers") {
     TrainedModel const trained(config_of("llama"));
     for (auto const& block : trained.program.blocks()) {
