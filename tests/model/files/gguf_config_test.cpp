@@ -298,6 +298,21 @@ TEST_CASE("what a GGUF file does not state is what llama.cpp takes for granted")
     CHECK(model("t5").tensor("enc.blk.0.ffn_gate.weight", {64, 96}, 0).read()->activation == ActivationKind::gelu_new);
 }
 
+TEST_CASE("layers that predict further tokens are not the model's own, and llama4's chunks are as published or none") {
+    auto const layers = model("glm4moe").read()->layers;
+    CHECK(model("glm4moe").number("glm4moe.nextn_predict_layers", 1).read()->layers == layers - 1);
+    CHECK(model("glm4moe").number("glm4moe.nextn_predict_layers", 0).read()->layers == layers);
+    auto const none = model("glm4moe").number("glm4moe.nextn_predict_layers", 99).read();
+    REQUIRE_FALSE(none);
+    CHECK(none.error().message().find("nextn_predict_layers") != std::string::npos);
+    CHECK(model("llama4").read()->attention_chunk == 8192);
+    CHECK(model("llama4").number("llama4.attention.sliding_window", 4).read()->attention_chunk == 8192);
+    auto const whole = model("llama4").number("llama4.attention.sliding_window", 0).read();
+    REQUIRE(whole);
+    CHECK(whole->attention_chunk == 0);
+    CHECK_FALSE(whole->scores_grow);
+}
+
 TEST_CASE("gpt_oss is scaled as its file says, and its ramp is not rounded") {
     auto file = [] {
         return std::move(model("gpt-oss")

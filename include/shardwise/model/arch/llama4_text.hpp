@@ -37,7 +37,7 @@ struct Llama4Text {
             .in_gguf("interleave_moe_layer_step"),
         positive_field("no_rope_layer_interval", &ModelConfig::rope_free_interval, 4),
         natural_field("attention_chunk_size", &ModelConfig::attention_chunk, 8192).in_gguf("attention.sliding_window"),
-        natural_field("floor_scale", &ModelConfig::score_step, 8192),
+        positive_field("floor_scale", &ModelConfig::score_step, 8192),
         real_field("attn_scale", &ModelConfig::score_growth, 0.1),
         flag_field("attn_temperature_tuning", &ModelConfig::scores_grow, true),
         flag_field("use_qk_norm", &ModelConfig::qk_norm, true),
