@@ -40,7 +40,7 @@ namespace detail {
 [[nodiscard]] constexpr ModelConfig opt_350m_preset() {
     auto config = opt_preset("OPT-350M", 1024, 24, 16);
     config.embedding_size = 512;
-    config.norm_before = false;
+    config.own.set("do_layer_norm_before", 0);
     return config;
 }
 

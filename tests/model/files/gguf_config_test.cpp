@@ -285,8 +285,8 @@ TEST_CASE("what a GGUF file does not state is what llama.cpp takes for granted")
     CHECK(model("gemma3").number("gemma3.attention.sliding_window", 8).read()->sliding_window == 8);
     CHECK(model("gemma3").read()->rope.local_theta == 10000.0);
     CHECK(model("gemma3").real("gemma3.rope.freq_base_swa", 5000.0F).read()->rope.local_theta == 5000.0);
-    CHECK(model("deepseek2").number("deepseek2.expert_group_count", 2).read()->expert_choice == 1);
-    CHECK(model("deepseek2").number("deepseek2.expert_group_count", 1).read()->expert_choice == 0);
+    CHECK(model("deepseek2").number("deepseek2.expert_group_count", 2).read()->own["topk_method"] == 1);
+    CHECK(model("deepseek2").number("deepseek2.expert_group_count", 1).read()->own["topk_method"] == 0);
     auto const v3 = model("deepseek2").tensor("blk.1.exp_probs_b.bias", {4}, 0).read();
     REQUIRE(v3);
     CHECK(v3->model_type.view() == "deepseek_v3");

@@ -36,15 +36,18 @@ struct Llama4Text {
         positive_field("interleave_moe_layer_step", &ModelConfig::decoder_sparse_step, 1)
             .in_gguf("interleave_moe_layer_step"),
         positive_field("no_rope_layer_interval", &ModelConfig::rope_free_interval, 4),
-        natural_field("attention_chunk_size", &ModelConfig::attention_chunk, 8192),
-        natural_field("floor_scale", &ModelConfig::score_step, 8192),
-        flag_field("attn_temperature_tuning", &ModelConfig::scores_grow, true),
+        natural_field("attention_chunk_size", 8192),
+        natural_field("floor_scale", 8192),
+        flag_field("attn_temperature_tuning", true),
         flag_field("use_qk_norm", &ModelConfig::qk_norm, true),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, false),
         real_field("rms_norm_eps", &ModelConfig::norm_epsilon, 1e-5).in_gguf("attention.layer_norm_rms_epsilon"),
         rope_field("rope_theta", &RopeParameters::theta, 500000.0).in_gguf("rope.freq_base"),
         activation_field("hidden_act", ActivationKind::silu),
     };
+
+    static constexpr std::string_view local_layers = "chunked_attention";
+    static constexpr std::string_view sparse_layers_key = "moe_layers";
 
     /// GGUF splits gate from up.
     static constexpr auto aliases = detail::join_aliases(
@@ -84,7 +87,7 @@ struct Llama4Text {
         config.interleaved_rope = true;
         config.router_score = RouterScore::sigmoid;
         config.norm_expert_weights = false;
-        config.sliding_window = config.attention_chunk;
+        config.sliding_window = config.own["attention_chunk_size"];
         return detail::complete_windows(config,
                                         [&](std::int64_t layer) { return !config.rope_free_layers.contains(layer); });
     }
@@ -171,7 +174,8 @@ private:
                                             detail::LayerKind const& kind) {
         auto shape = detail::attention_shape(config, kind.window);
         shape.chunk = kind.window;
-        if (!kind.has_rope && config.scores_grow) shape.score_step = config.score_step;
+        bool const grows = config.own["attn_temperature_tuning"] != 0;
+        if (!kind.has_rope && grows) shape.score_step = config.own["floor_scale"];
         auto q = body.linear(in, "q", "self_attn.q_proj");
         auto k = body.linear(in, "k", "self_attn.k_proj");
         auto const v = body.linear(in, "v", "self_attn.v_proj");

@@ -27,12 +27,12 @@ struct Qwen3Next {
         positive_field("num_key_value_heads", &ModelConfig::kv_heads, 2),
         positive_field("head_dim", &ModelConfig::head_dim, 256),
         positive_field("max_position_embeddings", &ModelConfig::max_positions, 32768),
-        positive_field("linear_conv_kernel_dim", &ModelConfig::linear_kernel, 4),
-        positive_field("linear_key_head_dim", &ModelConfig::linear_key_dim, 128),
-        positive_field("linear_value_head_dim", &ModelConfig::linear_value_dim, 128),
-        positive_field("linear_num_key_heads", &ModelConfig::linear_key_heads, 16),
-        positive_field("linear_num_value_heads", &ModelConfig::linear_value_heads, 32),
-        positive_field("full_attention_interval", &ModelConfig::full_attention_interval, 4),
+        positive_field("linear_conv_kernel_dim", 4),
+        positive_field("linear_key_head_dim", 128),
+        positive_field("linear_value_head_dim", 128),
+        positive_field("linear_num_key_heads", 16),
+        positive_field("linear_num_value_heads", 32),
+        positive_field("full_attention_interval", 4),
         natural_field("num_experts", &ModelConfig::experts, 512).named("num_local_experts"),
         positive_field("num_experts_per_tok", &ModelConfig::experts_per_token, 10),
         positive_field("moe_intermediate_size", &ModelConfig::expert_intermediate_size, 512),
@@ -48,6 +48,8 @@ struct Qwen3Next {
     };
 
     static constexpr std::array<NameAlias, 0> aliases{};
+    static constexpr std::string_view local_layers = "linear_attention";
+    static constexpr LayerSet ModelConfig::*local_set = &ModelConfig::linear_layers;
 
     static constexpr detail::LlamaLayout layout{
         .prefix = "Qwen3Next", .norm = NormKind::rms_offset, .has_rotary_dim = true};
@@ -106,49 +108,46 @@ struct Qwen3Next {
 
 private:
     static constexpr DeltaShape delta_shape(ModelConfig const& config) {
-        return {config.linear_key_heads, config.linear_value_heads, config.linear_key_dim, config.linear_value_dim,
-                config.linear_kernel};
+        auto const& own = config.own;
+        return {own["linear_num_key_heads"], own["linear_num_value_heads"], own["linear_key_head_dim"],
+                own["linear_value_head_dim"], own["linear_conv_kernel_dim"]};
     }
     /// Which layers have states, and whether their heads go together.
     static constexpr Result<> complete_states(ModelConfig& config) {
-        struct Size {
-            std::string_view key;
-            std::int64_t value;
-        };
-        for (auto const& size : {Size{"linear_num_key_heads", config.linear_key_heads},
-                                 Size{"linear_num_value_heads", config.linear_value_heads},
-                                 Size{"linear_key_head_dim", config.linear_key_dim},
-                                 Size{"linear_value_head_dim", config.linear_value_dim},
-                                 Size{"linear_conv_kernel_dim", config.linear_kernel}}) {
-            if (size.value >= 1 && size.value <= (1 << 16)) continue;
+        for (std::string_view const key : {"linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim",
+                                           "linear_value_head_dim", "linear_conv_kernel_dim"}) {
+            auto const size = config.own[key];
+            if (size >= 1 && size <= (1 << 16)) continue;
             return Error{ErrorCode::invalid_field}
-                .at(size.key)
+                .at(key)
                 .because("is no size that a gated delta rule has here")
-                .got(size.value)
+                .got(size)
                 .between(1, 1 << 16);
         }
-        if (config.linear_value_heads % config.linear_key_heads != 0) {
+        auto const shape = delta_shape(config);
+        if (shape.value_heads % shape.key_heads != 0) {
             return Error{ErrorCode::invalid_field}
                 .at("linear_num_value_heads")
                 .because("is not a multiple of linear_num_key_heads")
-                .got(config.linear_value_heads)
-                .multiple_of(config.linear_key_heads);
+                .got(shape.value_heads)
+                .multiple_of(shape.key_heads);
         }
         auto wide = config;
-        for (auto const width : {config.linear_key_heads * (2 * config.linear_key_dim), config.linear_kernel,
-                                 config.linear_value_heads * 2 * config.linear_value_dim})
+        for (auto const width :
+             {shape.key_heads * (2 * shape.key_dim), shape.kernel, shape.value_heads * 2 * shape.value_dim})
             wide.intermediate_size = width > wide.intermediate_size ? width : wide.intermediate_size;
         if (auto const checked = detail::check_products(wide); !checked) return checked;
         if (config.layer_types_count == 0) {
-            if (config.full_attention_interval < 1) {
+            auto const interval = config.own["full_attention_interval"];
+            if (interval < 1) {
                 return Error{ErrorCode::invalid_field}
                     .at("full_attention_interval")
                     .because("must be at least 1")
-                    .got(config.full_attention_interval);
+                    .got(interval);
             }
             config.linear_layers = {};
             for (std::int64_t layer = 0; layer < config.layers; ++layer)
-                if ((layer + 1) % config.full_attention_interval != 0) config.linear_layers.insert(layer);
+                if ((layer + 1) % interval != 0) config.linear_layers.insert(layer);
         } else if (config.layer_types_count != config.layers) {
             return Error{ErrorCode::invalid_field}
                 .at("layer_types")
@@ -156,7 +155,7 @@ private:
                 .got(config.layer_types_count)
                 .expected(config.layers);
         }
-        config.full_attention_interval = 0;
+        config.own.set("full_attention_interval", 0);
         config.layer_types_count = config.layers;
         return {};
     }

@@ -193,7 +193,7 @@ private:
         auto const number = integer_of(*value, key);
         if (!number) return number.error();
         if (field.type == FieldType::flag) {
-            config.*field.flag = *number != 0;
+            field.store_number(config, *number);
             return {};
         }
         if (field.type != FieldType::integer) return {};
@@ -206,7 +206,7 @@ private:
                 .got(*number)
                 .at_most(max_config_size);
         }
-        config.*field.integer = *number;
+        field.store_number(config, *number);
         return {};
     }
     /// A whole number, or a list over layers in which all are the same.
@@ -236,7 +236,7 @@ private:
         if (std::find(needed.begin(), needed.end(), field.gguf) != needed.end()) {
             return error(ErrorCode::missing_field, key, "is needed and has no default");
         }
-        if (field.is_zero_in_gguf && field.integer != nullptr) config.*field.integer = 0;
+        if (field.is_zero_in_gguf) field.store_number(config, 0);
         // llama.cpp 0c1e570, src/llama-model.cpp: rope_freq_base_train
         if (field.rope == &RopeParameters::theta) config.rope.theta = 10000.0;
         if (field.integer == &ModelConfig::kv_heads) config.kv_heads = config.heads;
