@@ -56,10 +56,10 @@ TEST_CASE("messages: a layer reduces attention and MLP, forwards and backwards")
 TEST_CASE("messages: a norm over sharded columns adds up a double per row, in either pass") {
     auto const body_of = [](bool is_of_heads) {
         BodyBuilder body(64);
-        auto const q = body.linear(body.input(), "q", "q", 64, LinearSplit::column(8));
+        auto const q = body.linear(body.input(), "q", "q", 64, UnitSplit::units(8));
         auto const normed =
             is_of_heads ? body.head_norm(q, NormKind::rms, "norm", 8) : body.norm(q, NormKind::rms, "norm");
-        (void)body.linear(normed, "out", "out", 64, LinearSplit::row());
+        (void)body.linear(normed, "out", "out", 64, Spread::partial);
         return std::move(body).finish();
     };
     auto const heads = messages(body_of(true), prompt, 4);

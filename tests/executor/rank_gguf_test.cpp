@@ -166,7 +166,7 @@ TEST_CASE("RankExecutor: a rank reads its own share of safetensors and GGUF and 
                 std::int64_t own = 0;
                 walk_tensors(described.tree, [&](std::string_view, Tensor const& tensor) {
                     if (!tensor.is_parameter()) return;
-                    auto const elements = shard_of(tensor, request.parallel, {.tp = rank}).shape.elements();
+                    auto const elements = shard_of(tensor, request.parallel, {.tp = rank}).elements();
                     bool const is_packed = source == &gguf && tensor.shape.rank() == 2;
                     own += is_packed ? elements / 32 * 34 : elements * 4;
                 });

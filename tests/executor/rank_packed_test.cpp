@@ -120,7 +120,7 @@ TEST_CASE("RankExecutor: ranks that tell each other their rows' largest values p
                 std::int64_t share = 0;
                 walk_tensors(described.tree, [&](std::string_view, Tensor const& tensor) {
                     if (tensor.is_parameter())
-                        share += 4 * shard_of(tensor, request.parallel, {.tp = comm.rank()}).shape.elements();
+                        share += 4 * shard_of(tensor, request.parallel, {.tp = comm.rank()}).elements();
                 });
                 auto const read = executor->bytes_read().count();
                 CHECK((read <= share + share / 100) == shares);

@@ -49,7 +49,7 @@ TEST_CASE("descriptions: a default in a switch is named with its line, but for c
 TEST_CASE("descriptions: a switch over formats is named with its line") {
     PlantedHeaders tree;
     tree.plant("quant/x.hpp", "switch (format) {\n    case WeightFormat::q4_k: break;\n}\n// case WeightFormat::f32:\n");
-    tree.plant("quant/y.hpp", "using enum GgmlType;\nusing enum WeightRole;\nf(WeightFormat::q4_k);\n");
+    tree.plant("quant/y.hpp", "using enum GgmlType;\nusing enum TensorUse;\nf(WeightFormat::q4_k);\n");
     CHECK(tree.check() ==
           "include/shardwise/quant/x.hpp:2: switches over WeightFormat: read the format's row, to which others are added\n"
           "include/shardwise/quant/y.hpp:1: switches over GgmlType: read the format's row, to which others are added\n");

@@ -15,8 +15,8 @@ Bytes buffer_of(BlockBody const& body, OpRank const& rank,
 
 BlockBody row_parallel() {
     BodyBuilder body(64);
-    auto const up = body.linear(body.input(), "up", "up", 256, LinearSplit::column(256));
-    (void)body.linear(up, "down", "down", 64, LinearSplit::row());
+    auto const up = body.linear(body.input(), "up", "up", 256, UnitSplit::units(256));
+    (void)body.linear(up, "down", "down", 64, Spread::partial);
     return std::move(body).finish();
 }
 
@@ -46,7 +46,7 @@ TEST_CASE("communication: expert-parallel ranks add up what their experts made")
     BodyBuilder body(64);
     auto const scores = body.linear(body.input(), "router", "router", 8);
     auto const routes = body.route(scores, 8, 2);
-    auto const made = body.experts(body.input(), routes, "out", "w", 64, 8, 2, LinearSplit::row());
+    auto const made = body.experts(body.input(), routes, "out", "w", 64, 8, 2, Spread::partial);
     (void)body.combine(made, routes, 8, 2);
     auto const mixture = std::move(body).finish();
     CHECK(buffer_of(mixture, {.ep = 4}) == Bytes{8 * 64 * 2});

@@ -23,11 +23,11 @@ BlockBody small_layer() {
     BodyBuilder body(64);
     auto const normed = body.norm(body.input(), NormKind::rms, "norm.weight");
     AttentionShape const shape{.heads = 4, .kv_heads = 4, .key_dim = 16, .value_dim = 16};
-    auto const q = body.linear(normed, "q", "q", 64, LinearSplit::column(4));
-    auto const k = body.linear(normed, "k", "k", 64, LinearSplit::column(4));
-    auto const v = body.linear(normed, "v", "v", 64, LinearSplit::column(4));
+    auto const q = body.linear(normed, "q", "q", 64, UnitSplit::units(4));
+    auto const k = body.linear(normed, "k", "k", 64, UnitSplit::units(4));
+    auto const v = body.linear(normed, "v", "v", 64, UnitSplit::units(4));
     auto const attended = body.attention(body.rope(q, shape), body.rope(k, shape), v, shape);
-    auto const out = body.linear(attended, "out", "o", 64, LinearSplit::row());
+    auto const out = body.linear(attended, "out", "o", 64, Spread::partial);
     (void)body.add(body.input(), out);
     return std::move(body).finish();
 }

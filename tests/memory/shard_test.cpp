@@ -8,7 +8,7 @@ using namespace shardwise;
 namespace {
 
 std::int64_t extent(Tensor const& tensor, std::size_t dimension, std::int64_t tp, std::int64_t rank) {
-    return shard_of(tensor, {.tp = tp}, {.tp = rank}).shape[dimension];
+    return shard_of(tensor, {.tp = tp}, {.tp = rank}).extent(dimension);
 }
 
 Tensor weight(Shape const& shape, ShardRule const& rule) { return {.name = "weight", .shape = shape, .shard = rule}; }
@@ -62,8 +62,8 @@ TEST_CASE("shard: parts packed in turn are each sharded") {
 TEST_CASE("shard: stacked experts are sharded over expert-parallel ranks, each expert to tensor-parallel ones") {
     auto const stacked = weight({32, 2880, 2 * 2880}, ShardRule::units(2, 2880).stacked(32));
     auto const share = shard_of(stacked, {.tp = 2, .ep = 3}, {.tp = 1, .ep = 0});
-    CHECK(share.shape == Shape{11, 2880, 2880});
-    CHECK(shard_of(stacked, {.ep = 3}, {.ep = 2}).shape == Shape{10, 2880, 5760});
+    CHECK(share.shape() == Shape{11, 2880, 2880});
+    CHECK(shard_of(stacked, {.ep = 3}, {.ep = 2}).shape() == Shape{10, 2880, 5760});
 }
 
 TEST_CASE("shard: shares of every sharded kind add up to the whole where nothing is replicated") {

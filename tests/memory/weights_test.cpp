@@ -83,21 +83,20 @@ TEST_CASE("weights: NF4 costs half a bit per parameter of scales, an eighth with
     CHECK(bits_of(QuantScheme::nf4(true)) == doctest::Approx(4.127).epsilon(0.0001));
 }
 
-TEST_CASE("weights: mixtures by layer see the layer's number and the names around a tensor") {
+TEST_CASE("weights: mixtures by layer see the layer's number and what a product does") {
     EstimateRequest const mixed{.quant = *parse_quant_scheme("Q4_K_M")};
     CHECK(depends_on_layer(mixed));
     CHECK_FALSE(depends_on_layer({.quant = QuantScheme::nf4()}));
     CHECK_FALSE(depends_on_layer({}));
     // Q4_K_M gives ffn_down and attn_v six bits in the first eighth of the layers, four in the tenth layer of 32.
-    Tensor const down{.name = "weight", .shape = {4096, 14336}, .dtype = Dtype::bf16, .use = TensorUse::linear};
+    Tensor down{.name = "weight", .shape = {4096, 14336}, .dtype = Dtype::bf16, .use = TensorUse::ffn_down};
     LayerPosition position{.layer = 0, .layers = 32, .heads_per_kv_head = 4};
     position.class_name = "Linear";
-    position.names = {"down_proj", "mlp", "0"};
     CHECK(weight_bytes(down, position, mixed) == Bytes{4096 * 14336 / 256 * 210});
     position.layer = 4;
     CHECK(weight_bytes(down, position, mixed) == Bytes{4096 * 14336 / 256 * 144});
     position.layer = 0;
-    position.names = {"up_proj", "mlp", "0"};
+    down.use = TensorUse::ffn_up;
     CHECK(weight_bytes(down, position, mixed) == Bytes{4096 * 14336 / 256 * 144});
 }
 

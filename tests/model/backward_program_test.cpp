@@ -23,18 +23,18 @@ constexpr AttentionShape heads{.heads = 4, .kv_heads = 2, .key_dim = 4, .value_d
 BlockBody layer() {
     BodyBuilder body(16);
     auto const normed = body.norm(body.input(), NormKind::rms, "norm1");
-    auto q = body.linear(normed, "q", "q_proj", 16, LinearSplit::column(4));
-    auto k = body.linear(normed, "k", "k_proj", 8, LinearSplit::column(2, 4));
-    auto const v = body.linear(normed, "v", "v_proj", 8, LinearSplit::column(2, 4));
+    auto q = body.linear(normed, "q", "q_proj", 16, UnitSplit::units(4));
+    auto k = body.linear(normed, "k", "k_proj", 8, UnitSplit::kv(2, 4));
+    auto const v = body.linear(normed, "v", "v_proj", 8, UnitSplit::kv(2, 4));
     q = body.rope(body.head_norm(q, NormKind::rms, "q_norm", 4), heads);
     k = body.rope(body.head_norm(k, NormKind::rms, "k_norm", 4), heads);
-    auto const out = body.linear(body.attention(q, k, v, heads), "o", "o_proj", 16, LinearSplit::row());
+    auto const out = body.linear(body.attention(q, k, v, heads), "o", "o_proj", 16, Spread::partial);
     auto const middle = body.add(body.input(), out);
     auto const again = body.norm(middle, NormKind::rms, "norm2");
-    auto const gate = body.linear(again, "gate", "gate_proj", 24, LinearSplit::column(24));
-    auto const up = body.linear(again, "up", "up_proj", 24, LinearSplit::column(24));
+    auto const gate = body.linear(again, "gate", "gate_proj", 24, UnitSplit::units(24));
+    auto const up = body.linear(again, "up", "up_proj", 24, UnitSplit::units(24));
     auto const gated = body.gated(gate, up, ActivationKind::silu);
-    (void)body.add(middle, body.linear(gated, "down", "down_proj", 16, LinearSplit::row()));
+    (void)body.add(middle, body.linear(gated, "down", "down_proj", 16, Spread::partial));
     return std::move(body).finish();
 }
 
@@ -130,8 +130,8 @@ TEST_CASE(
     "backward_of: a value that column-parallel and other operations read gets a reduced and a whole gradient, added") {
     BodyBuilder body(8);
     auto const normed = body.norm(body.input(), NormKind::layer, "norm", "bias");
-    auto const up = body.activation(body.linear(normed, "up", "up", 12, LinearSplit::column(12)), ActivationKind::gelu);
-    (void)body.add(normed, body.linear(up, "down", "down", 8, LinearSplit::row(), "down_bias"));
+    auto const up = body.activation(body.linear(normed, "up", "up", 12, UnitSplit::units(12)), ActivationKind::gelu);
+    (void)body.add(normed, body.linear(up, "down", "down", 8, Spread::partial, "down_bias"));
     auto const backward = backward_of(std::move(body).finish());
     REQUIRE(backward);
     CHECK(names_of(*backward) == std::vector<std::string>{"add", "linear", "down sharded", "activation", "linear",
@@ -193,7 +193,7 @@ TEST_CASE("backward_of: what has no gradient yet is refused with its module, its
     CHECK(experts.find("routed experts have no gradient yet") != std::string::npos);
     auto const with = [&](AttentionShape const& shape, std::string_view scores = {}) {
         return message([&](BodyBuilder& body) {
-            auto const q = body.linear(body.input(), "q", "q", 16, LinearSplit::column(4));
+            auto const q = body.linear(body.input(), "q", "q", 16, UnitSplit::units(4));
             (void)body.attention(q, q, q, shape, scores);
         });
     };

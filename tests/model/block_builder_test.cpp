@@ -72,18 +72,17 @@ TEST_CASE("block builder: names, sizes, biases and shares are the tree's") {
     CHECK(q.out_features == 32);
     auto const& made = layer.values()[static_cast<std::size_t>(q.output)];
     CHECK(made.spread == Spread::sharded);
-    CHECK(made.units == 4);
-    CHECK(made.serves_heads == 0);
+    CHECK(made.split == UnitSplit::units(4));
     auto const& k = layer.operations()[2];
     CHECK(k.parameters[1].empty());
-    CHECK(layer.values()[static_cast<std::size_t>(k.output)].serves_heads == 4);
+    CHECK(layer.values()[static_cast<std::size_t>(k.output)].split.heads == 4);
     CHECK(layer.operations()[3].parameters[0] == "sinks");
     auto const& o = layer.operations()[4];
     CHECK(layer.values()[static_cast<std::size_t>(o.output)].spread == Spread::partial);
     auto const& up = layer.operations()[6];
     CHECK(up.in_features == 16);
     CHECK(up.out_features == 64);
-    CHECK(layer.values()[static_cast<std::size_t>(up.output)].units == 64);
+    CHECK(layer.values()[static_cast<std::size_t>(up.output)].split.count == 64);
 }
 
 TEST_CASE("block builder: blocks have the tree's paths and roles, and read what the one before made") {

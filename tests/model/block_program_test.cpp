@@ -38,12 +38,12 @@ TEST_CASE("BlockProgram: single blocks are no runs, and empty runs are none") {
 
 TEST_CASE("BodyBuilder: column linears shard their output, row linears leave a summand") {
     BodyBuilder body(16);
-    auto const up = body.linear(body.input(), "up", "up.weight", 64, LinearSplit::column(64));
+    auto const up = body.linear(body.input(), "up", "up.weight", 64, UnitSplit::units(64));
     CHECK(body.at(up).spread == Spread::sharded);
-    CHECK(body.at(up).units == 64);
+    CHECK(body.at(up).split.count == 64);
     auto const act = body.activation(up, ActivationKind::gelu);
     CHECK(body.at(act).spread == Spread::sharded);
-    auto const down = body.linear(act, "down", "down.weight", 16, LinearSplit::row(), "down.bias");
+    auto const down = body.linear(act, "down", "down.weight", 16, Spread::partial, "down.bias");
     CHECK(body.at(down).spread == Spread::partial);
     CHECK(body.at(down).width == 16);
     auto const sum = body.add(body.input(), down);
@@ -56,13 +56,13 @@ TEST_CASE("BodyBuilder: column linears shard their output, row linears leave a s
 
 TEST_CASE("BodyBuilder: a norm of a summand reads the reduced value") {
     BodyBuilder body(16);
-    auto const partial = body.linear(body.input(), "o", "o.weight", 16, LinearSplit::row());
+    auto const partial = body.linear(body.input(), "o", "o.weight", 16, Spread::partial);
     CHECK(body.at(body.norm(partial, NormKind::rms, "norm.weight")).spread == Spread::replicated);
 }
 
 TEST_CASE("BodyBuilder: rope and head norms work in place") {
     BodyBuilder body(16);
-    auto const q = body.linear(body.input(), "q", "q.weight", 16, LinearSplit::column(4));
+    auto const q = body.linear(body.input(), "q", "q.weight", 16, UnitSplit::units(4));
     CHECK(body.head_norm(q, NormKind::rms, "q_norm.weight", 4) == q);
     CHECK(body.rope(q, AttentionShape{.heads = 4, .kv_heads = 2, .key_dim = 4, .value_dim = 4}) == q);
 }
@@ -72,9 +72,9 @@ TEST_CASE("BodyBuilder: experts work on routed rows and combine brings back toke
     auto const scores = body.linear(body.input(), "router", "gate.weight", 8);
     auto const routes = body.route(scores, 8, 2);
     CHECK(body.at(routes).width == 4);
-    auto const up = body.experts(body.input(), routes, "up", "experts.*.up.weight", 32, 8, 2, LinearSplit::column(32));
+    auto const up = body.experts(body.input(), routes, "up", "experts.*.up.weight", 32, 8, 2, UnitSplit::units(32));
     CHECK(body.at(up).rows == Rows::routed);
-    auto const down = body.experts(up, routes, "down", "experts.*.down.weight", 16, 8, 2, LinearSplit::row());
+    auto const down = body.experts(up, routes, "down", "experts.*.down.weight", 16, 8, 2, Spread::partial);
     auto const out = body.combine(down, routes, 8, 2);
     CHECK(body.at(out).rows == Rows::tokens);
     CHECK(body.at(out).spread == Spread::partial);
@@ -86,20 +86,20 @@ TEST_CASE("BodyBuilder: halves, tables, the last rows and logits have their shap
     BodyBuilder body(Value{.name = "ids", .width = 1});
     auto const embedded = body.embedding(body.input(), "weight", 100, 16);
     CHECK(body.at(embedded).width == 16);
-    auto const packed = body.linear(embedded, "gate_up", "gate_up.weight", 64, LinearSplit::column(32));
+    auto const packed = body.linear(embedded, "gate_up", "gate_up.weight", 64, UnitSplit::units(32));
     CHECK(body.at(body.gated_halves(packed, ActivationKind::silu)).width == 32);
     auto const last = body.last_token(embedded);
     CHECK(body.at(last).rows == Rows::sequences);
     auto const logits = body.logits(last, "weight", 100);
     CHECK(body.at(logits).is_fp32);
-    CHECK(body.at(logits).units == 100);
+    CHECK(body.at(logits).split.count == 100);
 }
 
 TEST_CASE("BodyBuilder: norms that the executor does not compute over sharded values are refused by their weight") {
     auto const reason = [](auto write) {
         BodyBuilder body(16);
-        write(body, body.linear(body.input(), "q", "q.weight", 24, LinearSplit::column(4)),
-              body.linear(body.input(), "qkv", "qkv.weight", 48, LinearSplit::qkv(4, 2)));
+        write(body, body.linear(body.input(), "q", "q.weight", 24, UnitSplit::units(4)),
+              body.linear(body.input(), "qkv", "qkv.weight", 48, UnitSplit::qkv(4, 2)));
         auto const checked = std::move(body).finish().check("layers");
         return checked ? std::string() : checked.error().message();
     };
@@ -132,7 +132,7 @@ TEST_CASE("BodyBuilder: norms that the executor does not compute over sharded va
     CHECK(reason([](Body& body, ValueId, ValueId) { body.norm(body.input(), NormKind::rms, "n.weight", "n.bias"); }) ==
           "layers: n.bias: is the bias of an rms norm, which has none");
     CHECK(reason([](Body& body, ValueId q, ValueId) {
-              auto const k = body.linear(q, "k", "k.weight", 24, LinearSplit::column(4));
+              auto const k = body.linear(q, "k", "k.weight", 24, UnitSplit::units(4));
               auto const v = body.norm(k, NormKind::rms, "v.weight");
               body.attention(q, k, v, {.heads = 4, .kv_heads = 4, .key_dim = 6, .value_dim = 6, .latent = 8});
           }) == "layers: v.weight: changes the values of an attention that makes them of a latent");

@@ -13,13 +13,13 @@ using namespace shardwise;
 /// scores.
 inline std::vector<Value> const values{
     {.name = "hidden", .width = 8},
-    {.name = "q", .width = 8, .spread = Spread::sharded, .units = 4},
-    {.name = "k", .width = 4, .spread = Spread::sharded, .units = 2, .serves_heads = 4},
+    {.name = "q", .width = 8, .spread = Spread::sharded, .split = UnitSplit::units(4)},
+    {.name = "k", .width = 4, .spread = Spread::sharded, .split = UnitSplit::kv(2, 4)},
     {.name = "out", .width = 8, .spread = Spread::partial},
     {.name = "scores", .width = 6, .is_fp32 = true},
-    {.name = "routed", .rows = Rows::routed, .width = 10, .spread = Spread::sharded, .units = 10},
+    {.name = "routed", .rows = Rows::routed, .width = 10, .spread = Spread::sharded, .split = UnitSplit::units(10)},
     {.name = "last", .rows = Rows::sequences, .width = 8},
-    {.name = "qkv", .width = 16, .spread = Spread::sharded, .units = 4, .packed_kv_heads = 2},
+    {.name = "qkv", .width = 16, .spread = Spread::sharded, .split = UnitSplit::qkv(4, 2)},
 };
 
 /// Two sequences of 3 new tokens over a context of 5.

@@ -147,9 +147,10 @@ TEST_CASE("gated_delta: counts convolution, rule and norm of each token, and a s
     CHECK(delta_state_bytes(shape, 1, 0) == Bytes{4 * 2 * 78});
     CHECK(delta_state_bytes(shape, 2, 1) == Bytes{4 * 78});
     CHECK(delta_state_bytes(shape, 3, 2) == Bytes{});
-    std::vector<Value> const values{{.name = "qkvz", .width = 2 * 26, .spread = Spread::sharded, .units = 2},
-                                    {.name = "ba", .width = 8, .spread = Spread::sharded, .units = 2},
-                                    {.name = "delta", .width = 20, .spread = Spread::sharded, .units = 2}};
+    std::vector<Value> const values{
+        {.name = "qkvz", .width = 2 * 26, .spread = Spread::sharded, .split = UnitSplit::units(2)},
+        {.name = "ba", .width = 8, .spread = Spread::sharded, .split = UnitSplit::units(2)},
+        {.name = "delta", .width = 20, .spread = Spread::sharded, .split = UnitSplit::units(2)}};
     auto step = context();
     step.values = values;
     Operation const op{.kind = OpKind::gated_delta, .inputs = {0, 1, no_value, no_value}, .output = 2, .delta = shape};

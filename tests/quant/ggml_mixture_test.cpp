@@ -34,8 +34,8 @@ MixtureModel mixture_of(ModelConfig const& config, File const& file) {
 }
 
 Weight weight_at(std::string_view name, Tensor const& tensor) {
-    Weight weight{.shape = tensor.shape, .dtype = Dtype::bf16, .use = tensor.use, .role = weight_role(name)};
-    weight.is_expert = is_expert_name(name);
+    Weight weight{.shape = tensor.shape, .dtype = Dtype::bf16, .use = tensor.use};
+    weight.is_expert = tensor.shard.experts > 0 || name.find(".experts.") != std::string_view::npos;
     weight.is_transposed = tensor.shape.rank() == 3;  // gpt_oss's experts
     if (auto const at = name.find("layers."); at != std::string_view::npos) {
         weight.layer = std::stoi(std::string(name.substr(at + 7)));
@@ -130,7 +130,7 @@ TEST_CASE("SmolLM2-135M in Q4_1 has the tensors of the published file") {
     // Q8_0.
     CHECK(tensor_bytes("smollm2-135m", {.type = GgmlFileType::q4_1}) == 96576768);
     MixtureModel const model{.layers = 30, .heads_per_kv_head = 3, .has_output_weight = false};
-    Weight const embedding{.shape = {49152, 576}, .use = TensorUse::embedding, .role = WeightRole::token_embedding};
+    Weight const embedding{.shape = {49152, 576}, .use = TensorUse::embedding};
     CHECK(stored_type(GgmlFileType::q4_1, embedding, model) == GgmlType::q8_0);
 }
 
@@ -150,49 +150,50 @@ TEST_CASE("Norms, biases, routers and small tables stay in F32") {
     CHECK(stored({.shape = {4096}, .use = TensorUse::norm}) == GgmlType::f32);
     CHECK(stored({.shape = {32, 5760}, .use = TensorUse::bias}) == GgmlType::f32);
     CHECK(stored({.shape = {8, 4096}, .use = TensorUse::router}) == GgmlType::f32);
-    CHECK(stored({.shape = {8, 4096}, .role = WeightRole::router}) == GgmlType::f32);
-    CHECK(stored({.shape = {1024, 768}, .use = TensorUse::embedding, .role = WeightRole::side_table}) == GgmlType::f32);
+    CHECK(stored({.shape = {1024, 768}, .use = TensorUse::side_table}) == GgmlType::f32);
     // ggml does not count leading ones: qwen2_moe's shared_expert_gate is a vector.
     CHECK(stored({.shape = {1, 2048}}) == GgmlType::f32);
-    CHECK(stored({.shape = {32, 12}, .use = TensorUse::embedding, .role = WeightRole::relative_bias}) == GgmlType::f16);
+    CHECK(stored({.shape = {32, 12}, .use = TensorUse::relative_bias}) == GgmlType::f16);
     CHECK(stored({.shape = {4096, 4096}}) == GgmlType::q4_k);
 }
 
 TEST_CASE("Eight experts, shared key-value heads, 80 layers and Falcon each bend the mixture") {
-    auto const type = [](GgmlFileType file, WeightRole role, MixtureModel const& model, std::int64_t layer = 10) {
-        return mixture_type(file, {.shape = {4096, 4096}, .role = role, .layer = layer}, model);
+    auto const type = [](GgmlFileType file, TensorUse use, MixtureModel const& model, std::int64_t layer = 10) {
+        return mixture_type(file, {.shape = {4096, 4096}, .use = use, .layer = layer}, model);
     };
     MixtureModel const mixtral{.layers = 32, .heads_per_kv_head = 4, .experts = 8};
-    CHECK(type(GgmlFileType::q4_k_m, WeightRole::attention_v, mixtral) == GgmlType::q8_0);
-    CHECK(type(GgmlFileType::q4_k_m, WeightRole::attention_k, mixtral) == GgmlType::q8_0);
-    CHECK(type(GgmlFileType::q4_k_m, WeightRole::attention_output, mixtral) == GgmlType::q5_k);
-    CHECK(type(GgmlFileType::iq2_xs, WeightRole::attention_k, mixtral) == GgmlType::q4_k);
+    CHECK(type(GgmlFileType::q4_k_m, TensorUse::attention_v, mixtral) == GgmlType::q8_0);
+    CHECK(type(GgmlFileType::q4_k_m, TensorUse::attention_k, mixtral) == GgmlType::q8_0);
+    CHECK(type(GgmlFileType::q4_k_m, TensorUse::attention_output, mixtral) == GgmlType::q5_k);
+    CHECK(type(GgmlFileType::iq2_xs, TensorUse::attention_k, mixtral) == GgmlType::q4_k);
     MixtureModel const llama_70b{.layers = 80, .heads_per_kv_head = 8};
-    CHECK(type(GgmlFileType::q4_k_m, WeightRole::attention_v, llama_70b, 11) == GgmlType::q5_k);
-    CHECK(type(GgmlFileType::q4_k_m, WeightRole::attention_v, llama_70b, 0) == GgmlType::q6_k);
+    CHECK(type(GgmlFileType::q4_k_m, TensorUse::attention_v, llama_70b, 11) == GgmlType::q5_k);
+    CHECK(type(GgmlFileType::q4_k_m, TensorUse::attention_v, llama_70b, 0) == GgmlType::q6_k);
     MixtureModel const llama_65b{.layers = 80};
-    CHECK(type(GgmlFileType::q4_k_m, WeightRole::attention_v, llama_65b, 11) == GgmlType::q4_k);
+    CHECK(type(GgmlFileType::q4_k_m, TensorUse::attention_v, llama_65b, 11) == GgmlType::q4_k);
     MixtureModel const falcon{.layers = 32, .heads_per_kv_head = 71, .mixes_lightly = true};
-    CHECK(type(GgmlFileType::q4_k_m, WeightRole::ffn_down, falcon, 1) == GgmlType::q6_k);
-    CHECK(type(GgmlFileType::q4_k_m, WeightRole::ffn_down, falcon, 30) == GgmlType::q5_k);
-    CHECK(type(GgmlFileType::q4_k_m, WeightRole::ffn_down, falcon, 10) == GgmlType::q4_k);
-    CHECK(type(GgmlFileType::q4_k_m, WeightRole::output, falcon) == GgmlType::q8_0);
-    CHECK(type(GgmlFileType::q3_k_l, WeightRole::attention_output, falcon) == GgmlType::q4_k);
-    CHECK(type(GgmlFileType::mxfp4_moe, WeightRole::ffn_up, mixtral) == GgmlType::q8_0);
+    CHECK(type(GgmlFileType::q4_k_m, TensorUse::ffn_down, falcon, 1) == GgmlType::q6_k);
+    CHECK(type(GgmlFileType::q4_k_m, TensorUse::ffn_down, falcon, 30) == GgmlType::q5_k);
+    CHECK(type(GgmlFileType::q4_k_m, TensorUse::ffn_down, falcon, 10) == GgmlType::q4_k);
+    CHECK(type(GgmlFileType::q4_k_m, TensorUse::head, falcon) == GgmlType::q8_0);
+    CHECK(type(GgmlFileType::q3_k_l, TensorUse::attention_output, falcon) == GgmlType::q4_k);
+    CHECK(type(GgmlFileType::mxfp4_moe, TensorUse::ffn_up, mixtral) == GgmlType::q8_0);
 }
 
 TEST_CASE("Layers of one class have the same types under every mixture, and few classes occur") {
     for (std::int64_t const layers : {1, 2, 7, 16, 32, 33, 80, 126, 200}) {
         for (auto const& file : ggml_file_type_table) {
-            for (int role = 0; role <= static_cast<int>(WeightRole::router); ++role) {
+            for (int use = 0; use <= static_cast<int>(TensorUse::other); ++use) {
                 for (std::int64_t const experts : {0, 8}) {
                     std::map<std::int64_t, GgmlType> types;
                     std::size_t wrong = 0;
                     for (std::int64_t layer = 0; layer < layers; ++layer) {
                         auto const type = mixture_type(
-                            file.file_type,
-                            {.shape = {4096, 4096}, .role = static_cast<WeightRole>(role), .layer = layer},
-                            {.layers = layers, .heads_per_kv_head = 4, .experts = experts, .mixes_lightly = layers == 33});
+                            file.file_type, {.shape = {4096, 4096}, .use = static_cast<TensorUse>(use), .layer = layer},
+                            {.layers = layers,
+                             .heads_per_kv_head = 4,
+                             .experts = experts,
+                             .mixes_lightly = layers == 33});
                         auto const known = types.try_emplace(mixture_layer_class(layer, layers), type).first;
                         if (known->second != type) ++wrong;
                     }
@@ -203,5 +204,5 @@ TEST_CASE("Layers of one class have the same types under every mixture, and few 
     }
 }
 
-static_assert(mixture_type(GgmlFileType::q4_k_m, {.shape = {4096, 14336}, .role = WeightRole::ffn_down, .layer = 31},
+static_assert(mixture_type(GgmlFileType::q4_k_m, {.shape = {4096, 14336}, .use = TensorUse::ffn_down, .layer = 31},
                            {.layers = 32}) == GgmlType::q6_k);

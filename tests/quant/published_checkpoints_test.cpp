@@ -30,7 +30,7 @@ Stored stored_bytes(Model const& model, QuantScheme const& scheme, std::string_v
         [&](std::string_view name, Tensor const& tensor) {
             if (tensor.kind == TensorKind::transient_buffer || name.find(part) == std::string_view::npos) return;
             Weight weight{.shape = tensor.shape, .dtype = Dtype::bf16, .use = tensor.use};
-            weight.is_expert = is_expert_name(name);
+            weight.is_expert = tensor.shard.experts > 0;
             weight.is_transposed = tensor.shape.rank() == 3;
             weight.in_linear_module = is_linear;
             stored.bytes += quantized_bytes(scheme, weight).value_or(0);

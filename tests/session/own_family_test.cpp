@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program of its own adds a family of models to a list of its own, and loads and runs checkpoints of it.
+#include <shardwise/memory/estimator.hpp>
+#include <shardwise/model/arch/detail/classic_decoder.hpp>
+#include <shardwise/model/check_model.hpp>
 #include <shardwise/model/files/checkpoint.hpp>
 #include <shardwise/session/run_on_threads.hpp>
 
@@ -12,6 +15,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -35,6 +39,70 @@ struct Tiny {
     }
 };
 static_assert(ModelArchitecture<Tiny>);
+
+/// Llama's layers under names that mean something else in other families.
+struct Odd {
+    static constexpr std::string_view name = "odd";
+    static constexpr std::string_view gguf_name{};
+    static constexpr auto fields = Llama::fields;
+    static constexpr std::array<NameAlias, 0> aliases{};
+
+    static constexpr Result<> complete(ModelConfig& config) { return detail::complete_heads(config); }
+    static constexpr ModuleTree tree(auto const& config) {
+        ModuleTree tree;
+        detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
+        auto const hidden = config.hidden_size;
+        auto const width = config.intermediate_size;
+        auto const kv_width = config.kv_heads * config.head_dim;
+        auto const heads = ShardRule::units(0, config.heads);
+        auto const kv = ShardRule::kv(0, config.kv_heads, config.heads);
+        auto const across = ShardRule::units(1, config.heads);
+        auto const norm = part.norm("Norm", hidden);
+        auto const in = part.linear(width, hidden, false, ShardRule::units(0, width), TensorUse::ffn_up);
+        auto const out = part.linear(hidden, width, false, ShardRule::units(1, width), TensorUse::ffn_down);
+        auto const layer =
+            tree.add("Layer", {},
+                     {{"down_proj", part.linear(hidden, hidden, false, heads, TensorUse::attention_q)},
+                      {"gate", part.linear(kv_width, hidden, false, kv, TensorUse::attention_k)},
+                      {"w1", part.linear(kv_width, hidden, false, kv, TensorUse::attention_v)},
+                      {"q_proj", part.linear(hidden, hidden, false, across, TensorUse::attention_output)},
+                      {"v_proj", in},
+                      {"k_proj", in},
+                      {"wte", out},
+                      {"lm_head", norm},
+                      {"o_proj", norm}});
+        auto const list = tree.add("ModuleList", {}, {numbered(0, config.layers, layer, ModuleRole::layer)});
+        auto const head =
+            part.linear(config.vocab_size, hidden, false, ShardRule::units(0, config.vocab_size), TensorUse::head);
+        tree.set_root(
+            tree.add("Odd", {},
+                     {{"position_embeddings", part.vocabulary(config.vocab_size, hidden), ModuleRole::embedding},
+                      {"h", list},
+                      {"router", norm, ModuleRole::norm},
+                      {"embed_tokens", head, ModuleRole::head}}));
+        return tree;
+    }
+    static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
+        ProgramBuilder model(tree);
+        model.tokens("position_embeddings");
+        model.layers("h", [&](BlockBuilder& body) {
+            auto const shape = detail::plain_attention(config);
+            auto const in = body.norm(body.input(), NormKind::rms, "lm_head");
+            auto const q = body.rope(body.linear(in, "q", "down_proj"), shape);
+            auto const k = body.rope(body.linear(in, "k", "gate"), shape);
+            auto const context = body.attention(q, k, body.linear(in, "v", "w1"), shape);
+            auto const middle = body.add(body.input(), body.linear(context, "out", "q_proj"));
+            auto const normed = body.norm(middle, NormKind::rms, "o_proj");
+            auto const gate = body.linear(normed, "gate", "v_proj");
+            auto const up = body.gated(gate, body.linear(normed, "up", "k_proj"), config.activation);
+            (void)body.add(middle, body.linear(up, "mlp_out", "wte"));
+        });
+        model.norm("router", NormKind::rms);
+        model.head("embed_tokens");
+        return std::move(model).finish();
+    }
+};
+static_assert(ModelArchitecture<Odd>);
 using Families = ArchitectureList<Tiny, Gpt2>;
 
 constexpr auto sizes =
@@ -121,6 +189,34 @@ TEST_CASE("own family: a list of a program's own reads its config, safetensors a
     for (std::int32_t const tp : {1, 2}) {
         CHECK(generate<Families>(own.path(), tp) == expected);
         CHECK(generate<Families>(files / "model.gguf", tp) == expected);
+    }
+}
+
+TEST_CASE("own family: what a weight is for is what the family says, whatever its name") {
+    ModelConfig config;
+    for (auto const& field : Llama::fields) field.store_default(config);
+    config.vocab_size = config.hidden_size = 256;
+    config.intermediate_size = 512;
+    config.layers = 16;
+    config.heads = 8;
+    config.kv_heads = 2;
+    config.dtype = Dtype::bf16;
+    auto const odd = describe<Odd>(config);
+    auto const usual = describe<Llama>(config);
+    REQUIRE(odd);
+    REQUIRE(usual);
+    CHECK(check_model(*odd));
+    for (auto const scheme : {"Q4_K_M", "Q3_K_L", "Q2_K", "IQ2_XS", "MXFP4_MOE", "fp8", "gptq"}) {
+        CAPTURE(scheme);
+        for (std::int64_t const tp : {1, 2, 3}) {
+            EstimateRequest request{.quant = parse_quant_scheme(scheme).value(), .context = 16};
+            request.parallel.tp = tp;
+            auto const ours = estimate_memory(*odd, request);
+            auto const theirs = estimate_memory(*usual, request);
+            REQUIRE(ours);
+            REQUIRE(theirs);
+            CHECK(ours->terms == theirs->terms);
+        }
     }
 }
 

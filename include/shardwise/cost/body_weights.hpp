@@ -93,12 +93,12 @@ private:
     static constexpr bool is_expert(Tensor const& tensor, LayerPosition const& at) {
         return at.is_expert || tensor.shard.experts > 0;
     }
-    constexpr bool is_table(Tensor const& tensor) const { return has_table_ && tensor.use == TensorUse::embedding; }
+    constexpr bool is_table(Tensor const& tensor) const { return has_table_ && shardwise::is_table(tensor.use); }
     constexpr std::int64_t bytes(Tensor const& tensor, LayerPosition const& at) const {
         return shard_bytes(tensor, at, request_, place_).count();
     }
     constexpr std::int64_t elements(Tensor const& tensor) const {
-        return tensor.is_parameter() ? shard_of(tensor, request_.parallel, place_).shape.elements() : 0;
+        return tensor.is_parameter() ? shard_of(tensor, request_.parallel, place_).elements() : 0;
     }
 
     Model const& model_;
@@ -124,7 +124,7 @@ private:
     for (auto const& tie : parts.ties) {
         auto const body = parts.parts[tie.other].body;
         if (body < 0) continue;
-        auto const elements = shard_of(tie.tensor, request.parallel, place).shape.elements();
+        auto const elements = shard_of(tie.tensor, request.parallel, place).elements();
         all[static_cast<std::size_t>(body)].tied_parameters += static_cast<double>(elements);
     }
     for (std::size_t body = 0; body < all.size(); ++body) {

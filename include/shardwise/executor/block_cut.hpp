@@ -183,19 +183,17 @@ private:
             columns(id) = {UnitRange{0, of.width}};
             return;
         }
-        if (of.units < 1 || of.width % of.units != 0) {
+        auto const& split = of.split;
+        if (split.count < 1 || of.width % split.all_units() != 0) {
             columns(id) = {split_units(of.width, place_.ranks, place_.rank)};
             return;
         }
-        auto const units = [&](std::int64_t rank) {
-            return of.serves_heads > 0 ? split_kv_heads(of.serves_heads, of.units, place_.ranks, rank)
-                                       : split_units(of.units, place_.ranks, rank);
-        };
-        auto const width = of.width / of.units;
-        auto const own = units(place_.rank);
-        columns(id) = {UnitRange{own.begin * width, own.end * width}};
+        auto const take = [&](UnitRange range) { columns(id).push_back(range); };
+        split.for_each_range(of.width, place_.ranks, place_.rank, false, take);
         auto& counted = counted_from_[static_cast<std::size_t>(id)];
-        for (std::int64_t rank = 0; rank < place_.rank; ++rank) counted = std::max(counted, units(rank).end * width);
+        counted = columns(id).back().end;
+        auto const count = [&](UnitRange range) { counted = std::min(counted, range.begin); };
+        split.for_each_range(of.width, place_.ranks, place_.rank, true, count);
     }
 
     /// What this rank adds up of a norm's rows: under a fixed tree its leaves, or its units where no sum follows.
@@ -214,7 +212,7 @@ private:
         if constexpr (!Policy::has_fixed_tree) {
             add({0, width}, 0);
         } else {
-            auto const units = value(id).units;
+            auto const units = value(id).split.all_units();
             auto const leaves = pieces(id) ? *pieces(id) : InputPieces{width, width / units, units};
             share.sums = leaves.count;
             for (std::int64_t leaf = 0; leaf < leaves.count; ++leaf) add(leaves.inputs_of({leaf, leaf + 1}), leaf);
@@ -297,8 +295,7 @@ private:
         auto value = body.values()[static_cast<std::size_t>(id)];
         value.width = cut.width(id);
         value.spread = Spread::replicated;
-        value.units = 1;
-        value.serves_heads = value.packed_kv_heads = 0;
+        value.split = {};
         return value;
     };
     BlockBody out(local(0));

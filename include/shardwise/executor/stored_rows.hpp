@@ -56,17 +56,9 @@ inline void append_delta_rows(DeltaShape const& shape, UnitRange range, std::vec
 /// queries, then keys, then values.
 inline void append_grouped_rows(AttentionShape const& shape, UnitRange range, std::vector<UnitRange>& rows) {
     auto const dim = shape.key_dim;
-    auto const group = shape.heads / shape.kv_heads;
+    auto const heads = UnitSplit::qkv(shape.heads, shape.kv_heads);
     for (auto begin = range.begin; begin < range.end; begin += dim) {
-        auto const head = begin / dim;
-        std::int64_t at = 0;
-        if (head < shape.heads) {
-            at = head / group * (group + 2) + head % group;
-        } else if (head < shape.heads + shape.kv_heads) {
-            at = (head - shape.heads) * (group + 2) + group;
-        } else {
-            at = (head - shape.heads - shape.kv_heads) * (group + 2) + group + 1;
-        }
+        auto const at = heads.grouped_head(begin / dim);
         rows.push_back({at * dim, (at + 1) * dim});
     }
 }

@@ -76,10 +76,6 @@ public:
             if (tensor == nullptr) continue;
             auto const other = part_of(tie.other);
             auto position = out_.parts[other].position;
-            // The names above the tensor: what schemes choose by.
-            auto name = tie.other;
-            (void)take_last_component(name);
-            for (auto& part : position.names) part = take_last_component(name);
             position.class_name = class_of(tie.other);
             out_.ties.push_back({part_of(tie.first), other, *tensor, position});
         }

@@ -9,14 +9,12 @@
 #include <shardwise/model/tensor_weight.hpp>
 #include <shardwise/quant/quantized_bytes.hpp>
 
-#include <array>
 #include <cstdint>
 #include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// Where in the model a tensor stands: quantisation schemes choose by layer, by the names around it and by its module's
-/// class.
+/// Where in the model a tensor stands: quantisation schemes choose by layer and by its module's class.
 struct LayerPosition {
     /// The layer's number; -1 outside of the layers.
     std::int64_t layer = -1;
@@ -28,15 +26,13 @@ struct LayerPosition {
     bool mixes_lightly = false;
     /// True within a routed expert.
     bool is_expert = false;
-    /// The class of the tensor's module, and the names of the module, of the one around it, and of the one around that.
+    /// The class of the tensor's module.
     std::string_view class_name{};
-    std::array<std::string_view, 3> names{};
 
     /// The position of the tensors of a child.
     [[nodiscard]] constexpr LayerPosition inside(Child const& child, Module const& module) const {
         auto inner = *this;
         inner.class_name = module.class_name;
-        inner.names = {child.name.empty() ? std::string_view{"0"} : child.name, names[0], names[1]};
         inner.is_expert = is_expert || child.role == ModuleRole::expert;
         return inner;
     }
@@ -76,22 +72,6 @@ namespace detail {
                                          EstimateRequest const& request) {
     auto weight = shardwise::weight_of(tensor, position.class_name, position.is_expert, position.layer);
     if (request.dtype && traits(tensor.dtype).is_floating) weight.dtype = *request.dtype;
-    if (request.quant->is_ggml()) {
-        std::array<char, 160> name{};
-        std::size_t size = 0;
-        auto const append = [&](std::string_view text) {
-            for (char const c : text) {
-                if (size < name.size()) name[size++] = c;
-            }
-        };
-        for (std::size_t i = 3; i-- > 0;) {
-            if (position.names[i].empty()) continue;
-            append(position.names[i]);
-            append(".");
-        }
-        append(tensor.name);
-        weight.role = weight_role(std::string_view{name.data(), size});
-    }
     return weight;
 }
 
@@ -128,7 +108,8 @@ namespace detail {
 [[nodiscard]] constexpr Bytes shard_bytes(Tensor const& tensor, LayerPosition const& position,
                                           EstimateRequest const& request, RankPlace const& place) {
     if (request.parallel.tp == 1 && request.parallel.ep == 1) return weight_bytes(tensor, position, request);
-    auto const share = shard_of(tensor, request.parallel, place);
+    auto share = tensor;
+    share.shape = shard_of(tensor, request.parallel, place).shape();
     if (share.shape == tensor.shape) return weight_bytes(tensor, position, request);
     bool const is_packed = request.quant || (tensor.stored_bytes >= 0 && !request.dtype);
     if (!is_packed) return weight_bytes(share, position, request);

@@ -175,7 +175,7 @@ private:
                                    .writes = {found, no_value, no_value, no_value},
                                    .is_added = {true}});
         }
-        bool const has_kv = found != no_value && (value(of).serves_heads > 0 || value(of).packed_kv_heads > 0);
+        bool const has_kv = found != no_value && value(of).split.has_kv_heads();
         if (has_kv && is_attended(of)) {
             made_.steps.push_back({.part = GradientPart::reduction,
                                    .reads = found,

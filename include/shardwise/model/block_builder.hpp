@@ -10,14 +10,13 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// How a linear layer's value is held over tensor-parallel ranks, as its weight's shard rule says; dimension `out_dim` of the weight
-/// are the outputs.
-[[nodiscard]] constexpr LinearSplit split_of(ShardRule const& rule, std::uint8_t out_dim) {
-    if (rule.kind == ShardKind::replicated) return {};
-    if (rule.dim != out_dim) return LinearSplit::row();
-    if (rule.kind == ShardKind::kv_heads) return LinearSplit::column(rule.count, rule.heads);
-    if (rule.kind == ShardKind::packed_qkv) return LinearSplit::qkv(rule.heads, rule.count);
-    return LinearSplit::column(rule.count);
+/// How ranks hold what a product makes, as its weight's shard rule says; dimension `out_dim` of the weight are the outputs.
+[[nodiscard]] constexpr OutputSplit split_of(ShardRule const& rule, std::uint8_t out_dim) {
+    if (rule.is_shared() && rule.dim != out_dim) return Spread::partial;
+    // What a product makes lies in the order of the heads, wherever the file has their rows.
+    UnitSplit columns = rule;
+    columns.is_grouped = false;
+    return columns;
 }
 
 /// Writes a block's operations over the modules of the tree. Which parameters there are, their names, sizes, biases and how ranks

@@ -11,26 +11,17 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// How a linear layer's output (or input) is sharded over tensor-parallel ranks.
-struct LinearSplit {
-    enum class Kind : std::uint8_t { replicated, column, row } kind = Kind::replicated;
-    /// Indivisible parts of the split side: heads, columns.
-    std::int64_t units = 1;
-    /// Set for key-value projections: the query heads that the units serve.
-    std::int64_t serves_heads = 0;
-    /// Set for packed [q, k, v] projections: `units` are the query heads, these the key-value heads.
-    std::int64_t packed_kv_heads = 0;
+/// How tensor-parallel ranks hold what a product makes: nothing shared, columns of it, or each a summand of all of it.
+struct OutputSplit {
+    Spread spread = Spread::replicated;
+    UnitSplit split{};
 
-    /// The output is sharded in `units`; no communication.
-    [[nodiscard]] static constexpr LinearSplit column(std::int64_t units, std::int64_t serves_heads = 0) {
-        return {Kind::column, units, serves_heads, 0};
-    }
-    /// A packed [q, k, v] output: query heads are sharded, key-value heads follow them.
-    [[nodiscard]] static constexpr LinearSplit qkv(std::int64_t heads, std::int64_t kv_heads) {
-        return {Kind::column, heads, 0, kv_heads};
-    }
-    /// The input is already sharded; the output is a partial sum on every rank, reduced at once.
-    [[nodiscard]] static constexpr LinearSplit row() { return {Kind::row, 1, 0, 0}; }
+    constexpr OutputSplit() = default;
+    /// Columns; the weight's outputs are sharded so.
+    constexpr OutputSplit(UnitSplit const& columns)
+        : spread(columns.is_shared() ? Spread::sharded : Spread::replicated), split(columns) {}
+    /// A summand, reduced at once; the weight's inputs are sharded.
+    constexpr OutputSplit(Spread held) : spread(held) {}
 };
 
 /// Writes a block's operations and the values between them, one call per operation, as the formulas read.
@@ -91,7 +82,7 @@ public:
         op.in_features = op.out_features = head_dim;
         op.norm = kind;
         auto const& value = at(in);
-        auto const heads = value.units + 2 * value.packed_kv_heads;
+        auto const heads = value.split.all_units();
         auto const unit = value.spread == Spread::sharded && heads > 0 ? value.width / heads : value.width;
         if (head_dim < 1 || (unit % head_dim != 0 && head_dim != value.width))
             body_.refuse(weight, "is a norm of heads that the value is not made of");
@@ -116,7 +107,7 @@ public:
 
     /// in * weight^T + bias; `in_features` above 0 reads only so many of each row.
     constexpr ValueId linear(ValueId in, std::string_view name, std::string_view weight, std::int64_t out_features,
-                             LinearSplit split = {}, std::string_view bias = {}, std::int64_t in_features = 0) {
+                             OutputSplit const& split = {}, std::string_view bias = {}, std::int64_t in_features = 0) {
         Operation op{.kind = OpKind::linear};
         op.parameters = {weight, bias};
         op.in_features = in_features > 0 ? in_features : at(in).width;
@@ -143,8 +134,11 @@ public:
                 body_.refuse(made.parameters[0], "changes the values of an attention that makes them of a latent");
         }
         return append(op, {q, k, v},
-                      Value{.name = "attention", .rows = at(q).rows, .width = shape.heads * shape.value_dim,
-                            .spread = Spread::sharded, .units = shape.heads});
+                      Value{.name = "attention",
+                            .rows = at(q).rows,
+                            .width = shape.heads * shape.value_dim,
+                            .spread = Spread::sharded,
+                            .split = UnitSplit::units(shape.heads)});
     }
 
     /// act(in); `parameters` are those of an activation that has some (xielu).
@@ -175,6 +169,7 @@ public:
         auto out = at(gate_up);
         out.name = "activated";
         out.width /= 2;
+        if (out.split.kind == ShardKind::packed_parts) out.split = UnitSplit::units(out.split.count);
         return append(op, {gate_up, gate_up}, out);
     }
 
@@ -224,8 +219,11 @@ public:
         op.parameters = parameters;
         op.delta = shape;
         return append(op, {qkvz, ba},
-                      Value{.name = "delta", .rows = at(qkvz).rows, .width = shape.value_heads * shape.value_dim,
-                            .spread = Spread::sharded, .units = shape.key_heads});
+                      Value{.name = "delta",
+                            .rows = at(qkvz).rows,
+                            .width = shape.value_heads * shape.value_dim,
+                            .spread = Spread::sharded,
+                            .split = UnitSplit::units(shape.key_heads)});
     }
 
     /// The top-k experts and their weights from router scores: [tokens, k] pairs.
@@ -240,7 +238,7 @@ public:
     /// One linear per expert over the rows routed to it; `in` is in token order or already routed.
     constexpr ValueId experts(ValueId in, ValueId routes, std::string_view name, std::string_view weight,
                               std::int64_t out_features, std::int64_t experts, std::int64_t experts_per_token,
-                              LinearSplit split, std::string_view bias = {}) {
+                              OutputSplit const& split, std::string_view bias = {}) {
         Operation op{.kind = OpKind::experts};
         op.parameters = {weight, bias};
         op.in_features = at(in).width;
@@ -252,7 +250,7 @@ public:
     /// The same over rows that are multiplied by their weights first.
     constexpr ValueId weighed_experts(ValueId in, ValueId routes, std::string_view name, std::string_view weight,
                                       std::int64_t out_features, std::int64_t count, std::int64_t experts_per_token,
-                                      LinearSplit split) {
+                                      OutputSplit const& split) {
         auto const out = experts(in, routes, name, weight, out_features, count, experts_per_token, split);
         body_.last().weighs_inputs = true;
         return out;
@@ -283,7 +281,7 @@ public:
     }
     /// Scores of every vocabulary entry, fp32, sharded by vocabulary columns.
     constexpr ValueId logits(ValueId in, std::string_view weight, std::int64_t vocab_size, std::string_view bias = {}) {
-        auto const out = linear(in, "logits", weight, vocab_size, LinearSplit::column(vocab_size), bias);
+        auto const out = linear(in, "logits", weight, vocab_size, UnitSplit::units(vocab_size), bias);
         return out;
     }
 
@@ -308,19 +306,12 @@ private:
         if (!spans_ranks(op, value)) return;
         auto const weight = op.parameters[0];
         if (is_layer_norm(op.norm)) return body_.refuse(weight, "is a layer norm over a sharded value");
-        if (value.packed_kv_heads > 0) return body_.refuse(weight, "is a norm over packed queries, keys and values");
+        if (value.split.kind == ShardKind::packed_qkv)
+            return body_.refuse(weight, "is a norm over packed queries, keys and values");
         if (value.rows == Rows::routed) return body_.refuse(weight, "is a norm over experts' sharded rows");
     }
-    static constexpr Value split_value(std::string_view name, Rows rows, std::int64_t width, LinearSplit split) {
-        Value out{.name = name, .rows = rows, .width = width};
-        if (split.kind == LinearSplit::Kind::column) {
-            out.spread = Spread::sharded;
-            out.units = split.units;
-            out.serves_heads = split.serves_heads;
-            out.packed_kv_heads = split.packed_kv_heads;
-        } else if (split.kind == LinearSplit::Kind::row) {
-            out.spread = Spread::partial;
-        }
+    static constexpr Value split_value(std::string_view name, Rows rows, std::int64_t width, OutputSplit const& split) {
+        Value out{.name = name, .rows = rows, .width = width, .spread = split.spread, .split = split.split};
         out.is_fp32 = name == "logits";
         return out;
     }

@@ -5,7 +5,7 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/model/architecture.hpp>
 #include <shardwise/model/find_module.hpp>
-#include <shardwise/model/shard_extent.hpp>
+#include <shardwise/model/parameter_shard.hpp>
 #include <shardwise/op/step.hpp>
 
 #include <cstddef>
@@ -50,16 +50,13 @@ private:
         auto const wrong = [&](std::string_view reason) { return refusal("tree", tensor.name, reason); };
         if (rule.experts > 0 && (tensor.shape.rank() == 0 || tensor.shape[0] != rule.experts))
             return wrong("its shard rule names another number of experts than its first dimension has");
-        if (rule.kind == ShardKind::replicated) return {};
+        if (!rule.is_shared()) return {};
         if (rule.dim >= tensor.shape.rank()) return wrong("its shard rule splits a dimension that it does not have");
         if (rule.count < 1) return wrong("its shard rule has no units");
-        auto units = rule.count;
-        if (rule.kind == ShardKind::packed_parts) units = rule.heads * rule.count;
-        if (rule.kind == ShardKind::packed_qkv) units = rule.heads + 2 * rule.count;
+        auto const units = rule.all_units();
         if (units < 1 || tensor.shape[rule.dim] % units != 0)
             return wrong("the units of its shard rule do not divide it").got(tensor.shape[rule.dim]).multiple_of(units);
-        bool const has_heads = rule.kind == ShardKind::kv_heads || rule.kind == ShardKind::packed_qkv;
-        if (has_heads && (rule.heads < 1 || rule.heads % rule.count != 0))
+        if (rule.has_kv_heads() && (rule.heads < 1 || rule.heads % rule.count != 0))
             return wrong("its key-value heads do not divide the query heads").got(rule.count).divisor_of(rule.heads);
         return {};
     }
@@ -73,8 +70,8 @@ private:
         for (std::size_t i = 0; i < body.values().size(); ++i) {
             auto const& value = body.values()[i];
             is_made[i] = i == 0 || value.is_external ? 1 : 0;
-            auto const units = value.units + 2 * value.packed_kv_heads;
-            if (value.spread == Spread::sharded && (value.units < 1 || value.width % units != 0))
+            auto const units = value.split.all_units();
+            if (value.spread == Spread::sharded && (value.split.count < 1 || value.width % units != 0))
                 return refusal("program", value.name, "its units do not divide its width")
                     .got(value.width)
                     .multiple_of(units);
@@ -203,19 +200,15 @@ private:
     /// On 1 to 8 tensor-parallel ranks a share of the weight has the columns of the values before and after it.
     static constexpr bool has_shares(Tensor const& weight, Operation const& op, Value const& input, Value const& output,
                                      std::size_t out_side) {
-        auto const& rule = weight.shard;
         auto const rank = weight.shape.rank();
         auto const in_side = out_side == rank - 1 ? rank - 2 : rank - 1;
         for (std::int64_t tp = 1; tp <= max_ranks_checked; ++tp) {
             for (std::int64_t k = 0; k < tp; ++k) {
-                auto const share = [&](std::size_t side) {
-                    bool const is_split = rule.kind != ShardKind::replicated && rule.dim == side;
-                    return is_split ? shard_extent(rule, weight.shape[side], tp, k) : weight.shape[side];
-                };
+                ParameterShard const shard(weight, tp, k);
                 OpContext const context{.values = {}, .rank = {.tp = tp, .tp_rank = k}};
-                if (share(out_side) != context.columns(output)) return false;
+                if (shard.extent(out_side) != context.columns(output)) return false;
                 bool const reads_all = op.in_features == input.width;
-                if (share(in_side) != (reads_all ? context.columns(input) : op.in_features)) return false;
+                if (shard.extent(in_side) != (reads_all ? context.columns(input) : op.in_features)) return false;
             }
         }
         return true;

@@ -10,7 +10,7 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What a quantisation scheme sees of a tensor: by its module's class, whether it stands within a routed expert, and its
-/// layer's number, -1 outside of the layers. Its role by name is left to who needs it.
+/// layer's number, -1 outside of the layers.
 [[nodiscard]] constexpr Weight weight_of(Tensor const& tensor, std::string_view class_name, bool is_in_expert,
                                          std::int64_t layer) {
     Weight weight{.shape = tensor.shape,

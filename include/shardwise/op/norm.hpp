@@ -11,8 +11,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// True for a norm whose rows are sharded: tensor-parallel ranks add up their squares. `made` is what it makes.
 [[nodiscard]] constexpr bool spans_ranks(Operation const& op, Value const& made) {
-    return op.kind == OpKind::norm && made.spread == Spread::sharded && made.units > 1 && !op.is_first_part &&
-           op.in_features == made.width;
+    return op.kind == OpKind::norm && made.spread == Spread::sharded && made.split.all_units() > 1 &&
+           !op.is_first_part && op.in_features == made.width;
 }
 
 /// What ranks add up for each row of such a norm: its squares in double.

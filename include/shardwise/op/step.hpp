@@ -85,17 +85,7 @@ struct OpContext {
     }
     /// Columns of a value on this rank.
     [[nodiscard]] constexpr std::int64_t columns(Value const& value) const {
-        if (value.spread != Spread::sharded || rank.tp == 1 || value.units < 1) return value.width;
-        if (value.packed_kv_heads > 0) {
-            auto const head = value.width / (value.units + 2 * value.packed_kv_heads);
-            return head * (split_units(value.units, rank.tp, rank.tp_rank).size() +
-                           2 * split_kv_heads(value.units, value.packed_kv_heads, rank.tp, rank.tp_rank).size());
-        }
-        auto const unit = value.width / value.units;
-        if (value.serves_heads > 0) {
-            return unit * split_kv_heads(value.serves_heads, value.units, rank.tp, rank.tp_rank).size();
-        }
-        return unit * split_units(value.units, rank.tp, rank.tp_rank).size();
+        return value.spread == Spread::sharded ? value.split.extent(value.width, rank.tp, rank.tp_rank) : value.width;
     }
     [[nodiscard]] constexpr std::int64_t elements(Value const& value) const { return rows(value) * columns(value); }
     /// The memory of a value on this rank.

@@ -34,7 +34,7 @@ inline constexpr std::array<QuantScheme, 6> quant_ladder{
     if (request.dtype) return bits(*request.dtype);
     auto const sum = [&](auto const& measure) {
         return sum_tensors(model.tree, [&](Tensor const& tensor) {
-            bool const is_linear = tensor.is_parameter() && tensor.use == TensorUse::linear && tensor.shape.rank() >= 2;
+            bool const is_linear = tensor.is_parameter() && is_product(tensor.use) && tensor.shape.rank() >= 2;
             return is_linear ? measure(tensor) : std::int64_t{0};
         });
     };

@@ -60,7 +60,7 @@ public:
           parts_(parts),
           slots_(slots),
           like_(like),
-          sharded_(find_dealt_units(model)),
+          splits_(find_splits(model)),
           running_(1024) {}
 
     [[nodiscard]] CutMemory of(PlanDegrees const& degrees) {
@@ -68,7 +68,7 @@ public:
         auto const micro_batch = micro_batch_of(prefill_request(model_, request));
         auto const rows = largest_step_of(Phase::prefill, micro_batch, model_.config).tokens();
         CutMemory cut;
-        cut.classes = find_rank_classes(sharded_, degrees.tp, degrees.ep, model_.config.experts,
+        cut.classes = find_rank_classes(splits_, degrees.tp, degrees.ep, model_.config.experts,
                                         request.parallel.sequence_parallel ? rows : 0);
         for (auto const& place : cut.classes.places)
             cut.ranks.push_back(
@@ -138,7 +138,7 @@ private:
     ModelParts const& parts_;
     LayerSlots const& slots_;
     CutMemories* like_;
-    detail::ShardedUnits sharded_;
+    List<UnitSplit> splits_;
     List<List<Entry>> by_tp_;
     List<List<Running>> running_;
 };

@@ -20,88 +20,38 @@ struct RankClasses {
     List<std::size_t> class_of;
 };
 
-namespace detail {
-
-/// Counts of units that are sharded over tensor-parallel ranks, and of heads that share key-value heads; each once.
-struct ShardedUnits {
-    struct Heads {
-        std::int64_t heads = 0;
-        std::int64_t kv_heads = 0;
-
-        friend bool operator==(Heads const&, Heads const&) = default;
+/// Everything that tensor-parallel ranks share, each split once: what decides whether two ranks hold the same.
+[[nodiscard]] inline List<UnitSplit> find_splits(Model const& model) {
+    List<UnitSplit> splits;
+    auto const add = [&](UnitSplit split) {
+        split.is_grouped = false;
+        if (!split.is_shared() || split.count < 1) return;
+        for (auto const& known : splits) {
+            if (known == split) return;
+        }
+        splits.push_back(split);
     };
-    List<std::int64_t> units;
-    List<Heads> heads;
-
-    void add(std::int64_t count) {
-        for (auto const known : units) {
-            if (known == count) return;
-        }
-        if (count > 0) units.push_back(count);
-    }
-    void add_heads(std::int64_t query, std::int64_t kv) {
-        if (query < 1 || kv < 1) return;
-        for (auto const& known : heads) {
-            if (known == Heads{query, kv}) return;
-        }
-        heads.push_back({query, kv});
-    }
-};
-
-}  // namespace detail
-
-/// Everything that tensor-parallel ranks hold in units: what decides whether two ranks hold the same.
-[[nodiscard]] inline detail::ShardedUnits find_dealt_units(Model const& model) {
-    detail::ShardedUnits sharded;
-    for (auto const& tensor : model.tree.tensors()) {
-        auto const& rule = tensor.shard;
-        switch (rule.kind) {
-            case ShardKind::replicated:
-                break;
-            case ShardKind::units:
-            case ShardKind::packed_parts:
-                sharded.add(rule.count);
-                break;
-            case ShardKind::kv_heads:
-                sharded.add_heads(rule.heads, rule.count);
-                break;
-            case ShardKind::packed_qkv:
-                sharded.add(rule.heads);
-                sharded.add_heads(rule.heads, rule.count);
-                break;
-        }
-    }
+    for (auto const& tensor : model.tree.tensors()) add(tensor.shard);
     for (auto const& body : model.program.bodies()) {
         for (auto const& value : body.values()) {
-            if (value.spread != Spread::sharded) continue;
-            if (value.serves_heads > 0)
-                sharded.add_heads(value.serves_heads, value.units);
-            else
-                sharded.add(value.units);
-            sharded.add_heads(value.units, value.packed_kv_heads);
+            if (value.spread == Spread::sharded) add(value.split);
         }
         for (auto const& op : body.operations()) {
-            if (op.kind == OpKind::gated_delta) sharded.add(op.delta.key_heads);
-            if (op.kind != OpKind::attention) continue;
-            sharded.add(op.attention.heads);
-            sharded.add_heads(op.attention.heads, op.attention.kv_heads);
+            if (op.kind == OpKind::gated_delta) add(UnitSplit::units(op.delta.key_heads));
+            if (op.kind == OpKind::attention) add(UnitSplit::qkv(op.attention.heads, op.attention.kv_heads));
         }
     }
-    return sharded;
+    return splits;
 }
 
 /// The classes of the ranks of a tp * ep group; `rows` are those that sequence parallelism shards, 0 where it is off.
-[[nodiscard]] inline RankClasses find_rank_classes(detail::ShardedUnits const& sharded, std::int64_t tp,
-                                                   std::int64_t ep, std::int64_t experts, std::int64_t rows) {
+[[nodiscard]] inline RankClasses find_rank_classes(List<UnitSplit> const& splits, std::int64_t tp, std::int64_t ep,
+                                                   std::int64_t experts, std::int64_t rows) {
     auto const share = [tp](std::int64_t units, std::int64_t rank) { return split_units(units, tp, rank).size(); };
     auto const are_alike = [&](std::int64_t a, std::int64_t b) {
         if (a == 0 || b == 0 || (rows > 0 && share(rows, a) != share(rows, b))) return a == b;
-        for (auto const units : sharded.units) {
-            if (share(units, a) != share(units, b)) return false;
-        }
-        for (auto const& [heads, kv_heads] : sharded.heads) {
-            if (split_kv_heads(heads, kv_heads, tp, a).size() != split_kv_heads(heads, kv_heads, tp, b).size())
-                return false;
+        for (auto const& split : splits) {
+            if (split.units_of(tp, a) != split.units_of(tp, b)) return false;
         }
         return true;
     };

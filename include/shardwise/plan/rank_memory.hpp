@@ -115,7 +115,7 @@ private:
     }
 
     std::int64_t elements(Tensor const& tensor) const {
-        return tensor.is_parameter() ? shard_of(tensor, request_.parallel, place_).shape.elements() : 0;
+        return tensor.is_parameter() ? shard_of(tensor, request_.parallel, place_).elements() : 0;
     }
     std::int64_t states(Tensor const& tensor) const {
         return tensor.is_parameter() ? optimizer_state_bytes(request_.training->optimizer, elements(tensor)) : 0;

@@ -76,8 +76,8 @@ private:
         for (std::uint32_t i = 0; i < module.tensor_count; ++i) {
             auto const& tensor = tree_.tensor(module, i);
             if (tensor.use == TensorUse::router && has_stacked_child(parent)) return "ep_router";
-            bool const is_product = tensor.use == TensorUse::linear || tensor.use == TensorUse::head;
-            if (!is_product || tensor.shape.rank() != 2 || tensor.shard.kind == ShardKind::replicated) continue;
+            bool const is_weight = is_product(tensor.use) || tensor.use == TensorUse::head;
+            if (!is_weight || tensor.shape.rank() != 2 || tensor.shard.kind == ShardKind::replicated) continue;
             bool const is_column = tensor.shard.dim == 0;
             if (tensor.use == TensorUse::head || is_packed(tensor.shard))
                 return is_column ? "colwise_rep" : "rowwise_rep";

@@ -16,20 +16,28 @@ namespace detail {
     return file.mixture.output.value_or(file.usual == GgmlType::q8_0 ? GgmlType::q8_0 : GgmlType::q6_k);
 }
 
-/// The rules for a role, null where a mixture has none.
-[[nodiscard]] constexpr MixRules const* rules_of(Mixture const& mixture, WeightRole role) {
-    using enum WeightRole;
-    switch (role) {
+/// The rules for a product, null where a mixture has none.
+[[nodiscard]] constexpr MixRules const* rules_of(Mixture const& mixture, TensorUse use) {
+    using enum TensorUse;
+    switch (use) {
         case attention_q: return &mixture.attention_q;
         case attention_k: return &mixture.attention_k;
         case attention_v: return &mixture.attention_v;
         case attention_qkv: return &mixture.attention_qkv;
         case attention_output: return &mixture.attention_output;
-        case ffn_down: return &mixture.ffn_down;
-        case ffn_gate:
+        case ffn_down:
+            return &mixture.ffn_down;
         case ffn_up: return &mixture.ffn_up;
-        case other: case token_embedding: case side_table: case relative_bias: case output: case attention_kv_b:
-        case router: break;
+        case linear:
+        case embedding:
+        case side_table:
+        case relative_bias:
+        case head:
+        case router:
+        case norm:
+        case bias:
+        case other:
+            break;
     }
     return nullptr;
 }
@@ -48,19 +56,16 @@ namespace detail {
     auto const& row = traits(file);
     auto const& mixture = row.mixture;
     if (!traits(row.usual).is_quantized) return row.usual;
-    bool const is_output = weight.role == WeightRole::output || weight.use == TensorUse::head;
-    // A table whose caller does not tell roles apart is the tokens'.
-    bool const is_embedding = weight.role == WeightRole::token_embedding ||
-                              (weight.use == TensorUse::embedding && weight.role == WeightRole::other);
-    if (is_output || (is_embedding && !model.has_output_weight)) {
+    bool const is_embedding = weight.use == TensorUse::embedding;
+    if (weight.use == TensorUse::head || (is_embedding && !model.has_output_weight)) {
         return detail::mixed_output(row, weight.inputs(), model);
     }
     if (mixture.unless_expert) return weight.is_expert ? row.usual : *mixture.unless_expert;
     if (is_embedding) return mixture.embedding.value_or(row.usual);
-    auto const* const rules = detail::rules_of(mixture, weight.role);
+    auto const* const rules = detail::rules_of(mixture, weight.use);
     if (rules == nullptr) return row.usual;
-    bool const is_value = weight.role == WeightRole::attention_v;
-    bool const is_raised = !mixture.is_lowest && (is_value || weight.role == WeightRole::attention_k);
+    bool const is_value = weight.use == TensorUse::attention_v;
+    bool const is_raised = !mixture.is_lowest && (is_value || weight.use == TensorUse::attention_k);
     if (is_raised && model.experts == 8) return GgmlType::q8_0;
     auto const type = detail::mixed_type(*rules, row.usual, weight.layer, model);
     // llama.cpp knows the 70B models of llama and qwen2 by their 80 layers.
@@ -93,10 +98,9 @@ namespace detail {
 ///
 /// Source  convert_hf_to_gguf.py (prepare_tensors), llama-quant.cpp (tensor_allows_quantization)
 [[nodiscard]] constexpr bool is_ggml_matrix(Weight const& weight) {
-    bool const is_used = weight.use == TensorUse::linear || weight.use == TensorUse::embedding ||
-                         weight.use == TensorUse::head || weight.role == WeightRole::relative_bias;
-    return is_used && weight.dimensions() >= 2 && weight.role != WeightRole::side_table &&
-           weight.role != WeightRole::router;
+    bool const is_stored_packed = is_product(weight.use) || weight.use == TensorUse::embedding ||
+                                  weight.use == TensorUse::head || weight.use == TensorUse::relative_bias;
+    return is_stored_packed && weight.dimensions() >= 2;
 }
 
 /// The type under which a file of this file type stores a tensor: F32 for norms, biases, routers and small tables.
@@ -104,14 +108,14 @@ namespace detail {
     auto const usual = traits(file).usual;
     if (!is_ggml_matrix(weight)) return GgmlType::f32;
     // The quantiser leaves t5's table as the converter wrote it.
-    if (weight.role == WeightRole::relative_bias) return traits(usual).is_quantized ? GgmlType::f16 : usual;
+    if (weight.use == TensorUse::relative_bias) return traits(usual).is_quantized ? GgmlType::f16 : usual;
     return fitting_type(mixture_type(file, weight, model), weight.inputs());
 }
 
 /// The same for a file of one type throughout (llama-quantize --pure).
 [[nodiscard]] constexpr GgmlType stored_type(GgmlType type, Weight const& weight) {
     if (!is_ggml_matrix(weight)) return GgmlType::f32;
-    if (weight.role == WeightRole::relative_bias && traits(type).is_quantized) return GgmlType::f16;
+    if (weight.use == TensorUse::relative_bias && traits(type).is_quantized) return GgmlType::f16;
     return fitting_type(type, weight.inputs());
 }
 

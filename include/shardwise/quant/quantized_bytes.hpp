@@ -50,11 +50,10 @@ namespace detail {
 ///         AutoGPTQ; AutoAWQ; llama-quant.cpp
 [[nodiscard]] constexpr bool packs(QuantScheme const& scheme, Weight const& weight, MixtureModel const& model = {}) {
     bool const is_matrix = weight.shape.rank() == 2;
-    bool const is_linear = weight.use == TensorUse::linear && weight.shape.rank() >= 2;
+    bool const is_linear = is_product(weight.use) && weight.shape.rank() >= 2;
     switch (traits(scheme.method).weights) {
         case PackedWeights::modules:
-            return is_matrix && weight.in_linear_module &&
-                   (weight.use == TensorUse::linear || weight.use == TensorUse::router);
+            return is_matrix && weight.in_linear_module && (is_product(weight.use) || weight.use == TensorUse::router);
         case PackedWeights::linear: return is_linear && (weight.in_linear_module || weight.is_expert);
         case PackedWeights::words:
             return is_linear && is_matrix && weight.in_block && detail::fills_words(scheme, weight);

@@ -224,12 +224,12 @@ TEST_CASE("check_model: shards that are not legal, or not those of the values ar
     CHECK(checked(heads) ==
           "tree: weight: its key-value heads do not divide the query heads (got 8, expected a divisor of 31)");
     auto const value_units = with_values(small_model(), [](Value& value) {
-        if (value.spread == Spread::sharded && value.units == 14336) value.units = 5;
+        if (value.spread == Spread::sharded && value.split.count == 14336) value.split.count = 5;
     });
     CHECK(checked(value_units).find("its units do not divide its width (got 14336, expected a multiple of 5)") !=
           std::string::npos);
     auto const partial = with_values(small_model(), [](Value& value) {
-        if (value.spread == Spread::sharded && value.units == 14336) value.spread = Spread::replicated;
+        if (value.spread == Spread::sharded && value.split.count == 14336) value.spread = Spread::replicated;
     });
     CHECK(checked(partial).find("a rank's share of the weight") != std::string::npos);
 }

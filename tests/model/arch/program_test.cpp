@@ -87,7 +87,8 @@ TEST_CASE("Programs read every parameter of their tree, and nothing that it lack
             if (read.count(first) + read.count(other) > 0) read.insert({first, other});
         }
         // transformers makes bert's table of positions also where distances replace it.
-        bool const has_idle_table = model.config.position_kind != 0;
+        bool const has_idle_table =
+            model.config.own.has("position_embedding_type") && model.config.own["position_embedding_type"] != 0;
         for (auto const& parameter : parameters) {
             auto const& name = parameter.first;
             bool const is_idle = has_idle_table && name.find("position_embeddings") != std::string::npos;
@@ -158,28 +159,13 @@ TEST_CASE("Shard rules shard whole units, and sharded values have whole units") 
             REQUIRE(rule.dim < tensor.shape.rank());
             auto const extent = tensor.shape[rule.dim];
             REQUIRE(rule.count > 0);
-            switch (rule.kind) {
-                case ShardKind::replicated:
-                    break;
-                case ShardKind::units:
-                    CHECK(extent % rule.count == 0);
-                    break;
-                case ShardKind::kv_heads:
-                    CHECK(extent % rule.count == 0);
-                    CHECK(rule.heads % rule.count == 0);
-                    break;
-                case ShardKind::packed_qkv:
-                    CHECK(extent % (rule.heads + 2 * rule.count) == 0);
-                    break;
-                case ShardKind::packed_parts:
-                    CHECK(extent % (rule.heads * rule.count) == 0);
-                    break;
-            }
+            CHECK(extent % rule.all_units() == 0);
+            if (rule.has_kv_heads()) CHECK(rule.heads % rule.count == 0);
         }
         for (auto const& body : model.program.bodies()) {
             for (auto const& value : body.values()) {
                 if (value.spread != Spread::sharded) continue;
-                CHECK(value.width % (value.units + 2 * value.packed_kv_heads) == 0);
+                CHECK(value.width % value.split.all_units() == 0);
             }
         }
     });
@@ -204,13 +190,9 @@ TEST_CASE("Outputs are sharded as the rows of their weight are") {
             if (output.spread == Spread::sharded) {
                 REQUIRE(tensor.shard.kind != ShardKind::replicated);
                 if (!is_square) CHECK(tensor.shard.dim == out_dim);
-                if (tensor.shard.kind == ShardKind::packed_qkv) {
-                    CHECK(output.units == tensor.shard.heads);
-                    CHECK(output.packed_kv_heads == tensor.shard.count);
-                } else {
-                    CHECK(output.units == tensor.shard.count);
-                    CHECK(output.serves_heads == (tensor.shard.kind == ShardKind::kv_heads ? tensor.shard.heads : 0));
-                }
+                UnitSplit rule = tensor.shard;
+                rule.is_grouped = false;
+                CHECK(output.split == rule);
             } else if (output.spread == Spread::partial) {
                 REQUIRE(tensor.shard.kind == ShardKind::units);
                 if (!is_square) CHECK(tensor.shard.dim != out_dim);

@@ -55,12 +55,12 @@ TEST_CASE("On every tensor-parallel rank a weight's share has the rows and colum
                         auto const share = shard_of(*weight, {.tp = tp}, {.tp = rank});
                         CAPTURE(tp);
                         CAPTURE(rank);
-                        CHECK(share.shape[out_side] == columns(out, tp, rank));
+                        CHECK(share.extent(out_side) == columns(out, tp, rank));
                         // MLA's second key-value projection reads a part of its input's columns, which all ranks hold.
                         if (op.in_features != in.width)
                             CHECK(in.spread == Spread::replicated);
                         else
-                            CHECK(share.shape[1 - out_side] == columns(in, tp, rank));
+                            CHECK(share.extent(1 - out_side) == columns(in, tp, rank));
                     }
                 }
             }

@@ -26,6 +26,10 @@ TEST_CASE("an unknown architecture is mapped from its tensors' names, with a war
     CHECK(entries(checkpoint->model.tree).size() == tensors.size() - 1);
     CHECK(tensor_of(*checkpoint, "model.layers.2.self_attn.k_proj.weight").shape == Shape{2, 4});
     CHECK(checkpoint->model.tree.no_split_classes().size() == 1);
+    // What nothing else says is guessed of the names.
+    CHECK(tensor_of(*checkpoint, "model.layers.2.self_attn.k_proj.weight").use == TensorUse::attention_k);
+    CHECK(tensor_of(*checkpoint, "model.layers.0.mlp.down_proj.weight").use == TensorUse::ffn_down);
+    CHECK(tensor_of(*checkpoint, "model.embed_tokens.weight").use == TensorUse::embedding);
 
     // Without tensors there is nothing to map.
     std::filesystem::remove(folder.path("model.safetensors"));

@@ -110,7 +110,7 @@ public:
             auto const& in = body.values()[static_cast<std::size_t>(op.inputs[0])];
             auto const low = out.value({.name = "low_rank", .rows = in.rows, .width = options_.rank});
             auto made = body.values()[static_cast<std::size_t>(op.output)];
-            made.serves_heads = made.packed_kv_heads = 0;
+            made.split = UnitSplit::units(made.split.all_units());
             auto const high = out.value(made);
             Operation half;
             half.kind = OpKind::linear;

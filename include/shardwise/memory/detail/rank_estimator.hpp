@@ -127,15 +127,14 @@ private:
             return sum;
         };
         auto const elements = [&](Tensor const& tensor, LayerPosition const&) {
-            return tensor.is_parameter() ? shard_of(tensor, parallel, place).shape.elements() : std::int64_t{0};
+            return tensor.is_parameter() ? shard_of(tensor, parallel, place).elements() : std::int64_t{0};
         };
         auto const buffers = [&](Tensor const& tensor, LayerPosition const& at) {
             return tensor.is_parameter() ? std::int64_t{0} : shard_bytes(tensor, at, request_, place).count();
         };
         auto const states = [&](Tensor const& tensor, LayerPosition const&) {
             if (!tensor.is_parameter()) return std::int64_t{0};
-            return optimizer_state_bytes(request_.training->optimizer,
-                                         shard_of(tensor, parallel, place).shape.elements());
+            return optimizer_state_bytes(request_.training->optimizer, shard_of(tensor, parallel, place).elements());
         };
         std::int64_t buffer_bytes = 0;
         std::int64_t state_bytes = 0;
@@ -226,7 +225,9 @@ private:
         for (auto const& body : model_.program.bodies()) {
             for (auto const& value : body.values()) {
                 if (value.spread != Spread::sharded) continue;
-                if (value.units % parallel.tp != 0 || value.packed_kv_heads % parallel.tp != 0) return false;
+                auto const& split = value.split;
+                bool const has_even_heads = !split.has_kv_heads() || split.heads % parallel.tp == 0;
+                if (split.count % parallel.tp != 0 || !has_even_heads) return false;
             }
         }
         return true;

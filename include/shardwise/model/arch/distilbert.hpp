@@ -145,16 +145,23 @@ private:
         auto const width = config.intermediate_size;
         auto const norm = detail::add_layer_norm(part, hidden);
         auto const dropout = part.plain("Dropout");
-        auto const in = part.linear(hidden, hidden, true, ShardRule::units(0, config.heads));
-        auto const out = part.linear(hidden, hidden, true, ShardRule::units(1, config.heads));
-        auto const attention =
-            tree.add("DistilBertSdpaAttention", {},
-                     {{"dropout", dropout}, {"q_lin", in}, {"k_lin", in}, {"v_lin", in}, {"out_lin", out}});
-        auto const ffn = tree.add("FFN", {},
-                                  {{"dropout", dropout},
-                                   {"lin1", part.linear(width, hidden, true, ShardRule::units(0, width))},
-                                   {"lin2", part.linear(hidden, width, true, ShardRule::units(1, width))},
-                                   {"activation", part.plain(activation_class(config.activation))}});
+        auto const in = [&](TensorUse use) {
+            return part.linear(hidden, hidden, true, ShardRule::units(0, config.heads), use);
+        };
+        auto const out =
+            part.linear(hidden, hidden, true, ShardRule::units(1, config.heads), TensorUse::attention_output);
+        auto const attention = tree.add("DistilBertSdpaAttention", {},
+                                        {{"dropout", dropout},
+                                         {"q_lin", in(TensorUse::attention_q)},
+                                         {"k_lin", in(TensorUse::attention_k)},
+                                         {"v_lin", in(TensorUse::attention_v)},
+                                         {"out_lin", out}});
+        auto const ffn =
+            tree.add("FFN", {},
+                     {{"dropout", dropout},
+                      {"lin1", part.linear(width, hidden, true, ShardRule::units(0, width), TensorUse::ffn_up)},
+                      {"lin2", part.linear(hidden, width, true, ShardRule::units(1, width), TensorUse::ffn_down)},
+                      {"activation", part.plain(activation_class(config.activation))}});
         auto const layer =
             tree.add("TransformerBlock", {},
                      {{"attention", attention}, {"sa_layer_norm", norm}, {"ffn", ffn}, {"output_layer_norm", norm}});

@@ -87,19 +87,21 @@ struct Falcon {
         auto const width = config.intermediate_size;
         bool const bias = config.attention_bias;
         auto const norm = detail::add_layer_norm(part, hidden);
-        auto const linear = [&](std::int64_t out, std::int64_t in, ShardRule rule) {
-            auto const weight = part.tensors().weight(out, in, rule);
+        auto const linear = [&](TensorUse use, std::int64_t out, std::int64_t in, ShardRule rule) {
+            auto const weight = part.tensors().weight(out, in, rule, use);
             if (!bias) return tree.add("FalconLinear", {weight});
             return tree.add("FalconLinear", {weight, part.tensors().bias(out, rule.dim == 0 ? rule : ShardRule{})});
         };
-        auto const attention = tree.add("FalconAttention", {},
-                                        {{"query_key_value", linear(qkv_width(config), hidden, qkv_rule(config))},
-                                         {"dense", linear(hidden, hidden, ShardRule::units(1, config.heads))},
-                                         {"attention_dropout", part.plain("Dropout")}});
-        auto const mlp = tree.add("FalconMLP", {},
-                                  {{"dense_h_to_4h", linear(width, hidden, ShardRule::units(0, width))},
-                                   {"act", part.plain(activation_class(config.activation))},
-                                   {"dense_4h_to_h", linear(hidden, width, ShardRule::units(1, width))}});
+        auto const attention = tree.add(
+            "FalconAttention", {},
+            {{"query_key_value", linear(TensorUse::attention_qkv, qkv_width(config), hidden, qkv_rule(config))},
+             {"dense", linear(TensorUse::attention_output, hidden, hidden, ShardRule::units(1, config.heads))},
+             {"attention_dropout", part.plain("Dropout")}});
+        auto const mlp =
+            tree.add("FalconMLP", {},
+                     {{"dense_h_to_4h", linear(TensorUse::ffn_up, width, hidden, ShardRule::units(0, width))},
+                      {"act", part.plain(activation_class(config.activation))},
+                      {"dense_4h_to_h", linear(TensorUse::ffn_down, hidden, width, ShardRule::units(1, width))}});
         List<Child> children{{"self_attention", attention}, {"mlp", mlp}};
         if (has_two_norms(config)) {
             children.push_back({"ln_attn", norm});

@@ -25,7 +25,7 @@ struct Gpt2 {
             .named("max_position_embeddings")
             .in_gguf("context_length"),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
-        flag_field("scale_attn_weights", &ModelConfig::scaled_scores, true),
+        flag_field("scale_attn_weights", true),
         flag_field("scale_attn_by_inverse_layer_idx", &ModelConfig::layer_scores, false),
         real_field("layer_norm_epsilon", &ModelConfig::norm_epsilon, 1e-5).in_gguf("attention.layer_norm_epsilon"),
         activation_field("activation_function", ActivationKind::gelu_new),
@@ -58,7 +58,7 @@ struct Gpt2 {
         if (auto const ok = detail::check_size("n_embd", config.hidden_size); !ok) return ok;
         if (config.intermediate_size == 0) config.intermediate_size = 4 * config.hidden_size;
         config.kv_heads = config.heads;
-        if (!config.scaled_scores) config.score_scale = 1.0;
+        if (config.own["scale_attn_weights"] == 0) config.score_scale = 1.0;
         if (auto const ok = detail::check_sizes(config, keys); !ok) return ok;
         if (auto const ok = detail::check_size("n_positions", config.max_positions); !ok) return ok;
         config.head_dim = config.hidden_size / config.heads;
@@ -73,8 +73,10 @@ struct Gpt2 {
         auto const dtype = config.dtype_or(Dtype::f32);
         auto const norm = detail::add_layer_norm(part, hidden);
         auto const dropout = part.plain("Dropout");
-        auto const packed = conv1d(tree, part, hidden, 3 * hidden, ShardRule::qkv(1, config.heads, config.heads));
-        auto const out = conv1d(tree, part, hidden, hidden, ShardRule::units(0, config.heads));
+        auto const packed = conv1d(tree, part, TensorUse::attention_qkv, hidden, 3 * hidden,
+                                   ShardRule::qkv(1, config.heads, config.heads));
+        auto const out =
+            conv1d(tree, part, TensorUse::attention_output, hidden, hidden, ShardRule::units(0, config.heads));
         auto const positions = config.max_positions;
         auto const attention =
             tree.add("GPT2Attention",
@@ -84,11 +86,12 @@ struct Gpt2 {
                              .kind = TensorKind::transient_buffer},
                       Tensor{.name = "masked_bias", .shape = {}, .dtype = dtype, .kind = TensorKind::transient_buffer}},
                      {{"c_attn", packed}, {"c_proj", out}, {"attn_dropout", dropout}, {"resid_dropout", dropout}});
-        auto const mlp = tree.add("GPT2MLP", {},
-                                  {{"c_fc", conv1d(tree, part, hidden, width, ShardRule::units(1, width))},
-                                   {"c_proj", conv1d(tree, part, width, hidden, ShardRule::units(0, width))},
-                                   {"act", part.plain(activation_class(config.activation))},
-                                   {"dropout", dropout}});
+        auto const mlp =
+            tree.add("GPT2MLP", {},
+                     {{"c_fc", conv1d(tree, part, TensorUse::ffn_up, hidden, width, ShardRule::units(1, width))},
+                      {"c_proj", conv1d(tree, part, TensorUse::ffn_down, width, hidden, ShardRule::units(0, width))},
+                      {"act", part.plain(activation_class(config.activation))},
+                      {"dropout", dropout}});
         auto const block =
             tree.add("GPT2Block", {}, {{"ln_1", norm}, {"attn", attention}, {"ln_2", norm}, {"mlp", mlp}});
         tree.keep_whole("GPT2Block");
@@ -134,14 +137,14 @@ private:
     static constexpr bool has_head(ModelConfig const& config) { return config.model_class.view() == "GPT2LMHeadModel"; }
 
     /// transformers' Conv1D: a linear layer with its weight transposed, always with a bias.
-    static constexpr ModuleId conv1d(ModuleTree& tree, detail::PartMaker& part, std::int64_t in, std::int64_t out,
-                                     ShardRule shard) {
+    static constexpr ModuleId conv1d(ModuleTree& tree, detail::PartMaker& part, TensorUse use, std::int64_t in,
+                                     std::int64_t out, ShardRule shard) {
         auto bias_rule = ShardRule{};
         if (shard.dim == 1) {
             bias_rule = shard;
             bias_rule.dim = 0;
         }
-        auto weight = part.tensors().weight(in, out, shard);
+        auto weight = part.tensors().weight(in, out, shard, use);
         weight.is_transposed = true;
         return tree.add("Conv1D", {weight, part.tensors().bias(out, bias_rule)});
     }

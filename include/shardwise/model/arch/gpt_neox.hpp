@@ -68,14 +68,17 @@ struct GptNeoX {
         bool const bias = config.attention_bias;
         auto const norm = detail::add_layer_norm(part, hidden);
         auto const dropout = part.plain("Dropout");
-        auto const attention =
-            tree.add("GPTNeoXAttention", {},
-                     {{"query_key_value", part.linear(3 * hidden, hidden, bias, ShardRule::units(0, config.heads))},
-                      {"dense", part.linear(hidden, hidden, bias, ShardRule::units(1, config.heads))}});
-        auto const mlp = tree.add("GPTNeoXMLP", {},
-                                  {{"dense_h_to_4h", part.linear(width, hidden, true, ShardRule::units(0, width))},
-                                   {"dense_4h_to_h", part.linear(hidden, width, true, ShardRule::units(1, width))},
-                                   {"act", part.plain(activation_class(config.activation))}});
+        auto const attention = tree.add(
+            "GPTNeoXAttention", {},
+            {{"query_key_value",
+              part.linear(3 * hidden, hidden, bias, ShardRule::units(0, config.heads), TensorUse::attention_qkv)},
+             {"dense",
+              part.linear(hidden, hidden, bias, ShardRule::units(1, config.heads), TensorUse::attention_output)}});
+        auto const mlp = tree.add(
+            "GPTNeoXMLP", {},
+            {{"dense_h_to_4h", part.linear(width, hidden, true, ShardRule::units(0, width), TensorUse::ffn_up)},
+             {"dense_4h_to_h", part.linear(hidden, width, true, ShardRule::units(1, width), TensorUse::ffn_down)},
+             {"act", part.plain(activation_class(config.activation))}});
         auto const layer = tree.add("GPTNeoXLayer", {},
                                     {{"input_layernorm", norm},
                                      {"post_attention_layernorm", norm},

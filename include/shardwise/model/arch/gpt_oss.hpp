@@ -98,14 +98,8 @@ struct GptOss {
         detail::PartMaker part(tree, dtype);
         Tensor sinks{
             .name = "sinks", .shape = {config.heads}, .dtype = dtype, .shard = ShardRule::units(0, config.heads)};
-        auto const q_width = config.heads * config.head_dim;
-        auto const has_bias = config.attention_bias;
-        auto const q = part.linear(q_width, config.hidden_size, has_bias, ShardRule::units(0, config.heads));
-        auto const kv = part.linear(config.kv_heads * config.head_dim, config.hidden_size, has_bias,
-                                    ShardRule::kv(0, config.kv_heads, config.heads));
-        auto const o = part.linear(config.hidden_size, q_width, has_bias, ShardRule::units(1, config.heads));
-        auto const attention =
-            tree.add("GptOssAttention", {sinks}, {{"q_proj", q}, {"k_proj", kv}, {"v_proj", kv}, {"o_proj", o}});
+        auto const projections = detail::add_projections(part, config, config.attention_bias, config.attention_bias);
+        auto const attention = tree.add("GptOssAttention", Span<Tensor const>{&sinks, 1}, projections);
         auto const mlp =
             tree.add("GptOssMLP", {}, {{"router", add_router(tree, config)}, {"experts", add_experts(tree, config)}});
         auto const layer = detail::add_decoder_layer(tree, config, layout, attention, mlp);
@@ -150,9 +144,9 @@ private:
         };
         return tree.add(
             "GptOssExperts",
-            {tensor("gate_up_proj", {experts, hidden, 2 * width}, TensorUse::linear, ShardRule::units(2, width)),
+            {tensor("gate_up_proj", {experts, hidden, 2 * width}, TensorUse::ffn_up, ShardRule::units(2, width)),
              tensor("gate_up_proj_bias", {experts, 2 * width}, TensorUse::bias, ShardRule::units(1, width)),
-             tensor("down_proj", {experts, width, hidden}, TensorUse::linear, ShardRule::units(1, width)),
+             tensor("down_proj", {experts, width, hidden}, TensorUse::ffn_down, ShardRule::units(1, width)),
              tensor("down_proj_bias", {experts, hidden}, TensorUse::bias, {})});
     }
 };

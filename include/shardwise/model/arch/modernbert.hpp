@@ -135,14 +135,16 @@ private:
         auto const hidden = config.hidden_size;
         auto const width = config.intermediate_size;
         auto const qkv = part.linear(3 * hidden, hidden, config.attention_bias,
-                                     ShardRule::qkv(0, config.heads, config.heads));
-        auto const out = part.linear(hidden, hidden, config.attention_out_bias, ShardRule::units(1, config.heads));
+                                     ShardRule::qkv(0, config.heads, config.heads), TensorUse::attention_qkv);
+        auto const out = part.linear(hidden, hidden, config.attention_out_bias, ShardRule::units(1, config.heads),
+                                     TensorUse::attention_output);
         auto const rotary = part.rotary("ModernBertRotaryEmbedding", config.head_dim);
         auto const attention =
             tree.add("ModernBertAttention", {},
                      {{"Wqkv", qkv}, {"rotary_emb", rotary}, {"Wo", out}, {"out_drop", part.plain("Identity")}});
-        auto const both = part.linear(2 * width, hidden, config.mlp_bias, ShardRule::packed(0, 2, width));
-        auto const down = part.linear(hidden, width, config.mlp_bias, ShardRule::units(1, width));
+        auto const both =
+            part.linear(2 * width, hidden, config.mlp_bias, ShardRule::packed(0, 2, width), TensorUse::ffn_up);
+        auto const down = part.linear(hidden, width, config.mlp_bias, ShardRule::units(1, width), TensorUse::ffn_down);
         auto const mlp = tree.add("ModernBertMLP", {},
                                   {{"Wi", both},
                                    {"act", part.plain(activation_class(config.activation))},

@@ -99,14 +99,21 @@ private:
         auto const width = config.intermediate_size;
         auto const norm = detail::add_layer_norm(part, hidden);
         auto const dropout = part.plain("Dropout");
-        auto const in = part.linear(hidden, hidden, true, ShardRule::units(0, config.heads));
-        auto const out = part.linear(hidden, hidden, true, ShardRule::units(1, config.heads));
+        auto const in = [&](TensorUse use) {
+            return part.linear(hidden, hidden, true, ShardRule::units(0, config.heads), use);
+        };
+        auto const out =
+            part.linear(hidden, hidden, true, ShardRule::units(1, config.heads), TensorUse::attention_output);
         auto const self = tree.add("MPNetSelfAttention", {},
-                                   {{"q", in}, {"k", in}, {"v", in}, {"o", out}, {"dropout", dropout}});
+                                   {{"q", in(TensorUse::attention_q)},
+                                    {"k", in(TensorUse::attention_k)},
+                                    {"v", in(TensorUse::attention_v)},
+                                    {"o", out},
+                                    {"dropout", dropout}});
         auto const attention =
             tree.add("MPNetAttention", {}, {{"attn", self}, {"LayerNorm", norm}, {"dropout", dropout}});
-        auto const up = part.linear(width, hidden, true, ShardRule::units(0, width));
-        auto const down = part.linear(hidden, width, true, ShardRule::units(1, width));
+        auto const up = part.linear(width, hidden, true, ShardRule::units(0, width), TensorUse::ffn_up);
+        auto const down = part.linear(hidden, width, true, ShardRule::units(1, width), TensorUse::ffn_down);
         auto const intermediate =
             tree.add("MPNetIntermediate", {},
                      {{"dense", up}, {"intermediate_act_fn", part.plain(activation_class(config.activation))}});
@@ -116,8 +123,7 @@ private:
              {"intermediate", intermediate},
              {"output", tree.add("MPNetOutput", {}, {{"dense", down}, {"LayerNorm", norm}, {"dropout", dropout}})}});
         auto const list = tree.add("ModuleList", {}, {numbered(0, config.layers, layer, ModuleRole::layer)});
-        auto const biases = tree.add(
-            "Embedding", {part.tensors().table(config.position_buckets, config.heads, ShardRule::units(1, config.heads))});
+        auto const biases = detail::add_relative_bias(part, config);
         auto const embeddings = tree.add("MPNetEmbeddings", {detail::position_indices(config)},
                                          {{"word_embeddings", part.vocabulary(config.vocab_size, hidden)},
                                           {"position_embeddings", part.table(config.max_positions, hidden)},

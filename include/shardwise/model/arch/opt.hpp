@@ -25,10 +25,10 @@ struct Opt {
         positive_field("num_attention_heads", &ModelConfig::heads, 12),
         positive_field("max_position_embeddings", &ModelConfig::max_positions, 2048),
         optional_field("word_embed_proj_dim", &ModelConfig::embedding_size, 0),
-        flag_field("do_layer_norm_before", &ModelConfig::norm_before, true),
-        flag_field("_remove_final_layer_norm", &ModelConfig::remove_final_norm, false),
+        flag_field("do_layer_norm_before", true),
+        flag_field("_remove_final_layer_norm", false),
         flag_field("enable_bias", &ModelConfig::attention_bias, true),
-        flag_field("layer_norm_elementwise_affine", &ModelConfig::norm_affine, true),
+        flag_field("layer_norm_elementwise_affine", true),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
         activation_field("activation_function", ActivationKind::relu),
     };
@@ -59,20 +59,26 @@ struct Opt {
         auto const hidden = config.hidden_size;
         auto const width = config.intermediate_size;
         bool const bias = config.attention_bias;
-        auto const norm = config.norm_affine ? detail::add_layer_norm(part, hidden) : part.plain("LayerNorm");
-        auto const in = part.linear(hidden, hidden, bias, ShardRule::units(0, config.heads));
-        auto const attention =
-            tree.add("OPTAttention", {},
-                     {{"k_proj", in},
-                      {"v_proj", in},
-                      {"q_proj", in},
-                      {"out_proj", part.linear(hidden, hidden, bias, ShardRule::units(1, config.heads))}});
+        auto const norm = config.own["layer_norm_elementwise_affine"] != 0 ? detail::add_layer_norm(part, hidden)
+                                                                           : part.plain("LayerNorm");
+        auto const in = [&](TensorUse use) {
+            return part.linear(hidden, hidden, bias, ShardRule::units(0, config.heads), use);
+        };
+        auto const out =
+            part.linear(hidden, hidden, bias, ShardRule::units(1, config.heads), TensorUse::attention_output);
+        auto const attention = tree.add("OPTAttention", {},
+                                        {{"k_proj", in(TensorUse::attention_k)},
+                                         {"v_proj", in(TensorUse::attention_v)},
+                                         {"q_proj", in(TensorUse::attention_q)},
+                                         {"out_proj", out}});
+        auto const up = part.linear(width, hidden, bias, ShardRule::units(0, width), TensorUse::ffn_up);
+        auto const down = part.linear(hidden, width, bias, ShardRule::units(1, width), TensorUse::ffn_down);
         auto const layer = tree.add("OPTDecoderLayer", {},
                                     {{"self_attn", attention},
                                      {"activation_fn", part.plain(activation_class(config.activation))},
                                      {"self_attn_layer_norm", norm},
-                                     {"fc1", part.linear(width, hidden, bias, ShardRule::units(0, width))},
-                                     {"fc2", part.linear(hidden, width, bias, ShardRule::units(1, width))},
+                                     {"fc1", up},
+                                     {"fc2", down},
                                      {"final_layer_norm", norm}});
         tree.keep_whole("OPTDecoderLayer");
         List<Child> children{
@@ -116,11 +122,11 @@ private:
         return config.embedding_size != config.hidden_size;
     }
     static constexpr bool has_final_norm(ModelConfig const& config) {
-        return config.norm_before && !config.remove_final_norm;
+        return config.own["do_layer_norm_before"] != 0 && config.own["_remove_final_layer_norm"] == 0;
     }
 
     static constexpr void write_layer(BlockBuilder& body, ModelConfig const& config) {
-        bool const is_before = config.norm_before;
+        bool const is_before = config.own["do_layer_norm_before"] != 0;
         auto const normed = is_before ? body.layer_norm(body.input(), "self_attn_layer_norm") : body.input();
         auto const q = body.linear(normed, "q", "self_attn.q_proj");
         auto const k = body.linear(normed, "k", "self_attn.k_proj");

@@ -84,22 +84,28 @@ struct Phi {
         auto const q_width = config.heads * config.head_dim;
         auto const norm = detail::add_layer_norm(part, hidden);
         auto const dropout = part.plain("Dropout");
-        auto const kv = part.linear(config.kv_heads * config.head_dim, hidden, true,
-                                    ShardRule::kv(0, config.kv_heads, config.heads));
-        List<Child> children{{"q_proj", part.linear(q_width, hidden, true, ShardRule::units(0, config.heads))},
-                             {"k_proj", kv},
-                             {"v_proj", kv},
-                             {"dense", part.linear(hidden, q_width, true, ShardRule::units(1, config.heads))}};
+        auto const kv = [&](TensorUse use) {
+            return part.linear(config.kv_heads * config.head_dim, hidden, true,
+                               ShardRule::kv(0, config.kv_heads, config.heads), use);
+        };
+        auto const q = part.linear(q_width, hidden, true, ShardRule::units(0, config.heads), TensorUse::attention_q);
+        auto const out =
+            part.linear(hidden, q_width, true, ShardRule::units(1, config.heads), TensorUse::attention_output);
+        List<Child> children{{"q_proj", q},
+                             {"k_proj", kv(TensorUse::attention_k)},
+                             {"v_proj", kv(TensorUse::attention_v)},
+                             {"dense", out}};
         if (config.qk_norm) {
             auto const head_norm = detail::add_layer_norm(part, config.head_dim);
             children.push_back({"q_layernorm", head_norm});
             children.push_back({"k_layernorm", head_norm});
         }
         auto const attention = tree.add("PhiAttention", children);
-        auto const mlp = tree.add("PhiMLP", {},
-                                  {{"activation_fn", part.plain(activation_class(config.activation))},
-                                   {"fc1", part.linear(width, hidden, true, ShardRule::units(0, width))},
-                                   {"fc2", part.linear(hidden, width, true, ShardRule::units(1, width))}});
+        auto const mlp =
+            tree.add("PhiMLP", {},
+                     {{"activation_fn", part.plain(activation_class(config.activation))},
+                      {"fc1", part.linear(width, hidden, true, ShardRule::units(0, width), TensorUse::ffn_up)},
+                      {"fc2", part.linear(hidden, width, true, ShardRule::units(1, width), TensorUse::ffn_down)}});
         auto const layer =
             tree.add("PhiDecoderLayer", {},
                      {{"self_attn", attention}, {"mlp", mlp}, {"input_layernorm", norm}, {"resid_dropout", dropout}});

@@ -66,9 +66,10 @@ struct Phi3 {
         ModuleTree tree;
         detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
         auto const q_width = config.heads * config.head_dim;
-        auto const o = part.linear(config.hidden_size, q_width, false, ShardRule::units(1, config.heads));
+        auto const o = part.linear(config.hidden_size, q_width, false, ShardRule::units(1, config.heads),
+                                   TensorUse::attention_output);
         auto const qkv = part.linear(q_width + 2 * config.kv_heads * config.head_dim, config.hidden_size, false,
-                                     ShardRule::qkv(0, config.heads, config.kv_heads));
+                                     ShardRule::qkv(0, config.heads, config.kv_heads), TensorUse::attention_qkv);
         auto const attention = tree.add("Phi3Attention", {}, {{"o_proj", o}, {"qkv_proj", qkv}});
         auto const mlp = detail::add_fused_mlp(tree, config, layout);
         auto const norm = part.norm("Phi3RMSNorm", config.hidden_size);

@@ -103,11 +103,12 @@ private:
         Tensor both{.name = "gate_up_proj",
                     .shape = {config.experts, config.hidden_size, 2 * width},
                     .dtype = config.dtype_or(Dtype::f32),
-                    .use = TensorUse::linear,
+                    .use = TensorUse::ffn_up,
                     .is_transposed = true,
                     .shard = ShardRule::packed(2, 2, width).stacked(config.experts)};
         auto down = both;
         down.name = "down_proj";
+        down.use = TensorUse::ffn_down;
         down.shape = {config.experts, width, config.hidden_size};
         down.shard = ShardRule::units(1, width).stacked(config.experts);
         auto const experts = tree.add("Qwen3VLMoeTextExperts", {both, down},

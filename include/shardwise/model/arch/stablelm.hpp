@@ -58,21 +58,11 @@ struct StableLm {
     static constexpr ModuleTree tree(auto const& config) {
         ModuleTree tree;
         detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
-        auto const kv_width = config.kv_heads * config.head_dim;
-        auto const q = part.linear(config.hidden_size, config.hidden_size, config.attention_bias,
-                                   ShardRule::units(0, config.heads));
-        auto const kv = part.linear(kv_width, config.hidden_size, config.attention_bias,
-                                    ShardRule::kv(0, config.kv_heads, config.heads));
-        auto const o = part.linear(config.hidden_size, config.hidden_size, false, ShardRule::units(1, config.heads));
         auto const dropout = part.plain("Dropout");
-        auto const rotary = part.rotary("StableLmRotaryEmbedding", config.rotary_dim);
-        auto const attention = tree.add("StableLmSdpaAttention", {},
-                                        {{"q_proj", q},
-                                         {"k_proj", kv},
-                                         {"v_proj", kv},
-                                         {"o_proj", o},
-                                         {"attention_dropout", dropout},
-                                         {"rotary_emb", rotary}});
+        auto parts = detail::add_projections(part, config, config.attention_bias, false);
+        parts.push_back({"attention_dropout", dropout});
+        parts.push_back({"rotary_emb", part.rotary("StableLmRotaryEmbedding", config.rotary_dim)});
+        auto const attention = tree.add("StableLmSdpaAttention", parts);
         auto const mlp = detail::add_gated_mlp(tree, config, layout, config.intermediate_size);
         auto const norm = detail::add_decoder_norm(part, layout, config.hidden_size);
         List<Child> children{{"self_attn", attention}, {"mlp", mlp}, {"input_layernorm", norm}};

@@ -63,8 +63,10 @@ struct Starcoder2 {
         ModuleTree tree;
         detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
         auto const width = config.intermediate_size;
-        auto const up = part.linear(width, config.hidden_size, config.mlp_bias, ShardRule::units(0, width));
-        auto const down = part.linear(config.hidden_size, width, config.mlp_bias, ShardRule::units(1, width));
+        auto const up =
+            part.linear(width, config.hidden_size, config.mlp_bias, ShardRule::units(0, width), TensorUse::ffn_up);
+        auto const down =
+            part.linear(config.hidden_size, width, config.mlp_bias, ShardRule::units(1, width), TensorUse::ffn_down);
         auto const mlp =
             tree.add("Starcoder2MLP", {},
                      {{"c_fc", up}, {"c_proj", down}, {"act", part.plain(activation_class(config.activation))}});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/core/result.hpp>
+#include <shardwise/model/files/guess_use.hpp>
 #include <shardwise/model/files/tensor_names.hpp>
 #include <shardwise/model/files/tree_bodies.hpp>
 #include <shardwise/model/module_tree.hpp>
@@ -183,7 +184,7 @@ private:
         }
         return refuse(Error{ErrorCode::malformed_file}.in(path(name)).because("occurs twice in one module"));
     }
-    /// What tensors are for is read off the class, as nothing else says it.
+    /// What tensors are for is read off the class and the name, as nothing else says it.
     void guess_uses(Frame const& frame) {
         auto const contains = [&frame](std::string_view word) {
             return frame.class_name.find(word) != std::string_view::npos;
@@ -198,6 +199,7 @@ private:
                 tensor.use = TensorUse::embedding;
             else if (tensor.is_matrix() && (contains("Linear") || contains("Conv1D")))
                 tensor.use = TensorUse::linear;
+            tensor.use = guess_use(tensor.use, tensor.name == "weight" ? frame.name : tensor.name);
         }
     }
     /// Joins equal neighbours whose names count up.

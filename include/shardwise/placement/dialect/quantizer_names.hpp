@@ -26,7 +26,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
         [&](std::string_view name, Tensor const& tensor) {
             auto const weight = weight_of(tensor, class_name, false, 0);
             bool const is_router = tensor.use == TensorUse::router && takes_routers && weight.in_linear_module;
-            if (tensor.is_matrix() && (tensor.use == TensorUse::linear || is_router)) names.emplace_back(name);
+            if (tensor.is_matrix() && (is_product(tensor.use) || is_router)) names.emplace_back(name);
         });
     return names;
 }

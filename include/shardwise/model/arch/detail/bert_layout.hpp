@@ -11,7 +11,7 @@
 /// The bidirectional encoder that bert and roberta share: norms after the blocks, three embedding tables, no KV cache.
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// `position_embedding_type`, in the order of ModelConfig::position_kind.
+/// `position_embedding_type`: positions are added to the embeddings, or attention takes distances.
 inline constexpr std::array<std::string_view, 3> position_kinds{"absolute", "relative_key", "relative_key_query"};
 
 /// What differs between the two families.
@@ -24,7 +24,8 @@ struct BertLayout {
 
 /// True where positions are added to the embeddings; else attention takes distances.
 [[nodiscard]] constexpr bool has_absolute_positions(ModelConfig const& config) {
-    return config.position_kind == 0;
+    constexpr std::string_view key = "position_embedding_type";
+    return !config.own.has(key) || config.own[key] == 0;
 }
 
 /// The modules of a layer where they are not bert's (distilbert, mpnet).
@@ -87,19 +88,25 @@ struct EncoderNames {
     auto const width = config.intermediate_size;
     auto const norm = add_layer_norm(part, hidden);
     auto const dropout = part.plain("Dropout");
-    auto const in = part.linear(hidden, hidden, true, ShardRule::units(0, config.heads));
-    List<Child> self{{"query", in}, {"key", in}, {"value", in}, {"dropout", dropout}};
+    auto const in = [&](TensorUse use) {
+        return part.linear(hidden, hidden, true, ShardRule::units(0, config.heads), use);
+    };
+    List<Child> self{{"query", in(TensorUse::attention_q)},
+                     {"key", in(TensorUse::attention_k)},
+                     {"value", in(TensorUse::attention_v)},
+                     {"dropout", dropout}};
     if (!has_absolute_positions(config)) {
         self.push_back({"distance_embedding", part.table(2 * config.max_positions - 1, config.head_dim)});
     }
-    auto const attended = part.linear(hidden, hidden, true, ShardRule::units(1, config.heads));
+    auto const attended =
+        part.linear(hidden, hidden, true, ShardRule::units(1, config.heads), TensorUse::attention_output);
     auto const attention =
         tree.add(part.name(layout.prefix, "Attention"), {},
                  {{"self", tree.add(part.name(layout.prefix, "SdpaSelfAttention"), self)},
                   {"output", tree.add(part.name(layout.prefix, "SelfOutput"), {},
                                       {{"dense", attended}, {"LayerNorm", norm}, {"dropout", dropout}})}});
-    auto const up = part.linear(width, hidden, true, ShardRule::units(0, width));
-    auto const down = part.linear(hidden, width, true, ShardRule::units(1, width));
+    auto const up = part.linear(width, hidden, true, ShardRule::units(0, width), TensorUse::ffn_up);
+    auto const down = part.linear(hidden, width, true, ShardRule::units(1, width), TensorUse::ffn_down);
     auto const activation = part.plain(activation_class(config.activation));
     return tree.add(part.name(layout.prefix, "Layer"), {},
                     {{"attention", attention},

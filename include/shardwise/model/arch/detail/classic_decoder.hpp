@@ -68,6 +68,12 @@ struct ConfigKeys {
     return part.norm("LayerNorm", size, true);
 }
 
+/// A table of scores by buckets of distances.
+[[nodiscard]] constexpr ModuleId add_relative_bias(PartMaker& part, ModelConfig const& config) {
+    return part.add("Embedding", {part.tensors().table(config.position_buckets, config.heads,
+                                                       ShardRule::units(1, config.heads), TensorUse::relative_bias)});
+}
+
 /// Attention with as many key-value heads as configured, the model's head size, and causal unless said otherwise.
 [[nodiscard]] constexpr AttentionShape plain_attention(ModelConfig const& config, bool is_causal = true) {
     return {.heads = config.heads,

@@ -78,17 +78,25 @@ constexpr void assume_head_scale(ModelConfig& config) {
             .score_scale = config.query_scale > 0.0 ? 1.0 / square_root(config.query_scale) : config.score_scale};
 }
 
+/// The q, k, v and o projections of config's heads; q may make several rows of each head (qwen3_next: a gate as well).
+[[nodiscard]] constexpr List<Child> add_projections(PartMaker& part, ModelConfig const& config, bool has_bias,
+                                                    bool has_out_bias, std::int64_t rows_of_query = 1) {
+    auto const hidden = config.hidden_size;
+    auto const width = config.heads * config.head_dim;
+    auto const kv_width = config.kv_heads * config.head_dim;
+    auto const heads = ShardRule::units(0, config.heads);
+    auto const kv_heads = ShardRule::kv(0, config.kv_heads, config.heads);
+    return {{"q_proj", part.linear(rows_of_query * width, hidden, has_bias, heads, TensorUse::attention_q)},
+            {"k_proj", part.linear(kv_width, hidden, has_bias, kv_heads, TensorUse::attention_k)},
+            {"v_proj", part.linear(kv_width, hidden, has_bias, kv_heads, TensorUse::attention_v)},
+            {"o_proj",
+             part.linear(hidden, width, has_out_bias, ShardRule::units(1, config.heads), TensorUse::attention_output)}};
+}
+
 /// self_attn: q, k, v and o projections, biases as configured; per-head norms where qk_norm is set.
 [[nodiscard]] constexpr ModuleId add_attention(ModuleTree& tree, ModelConfig const& config, LlamaLayout const& layout) {
     PartMaker part(tree, config.dtype_or(Dtype::f32));
-    auto const q_width = config.heads * config.head_dim;
-    auto const kv_width = config.kv_heads * config.head_dim;
-    auto const q = part.linear(q_width, config.hidden_size, config.attention_bias, ShardRule::units(0, config.heads));
-    auto const kv = part.linear(kv_width, config.hidden_size, config.attention_bias,
-                                ShardRule::kv(0, config.kv_heads, config.heads));
-    auto const o =
-        part.linear(config.hidden_size, q_width, config.attention_out_bias, ShardRule::units(1, config.heads));
-    List<Child> children{{"q_proj", q}, {"k_proj", kv}, {"v_proj", kv}, {"o_proj", o}};
+    auto children = add_projections(part, config, config.attention_bias, config.attention_out_bias);
     if (config.qk_norm) {
         auto const name = part.name(layout.prefix, layout.norm_suffix);
         auto const norm_of = [&](std::int64_t width, ShardRule const& shard) {
@@ -96,8 +104,9 @@ constexpr void assume_head_scale(ModelConfig& config) {
                                               : part.norm(name, config.head_dim);
         };
         auto const kv_rule = ShardRule::kv(0, config.kv_heads, config.heads);
-        children.push_back({layout.head_norms.query, norm_of(q_width, ShardRule::units(0, config.heads))});
-        children.push_back({layout.head_norms.key, norm_of(kv_width, kv_rule)});
+        children.push_back(
+            {layout.head_norms.query, norm_of(config.heads * config.head_dim, ShardRule::units(0, config.heads))});
+        children.push_back({layout.head_norms.key, norm_of(config.kv_heads * config.head_dim, kv_rule)});
     }
     if (layout.has_layer_rotary) {
         children.push_back({"rotary_emb", part.rotary(part.name(layout.prefix, "RotaryEmbedding"), config.head_dim)});
@@ -109,8 +118,10 @@ constexpr void assume_head_scale(ModelConfig& config) {
 [[nodiscard]] constexpr ModuleId add_gated_mlp(ModuleTree& tree, ModelConfig const& config, LlamaLayout const& layout,
                                                std::int64_t width, std::string_view class_suffix = "MLP") {
     PartMaker part(tree, config.dtype_or(Dtype::f32));
-    auto const in = part.linear(width, config.hidden_size, config.mlp_bias, ShardRule::units(0, width));
-    auto const out = part.linear(config.hidden_size, width, config.mlp_bias, ShardRule::units(1, width));
+    auto const in =
+        part.linear(width, config.hidden_size, config.mlp_bias, ShardRule::units(0, width), TensorUse::ffn_up);
+    auto const out =
+        part.linear(config.hidden_size, width, config.mlp_bias, ShardRule::units(1, width), TensorUse::ffn_down);
     List<Child> children;
     if (layout.has_gate) children.push_back({"gate_proj", in});
     children.push_back({"up_proj", in});

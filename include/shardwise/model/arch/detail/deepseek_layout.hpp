@@ -125,14 +125,14 @@ inline constexpr double latent_norm_epsilon = 1e-6;
         children.push_back({"q_a_layernorm", part.norm(norm_class, config.q_lora_rank)});
         children.push_back({"q_b_proj", part.linear(q_width, config.q_lora_rank, false, heads)});
     } else {
-        children.push_back({"q_proj", part.linear(q_width, hidden, false, heads)});
+        children.push_back({"q_proj", part.linear(q_width, hidden, false, heads, TensorUse::attention_q)});
     }
     auto const up_width = config.heads * (config.qk_nope_head_dim + config.v_head_dim);
     children.push_back({"kv_a_proj_with_mqa", part.linear(shape.latent, hidden, config.attention_bias)});
     children.push_back({"kv_a_layernorm", part.norm(norm_class, rank)});
     children.push_back({"kv_b_proj", part.linear(up_width, rank, false, heads)});
     children.push_back({"o_proj", part.linear(hidden, config.heads * shape.value_dim, config.attention_out_bias,
-                                              ShardRule::units(1, config.heads))});
+                                              ShardRule::units(1, config.heads), TensorUse::attention_output)});
     return tree.add(part.name(layout.prefix, layout.attention_suffix), children);
 }
 

@@ -9,8 +9,9 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 [[nodiscard]] constexpr ModuleId add_fused_mlp(ModuleTree& tree, ModelConfig const& config, LlamaLayout const& layout) {
     PartMaker part(tree, config.dtype_or(Dtype::f32));
     auto const width = config.intermediate_size;
-    auto const gate_up = part.linear(2 * width, config.hidden_size, false, ShardRule::packed(0, 2, width));
-    auto const down = part.linear(config.hidden_size, width, false, ShardRule::units(1, width));
+    auto const gate_up =
+        part.linear(2 * width, config.hidden_size, false, ShardRule::packed(0, 2, width), TensorUse::ffn_up);
+    auto const down = part.linear(config.hidden_size, width, false, ShardRule::units(1, width), TensorUse::ffn_down);
     return tree.add(part.name(layout.prefix, "MLP"), {},
                     {{"gate_up_proj", gate_up},
                      {"down_proj", down},

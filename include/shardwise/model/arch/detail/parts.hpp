@@ -9,6 +9,7 @@
 #include <shardwise/model/program_builder.hpp>
 
 #include <cstdint>
+#include <initializer_list>
 #include <string_view>
 
 /// The pieces that most families share: linear layers, norms, embeddings.
@@ -39,9 +40,9 @@ struct TensorMaker {
         return {.name = "bias", .shape = {size}, .dtype = dtype, .use = TensorUse::norm};
     }
     /// A table [entries, width], sharded by entries when it is a vocabulary.
-    [[nodiscard]] constexpr Tensor table(std::int64_t entries, std::int64_t width, ShardRule shard = {}) const {
-        return {
-            .name = "weight", .shape = {entries, width}, .dtype = dtype, .use = TensorUse::embedding, .shard = shard};
+    [[nodiscard]] constexpr Tensor table(std::int64_t entries, std::int64_t width, ShardRule shard = {},
+                                         TensorUse use = TensorUse::embedding) const {
+        return {.name = "weight", .shape = {entries, width}, .dtype = dtype, .use = use, .shard = shard};
     }
 };
 
@@ -76,7 +77,11 @@ public:
     }
     /// nn.Embedding over positions or types, held by every rank.
     constexpr ModuleId table(std::int64_t entries, std::int64_t width, std::string_view class_name = "Embedding") {
-        return tree_.add(class_name, {make_.table(entries, width)});
+        return tree_.add(class_name, {make_.table(entries, width, {}, TensorUse::side_table)});
+    }
+    /// A module of a tensor of its own.
+    constexpr ModuleId add(std::string_view class_name, std::initializer_list<Tensor> tensors) {
+        return tree_.add(class_name, tensors);
     }
     /// A module without tensors: an activation, a dropout.
     constexpr ModuleId plain(std::string_view class_name) { return tree_.add(class_name, {}, {}); }

@@ -48,8 +48,8 @@ struct SparseMlpNames {
                                                       LlamaLayout const& layout, bool has_correction = false) {
     PartMaker part(tree, config.dtype_or(Dtype::f32));
     auto const width = config.expert_intermediate_size;
-    auto const in = part.linear(width, config.hidden_size, false, ShardRule::units(0, width));
-    auto const out = part.linear(config.hidden_size, width, false, ShardRule::units(1, width));
+    auto const in = part.linear(width, config.hidden_size, false, ShardRule::units(0, width), TensorUse::ffn_up);
+    auto const out = part.linear(config.hidden_size, width, false, ShardRule::units(1, width), TensorUse::ffn_down);
     auto const expert =
         tree.add(part.name(layout.prefix, "BlockSparseTop2MLP"), {},
                  {{"w1", in}, {"w2", out}, {"w3", in}, {"act_fn", part.plain(activation_class(config.activation))}});

@@ -11,13 +11,17 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 [[nodiscard]] constexpr ModuleId add_t5_attention(ModuleTree& tree, ModelConfig const& config, bool has_positions) {
     PartMaker part(tree, config.dtype_or(Dtype::f32));
     auto const width = config.heads * config.head_dim;
-    auto const in = part.linear(width, config.hidden_size, false, ShardRule::units(0, config.heads));
-    auto const out = part.linear(config.hidden_size, width, false, ShardRule::units(1, config.heads));
-    List<Child> children{{"q", in}, {"k", in}, {"v", in}, {"o", out}};
+    auto const in = [&](TensorUse use) {
+        return part.linear(width, config.hidden_size, false, ShardRule::units(0, config.heads), use);
+    };
+    auto const out =
+        part.linear(config.hidden_size, width, false, ShardRule::units(1, config.heads), TensorUse::attention_output);
+    List<Child> children{{"q", in(TensorUse::attention_q)},
+                         {"k", in(TensorUse::attention_k)},
+                         {"v", in(TensorUse::attention_v)},
+                         {"o", out}};
     if (has_positions) {
-        auto const table =
-            part.tensors().table(config.position_buckets, config.heads, ShardRule::units(1, config.heads));
-        children.push_back({"relative_attention_bias", tree.add("Embedding", {table})});
+        children.push_back({"relative_attention_bias", add_relative_bias(part, config)});
     }
     return tree.add("T5Attention", children);
 }
@@ -26,8 +30,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 [[nodiscard]] constexpr ModuleId add_t5_dense(ModuleTree& tree, ModelConfig const& config) {
     PartMaker part(tree, config.dtype_or(Dtype::f32));
     auto const width = config.intermediate_size;
-    auto const in = part.linear(width, config.hidden_size, false, ShardRule::units(0, width));
-    auto const out = part.linear(config.hidden_size, width, false, ShardRule::units(1, width));
+    auto const in = part.linear(width, config.hidden_size, false, ShardRule::units(0, width), TensorUse::ffn_up);
+    auto const out = part.linear(config.hidden_size, width, false, ShardRule::units(1, width), TensorUse::ffn_down);
     List<Child> children;
     if (config.gated_mlp) {
         children.push_back({"wi_0", in});
@@ -130,7 +134,7 @@ constexpr void append_t5_dense(T5Sublayer const& layer, ModelConfig const& confi
 constexpr void write_t5_block(BlockBuilder& body, ModelConfig const& config, bool is_decoder) {
     auto shape = plain_attention(config, is_decoder);
     shape.score_scale = 1.0;
-    if (!is_decoder) shape.bias_reach = config.position_reach;
+    if (!is_decoder) shape.bias_reach = config.own["relative_attention_max_distance"];
     auto hidden = append_t5_attention({body, "layer.0", "layer.0.SelfAttention"}, body.input(), no_value, shape);
     if (!is_decoder) return append_t5_dense({body, "layer.1", "layer.1.DenseReluDense"}, config, hidden);
     shape.is_causal = false;
