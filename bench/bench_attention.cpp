@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention on the host: decoding against the rate at which the machine reads memory, prefill against torch.
+// Attention on the host: decoding against the rate at which the machine reads memory, prefill against torch; at the machine's best
+// level and at lower ones.
 
 #include <shardwise/backend/host.hpp>
 #include <shardwise/backend/host/core_pin.hpp>
@@ -7,6 +8,7 @@
 #include <shardwise/json/value.hpp>
 #include <shardwise/kernels/attention.hpp>
 
+#include "levels.hpp"
 #include "read_probe.hpp"
 #include "turns.hpp"
 
@@ -52,8 +54,7 @@ struct CaseTimes {
 };
 
 template <class T>
-CaseTimes time_case(HostContext& context, Case const& wanted) {
-    auto stream = context.make_stream();
+CaseTimes time_case(HostContext& context, HostStream& stream, Case const& wanted) {
     auto const width = shape.kv_heads * shape.key_dim;
     auto const copies = std::max<std::int64_t>(1, ceil_divide(rotated_bytes, wanted.bytes()));
     auto const per_copy = 2 * wanted.keys * width;
@@ -178,9 +179,11 @@ struct Report {
 
 }  // namespace
 
+/// bench_attention [--json] [--levels all]
 int main(int argc, char** argv) {
+    bench::LevelArguments const arguments(argc, argv, false);
     Report report;
-    report.is_json = argc > 1 && std::string_view{argv[1]} == "--json";
+    report.is_json = arguments.is_json;
     // A process of its own runs the peer: before this thread is pinned.
     HostContext context({.is_pinned = true});
     if (!context.isa())
@@ -200,19 +203,27 @@ int main(int argc, char** argv) {
     }
     auto const peer = ask_peer(cases, threads);
     CorePin const pin(0);
-    for (std::size_t i = 0; i < cases.size(); ++i) {
-        auto const& wanted = cases[i];
-        auto const [seconds, reading] =
-            wanted.is_bf16 ? time_case<Bfloat16>(context, wanted) : time_case<float>(context, wanted);
-        if (seconds < 0.0) return std::fprintf(stderr, "bench_attention: %s failed\n", wanted.name().c_str()), 1;
-        if (wanted.rate_goal > 0.0) {
-            auto const bytes = static_cast<double>(wanted.bytes());
-            report.add(wanted.name() + ", of read rate", bytes / seconds * 1e-9, "read rate, in turns",
-                       bytes / reading * 1e-9, "GB/s", reading / seconds, wanted.rate_goal);
+    auto const best = *context.isa();
+    for (auto const level : bench::shown_levels(best, arguments.shows_all)) {
+        bool const is_best = level == best;
+        for (std::size_t i = 0; i < cases.size(); ++i) {
+            auto const& wanted = cases[i];
+            // The longest ones would take minutes without vectors.
+            if (level < IsaLevel::avx2 && !is_best && wanted.queries * wanted.keys > 512 * 512) continue;
+            auto stream = HostStream(StreamMode::immediate, &context.pool(), level);
+            auto const [seconds, reading] = wanted.is_bf16 ? time_case<Bfloat16>(context, stream, wanted)
+                                                           : time_case<float>(context, stream, wanted);
+            if (seconds < 0.0) return std::fprintf(stderr, "bench_attention: %s failed\n", wanted.name().c_str()), 1;
+            auto const name = bench::at_level(wanted.name(), level, best);
+            if (wanted.rate_goal > 0.0) {
+                auto const bytes = static_cast<double>(wanted.bytes());
+                report.add(name + ", of read rate", bytes / seconds * 1e-9, "read rate, in turns",
+                           bytes / reading * 1e-9, "GB/s", reading / seconds, wanted.rate_goal);
+            }
+            auto const theirs = peer && is_best ? std::optional<double>{peer->seconds[i] * 1e3} : std::nullopt;
+            report.add(name, seconds * 1e3, peer ? "torch " + peer->version + " sdpa, " + peer->forms[i] : "torch",
+                       theirs, "ms", theirs ? *theirs / (seconds * 1e3) : 0.0, wanted.peer_goal);
         }
-        auto const theirs = peer ? std::optional<double>{peer->seconds[i] * 1e3} : std::nullopt;
-        report.add(wanted.name(), seconds * 1e3, peer ? "torch " + peer->version + " sdpa, " + peer->forms[i] : "torch",
-                   theirs, "ms", theirs ? *theirs / (seconds * 1e3) : 0.0, wanted.peer_goal);
     }
     if (report.is_json) {
         std::printf("{\"schema\":\"shardwise.bench/1\",\"name\":\"attention\",\"rows\":[%s]}\n", report.rows.c_str());

@@ -6,6 +6,7 @@
 #include <shardwise/backend/host/products.hpp>
 #include <shardwise/quant/half_types.hpp>
 
+#include "busy_core.hpp"
 #include "levels.hpp"
 #include "machine_rates.hpp"
 #include "matmul_peers.hpp"
@@ -16,6 +17,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -75,11 +77,50 @@ std::vector<Contender> contenders(bench::PeerWays ways, int threads) {
     return made;
 }
 
+/// The longest that a product may take beside a neighbour, by what the cores' shares that are left would take.
+constexpr double busy_goal = 1.3;
+
+/// Products while a neighbour has half of the last core: in turns with windows in which it has not, averages of each.
+void compare_beside_neighbour(Report& report, HostContext& context, std::string const& name,
+                              std::function<void()> const& run) {
+    constexpr double window = 0.3;
+    constexpr int windows = 4;
+    auto const cores = context.pool().size();
+    auto const average = [&](std::vector<double>& averages) {
+        double total = 0.0;
+        int count = 0;
+        for (; total < window || count < 2; ++count) total += bench::time_once(run);
+        averages.push_back(total / count);
+    };
+    std::vector<double> alone;
+    std::vector<double> beside;
+    double share = 0.0;
+    bool is_first = false;
+    run();
+    for (int i = 0; i < windows; ++i) {
+        average(alone);
+        bench::BusyCore neighbour(cores - 1);
+        neighbour.restart();
+        average(beside);
+        share += neighbour.share() / windows;
+        is_first = neighbour.is_first();
+    }
+    // What else the machine does makes windows longer, never shorter.
+    auto const time = *std::min_element(beside.begin(), beside.end());
+    auto const quiet = *std::min_element(alone.begin(), alone.end());
+    auto const ideal = quiet * cores / (cores - share);
+    report.add(name + " beside a busy core", "the cores' shares left", time, ideal, 1.0 / busy_goal);
+    if (report.is_json) return;
+    std::printf("               time by ideal %.2f (goal %.1f); the neighbour had %.2f of a core%s; alone %.3f ms\n",
+                time / ideal, busy_goal, share, is_first ? "" : ", by turns with us", quiet * 1e3);
+}
+
 }  // namespace
 
-/// bench_matmul [--json] [--levels all] [ROWS]: all numbers of rows, or one.
+/// bench_matmul [--json] [--levels all] [--busy-core] [ROWS]: all numbers of rows, or one. With --busy-core, products while another
+/// has half of a core, and nothing else.
 int main(int argc, char** argv) {
-    bench::LevelArguments const arguments(argc, argv, true);
+    bench::LevelArguments const arguments(argc, argv, true, "--busy-core");
     Report report;
     report.is_json = arguments.is_json;
     HostContext context({.is_pinned = true});
@@ -146,7 +187,23 @@ int main(int argc, char** argv) {
                     static_cast<int>(bench::eigen_configuration().size()), bench::eigen_configuration().data(),
                     static_cast<int>(bench::onednn_configuration().size()), bench::onednn_configuration().data());
     }
+    if (arguments.has_flag && threads < 2) {
+        std::fprintf(stderr, "bench_matmul: --busy-core needs two cores\n");
+        return 2;
+    }
+    for (std::int64_t const rows : {1, 16, 512}) {
+        if (!arguments.has_flag || (!arguments.only.empty() && arguments.only != std::to_string(rows))) continue;
+        for (auto const* const held : {&*wide_weight, &*narrow_weight, &*int8_weight}) {
+            auto const name = std::string(name_of(held->format())) + " M=" + std::to_string(rows);
+            compare_beside_neighbour(report, context, name, [&] {
+                auto const done =
+                    Host::multiply({in.data(), {rows, inputs}}, *held, {out.data(), {rows, outputs}}, streams.front());
+                if (!done) std::abort();
+            });
+        }
+    }
     for (std::int64_t const rows : {2, 4, 8, 16, 64, 512}) {
+        if (arguments.has_flag) break;
         if (!arguments.only.empty() && arguments.only != std::to_string(rows)) continue;
         bench::PeerProduct product{weight.data(), in.data(), out.data(), rows, outputs, inputs, threads};
         auto const ours = [&](HostWeight const& held, HostStream& stream) {
@@ -181,8 +238,12 @@ int main(int argc, char** argv) {
         bench::ReadProbe half_memory(context, {memory_of(*narrow_weight)});
         auto reading_wide = wide_memory.contender();
         auto reading_half = half_memory.contender();
-        double peak_flops = 0.0;
-        Contender computing{[&] { peak_flops = bench::run_fp32_peak(context); }, bench::waken(context)};
+        std::vector<double> peak_flops(levels.size());
+        std::vector<Contender> computing;
+        for (std::size_t i = 0; i < levels.size(); ++i) {
+            computing.push_back(
+                {[&, i] { peak_flops[i] = bench::run_fp32_peak(context, levels[i]); }, bench::waken(context)});
+        }
         bool const is_few = rows <= 16;
         // Whoever reads a weight comes after one that reads the other: nothing of it is left in a cache.
         std::vector<Contender*> racers;
@@ -192,18 +253,19 @@ int main(int argc, char** argv) {
             racers.push_back(&int8[i]);
         }
         if (is_few) racers.insert(racers.end(), {&reading_wide, &reading_half});
-        racers.insert(racers.end(), {&computing, &both_half});
+        racers.push_back(&both_half);
+        for (auto& each : computing) racers.push_back(&each);
         for (auto* const ways : {&eigen, &onednn, &onednn_half, &onednn_int8}) {
             for (auto& way : *ways) racers.push_back(&way);
         }
         bench::race(racers, is_few ? Turns{24, 1.0} : Turns{rows == 64 ? 9 : 5, 0.0});
 
         auto const flops = 2.0 * static_cast<double>(rows * outputs * inputs);
-        auto const fp32_time = flops / peak_flops * computing.time();
         auto const onednn_half_best = bench::best_of(onednn_half);
         for (std::size_t i = 0; i < levels.size(); ++i) {
             auto const level = levels[i];
             bool const is_best = level == best;
+            auto const fp32_time = flops / peak_flops[i] * computing[i].time();
             auto const wide_name = bench::at_level("fp32 M=" + std::to_string(rows), level, best);
             auto const half_name = bench::at_level("bf16 M=" + std::to_string(rows), level, best);
             auto const wide_time = wide[i].time();
@@ -234,8 +296,8 @@ int main(int argc, char** argv) {
         }
         if (report.is_json) continue;
         std::printf("               fp32 peak %.1f GFLOP/s; bf16 %.1f, with bf16 activations %.1f, oneDNN %.1f",
-                    1e-9 * flops / fp32_time, 1e-9 * flops / half[0].time(), 1e-9 * flops / both_half.time(),
-                    1e-9 * flops / onednn_half_best);
+                    1e-9 * peak_flops[0] / computing[0].time(), 1e-9 * flops / half[0].time(),
+                    1e-9 * flops / both_half.time(), 1e-9 * flops / onednn_half_best);
         if (is_few) std::printf("; read rate %.1f GB/s", wide_memory.rate(reading_wide.time()) / 1e9);
         std::printf("; medians of turns: oneDNN bf16 by bf16 activations");
         for (auto const& way : onednn_half) std::printf(" %.2f", bench::median_ratio(way, both_half));

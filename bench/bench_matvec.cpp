@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of one row, and of some, by a quantised or dense weight that is larger than the caches: against the bandwidth of the
-// memory, ggml, Eigen and oneDNN.
+// memory, ggml, Eigen and oneDNN, and at lower levels than the machine's best against the bounds of these.
 
 #include <shardwise/backend/host/core_pin.hpp>
 #include <shardwise/backend/host/products.hpp>
@@ -8,6 +8,7 @@
 #include <shardwise/quant/weight_format.hpp>
 
 #include "ggml_peer.hpp"
+#include "levels.hpp"
 #include "machine_rates.hpp"
 #include "matmul_peers.hpp"
 #include "read_probe.hpp"
@@ -18,6 +19,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -205,10 +207,13 @@ double share_goal(WeightFormat format) {
 
 class Bench {
 public:
-    explicit Bench(bool is_json) : ggml_(bench::open_ggml()), stream_(context_.make_stream()) {
+    Bench(bool is_json, bool shows_all) : ggml_(bench::open_ggml()), stream_(context_.make_stream()) {
         bench::pin_openmp(context_.pool().size());
         pin_.emplace(0);
         report_.is_json = is_json;
+        if (!stream_.isa()) return;
+        auto const shown = bench::shown_levels(*stream_.isa(), shows_all);
+        lower_.assign(shown.begin() + 1, shown.end());
     }
 
     int run(std::string_view only) {
@@ -238,6 +243,8 @@ public:
             compare(checkpoint, copies, 1);
             bool const is_usual = format == WeightFormat::q4_0 || format == WeightFormat::q4_1 ||
                                   format == WeightFormat::q8_0 || format == WeightFormat::q4_k;
+            // What quantised weights are held to.
+            if (format == WeightFormat::f32) compare(checkpoint, copies, 512);
             // A format that was asked for by its name shows all.
             if (is_usual || (!only.empty() && ggml_type(format))) {
                 for (std::int64_t const rows : {4, 16, 512}) compare(checkpoint, copies, rows);
@@ -254,6 +261,29 @@ private:
         auto const done = Host::multiply({in_.data(), {rows, inputs}}, weight, {out.data(), {rows, outputs}}, stream);
         if (!done) std::abort();
     }
+
+    void multiply_cached(Cached const& cached, std::vector<float>& out, HostStream& stream) {
+        for (int i = 0; i < cached.products; ++i) {
+            if (!Host::multiply({in_.data(), {1, inputs}}, cached.weight, {out.data(), {1, cached.weight.outputs()}},
+                                stream)) {
+                std::abort();
+            }
+        }
+    }
+
+    /// What is timed at a level below the machine's best.
+    struct LowerLevel {
+        IsaLevel level;
+        HostStream stream;
+        HostStream one_stream;
+        Contender ours{};
+        Contender instructions{};
+        Contender computing{};
+        double flops = 0.0;
+
+        LowerLevel(ThreadPool& pool, ThreadPool& one, IsaLevel at)
+            : level(at), stream(StreamMode::immediate, &pool, at), one_stream(StreamMode::immediate, &one, at) {}
+    };
 
     void compare(Checkpoint const& checkpoint, Copies const& copies, std::int64_t rows) {
         auto const format = checkpoint.source.format;
@@ -296,7 +326,8 @@ private:
         bench::ReadProbe memory(context_, copies.memory());
         auto reading = memory.contender();
         double peak_flops = 0.0;
-        Contender computing{[&] { peak_flops = bench::run_fp32_peak(context_); }, bench::waken(context_)};
+        Contender computing{[&] { peak_flops = bench::run_fp32_peak(context_, *stream_.isa()); },
+                            bench::waken(context_)};
         std::vector<Contender*> racers{&ours, &reading};
         if (rows > 1 && rows <= 16) racers.push_back(&computing);
         bool const rounds = ggml_type(format) && has_int8_product(format);
@@ -304,15 +335,22 @@ private:
         Cached const cached(one_thread_, checkpoint.source);
         auto one_stream = one_thread_.make_stream();
         std::vector<float> some(static_cast<std::size_t>(cached.weight.outputs()));
-        Contender instructions{[&] {
-            for (int i = 0; i < cached.products; ++i) {
-                if (!Host::multiply({in_.data(), {1, inputs}}, cached.weight,
-                                    {some.data(), {1, cached.weight.outputs()}}, one_stream)) {
-                    std::abort();
-                }
-            }
-        }};
+        Contender instructions{[&] { multiply_cached(cached, some, one_stream); }};
         if (rows == 1) racers.push_back(&instructions);
+        // Many rows at the portable level would take seconds each.
+        std::vector<std::unique_ptr<LowerLevel>> lower;
+        for (auto const level : lower_) {
+            if (rows > 16 && level < IsaLevel::avx2) continue;
+            lower.push_back(std::make_unique<LowerLevel>(context_.pool(), one_thread_.pool(), level));
+            auto& each = *lower.back();
+            each.ours = {[&] { multiply(copies.weights[next++ % used], out, rows, each.stream); },
+                         bench::waken(context_)};
+            racers.push_back(&each.ours);
+            each.computing = {[&] { each.flops = bench::run_fp32_peak(context_, each.level); }, bench::waken(context_)};
+            if (rows > 1 && rows <= 16) racers.push_back(&each.computing);
+            each.instructions = {[&] { multiply_cached(cached, some, each.one_stream); }};
+            if (rows == 1) racers.push_back(&each.instructions);
+        }
         for (auto* const ways : {&theirs, &dense[0], &dense[1]}) {
             for (auto& way : *ways) racers.push_back(&way);
         }
@@ -324,14 +362,34 @@ private:
         auto const flops = 2.0 * static_cast<double>(rows * outputs * inputs);
         auto const fp32_time = flops / peak_flops * computing.time();
         // What the instructions of all threads would take if the memory gave at once what they read.
-        auto const instruction_time = instructions.time() / cached.products * static_cast<double>(outputs) /
-                                      static_cast<double>(cached.weight.outputs() * context_.pool().size());
+        auto const all_threads = static_cast<double>(outputs) / cached.products /
+                                 static_cast<double>(cached.weight.outputs() * context_.pool().size());
+        auto const instruction_time = instructions.time() * all_threads;
         if (rows == 1) {
             bool const has_arithmetic = instruction_time > read_time;
             report_.add(name, has_arithmetic ? "instruction bound" : "read bandwidth", time,
                         std::max(read_time, instruction_time), share_goal(format));
         } else if (rows <= 16) {
             report_.add(name, "bound of the machine", time, std::max(read_time, fp32_time), 0.75);
+        }
+        for (auto const& each : lower) {
+            auto const level_name = name + " " + std::string(name_of(each->level));
+            auto const level_time = each->ours.time();
+            if (rows == 1) {
+                auto const in_cache = each->instructions.time() * all_threads;
+                report_.add(level_name, in_cache > read_time ? "instruction bound" : "read bandwidth", level_time,
+                            std::max(read_time, in_cache), share_goal(format));
+            } else if (rows <= 16) {
+                report_.add(level_name, "bound of the machine", level_time,
+                            std::max(read_time, flops / each->flops * each->computing.time()), 0.6);
+            } else {
+                auto const found = fp32_many_.find(each->level);
+                if (format == WeightFormat::f32) {
+                    fp32_many_[each->level] = level_time;
+                } else if (found != fp32_many_.end()) {
+                    report_.add(level_name, "our fp32", level_time, found->second, 0.85);
+                }
+            }
         }
         if (ggml_type(format)) {
             for (auto& graph : graphs) {
@@ -376,6 +434,10 @@ private:
     HostContext one_thread_{HostOptions{.threads = 1}};
     std::optional<CorePin> pin_;
     HostStream stream_;
+    /// Levels below the stream's that are shown.
+    std::vector<IsaLevel> lower_;
+    /// Seconds of 512 rows by fp32 at these.
+    std::map<IsaLevel, double> fp32_many_;
     /// By the same threads, with activations of eight bits.
     HostStream rounding_stream_{StreamMode::immediate, &context_.pool(), context_.isa(), -1, ProductActivations::int8};
     std::vector<float> in_ = std::vector<float>(512 * inputs);
@@ -383,16 +445,8 @@ private:
 
 }  // namespace
 
-/// bench_matvec [--json] [FORMAT]: all formats, or one.
+/// bench_matvec [--json] [--levels all] [FORMAT]: all formats, or one.
 int main(int argc, char** argv) {
-    bool is_json = false;
-    std::string_view only;
-    for (int i = 1; i < argc; ++i) {
-        if (std::string_view{argv[i]} == "--json") {
-            is_json = true;
-        } else {
-            only = argv[i];
-        }
-    }
-    return Bench(is_json).run(only);
+    bench::LevelArguments const arguments(argc, argv, true);
+    return Bench(arguments.is_json, arguments.shows_all).run(arguments.only);
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/json/value.hpp>
 #include <shardwise/session/run_on_threads.hpp>
 
+#include "peer_process.hpp"
+
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -13,9 +13,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <sys/wait.h>
 #include <thread>
-#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -96,66 +94,16 @@ private:
 class PeerTurns {
 public:
     /// `command` is a line for the shell.
-    explicit PeerTurns(std::string const& command) {
-        std::array<int, 2> to{};
-        std::array<int, 2> from{};
-        if (::pipe(to.data()) != 0 || ::pipe(from.data()) != 0) return;
-        child_ = ::fork();
-        if (child_ == 0) {
-            ::dup2(to[0], 0);
-            ::dup2(from[1], 1);
-            for (int const end : {to[0], to[1], from[0], from[1]}) ::close(end);
-            ::execl("/bin/sh", "sh", "-c", command.c_str(), static_cast<char*>(nullptr));
-            ::_exit(127);
-        }
-        ::close(to[0]);
-        ::close(from[1]);
-        to_ = ::fdopen(to[1], "w");
-        from_ = ::fdopen(from[0], "r");
-        version_ = text_of(answer());
-    }
-    PeerTurns(PeerTurns const&) = delete;
-    PeerTurns& operator=(PeerTurns const&) = delete;
-    ~PeerTurns() {
-        if (to_ != nullptr) std::fclose(to_);
-        if (from_ != nullptr) std::fclose(from_);
-        if (child_ > 0) (void)::waitpid(child_, nullptr, 0);
-    }
+    explicit PeerTurns(std::string const& command) : peer_(command) {}
 
     /// Empty where there is no such peer.
-    [[nodiscard]] std::string const& version() const { return version_; }
+    [[nodiscard]] std::string const& version() const { return peer_.version(); }
 
     /// Tokens per second over some tokens; nothing where there is no such peer.
-    [[nodiscard]] std::optional<double> turn(int tokens) {
-        if (version_.empty()) return std::nullopt;
-        std::fprintf(to_, "%d\n", tokens);
-        std::fflush(to_);
-        auto const line = answer();
-        // Its threads spin for a tenth of a second before they sleep.
-        std::this_thread::sleep_for(std::chrono::milliseconds(200));
-        auto const document = shardwise::parse_json(line);
-        if (!document) return std::nullopt;
-        auto const rate = document->root().find("decode");
-        return rate ? std::optional(rate->real().value_or(0.0)) : std::nullopt;
-    }
+    [[nodiscard]] std::optional<double> turn(int tokens) { return peer_.ask(std::to_string(tokens), "decode"); }
 
 private:
-    [[nodiscard]] std::string answer() const {
-        std::array<char, 256> line{};
-        if (from_ == nullptr || std::fgets(line.data(), line.size(), from_) == nullptr) return {};
-        return line.data();
-    }
-    [[nodiscard]] static std::string text_of(std::string const& line) {
-        auto const document = shardwise::parse_json(line);
-        if (!document) return {};
-        auto const version = document->root().find("version");
-        return version ? std::string(version->string().value_or("")) : std::string{};
-    }
-
-    pid_t child_ = -1;
-    std::FILE* to_ = nullptr;
-    std::FILE* from_ = nullptr;
-    std::string version_;
+    PeerProcess peer_;
 };
 
 /// What two sides reached in one round of turns.

@@ -31,9 +31,11 @@ inline std::string at_level(std::string const& name, shardwise::IsaLevel level, 
 struct LevelArguments {
     bool is_json = false;
     bool shows_all = false;
+    /// Whether `flag`, the benchmark's own, is among them.
+    bool has_flag = false;
     std::string_view only;
 
-    LevelArguments(int argc, char** argv, bool takes_name) {
+    LevelArguments(int argc, char** argv, bool takes_name, std::string_view flag = {}) {
         for (int i = 1; i < argc; ++i) {
             std::string_view const word = argv[i];
             if (word == "--json") {
@@ -41,10 +43,13 @@ struct LevelArguments {
             } else if (word == "--levels" && i + 1 < argc && std::string_view(argv[i + 1]) == "all") {
                 shows_all = true;
                 ++i;
+            } else if (!flag.empty() && word == flag) {
+                has_flag = true;
             } else if (takes_name && !word.starts_with("-")) {
                 only = word;
             } else {
-                std::fprintf(stderr, "%s: takes --json, --levels all%s\n", argv[0], takes_name ? " and a name" : "");
+                std::fprintf(stderr, "%s: takes --json, --levels all%s%.*s%s\n", argv[0], flag.empty() ? "" : ", ",
+                             static_cast<int>(flag.size()), flag.data(), takes_name ? " and a name" : "");
                 std::exit(2);
             }
         }

@@ -149,8 +149,7 @@ inline double measure_read_rate(HostContext& context, double seconds = 1.0) {
 /// Multiplies and adds floats that are in registers, on all threads of a context together.
 ///
 /// Units  operations that were done; a multiply-add counts as two
-inline double run_fp32_peak(HostContext& context) {
-    auto const isa = detect_isa();
+inline double run_fp32_peak(HostContext& context, IsaLevel isa = detect_isa()) {
     auto const parts = static_cast<std::int64_t>(context.pool().size()) * 4;
     std::int64_t flops = 0;
     std::atomic<float> sink{0.0F};

@@ -26,14 +26,12 @@
 #include "values.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 namespace shardwise::cli {
@@ -223,7 +221,7 @@ void catch_interrupts(RunRanks& ranks, std::optional<StopRequest>& stop) {
 [[nodiscard]] Result<RunAnswer> answer_run(Arguments const& arguments, std::optional<RunInput> placed,
                                            GenerationRequest request, RunOptions const& options, RunRanks& ranks,
                                            ColorMode color) {
-    if (auto const joined = ranks.join(options); !joined) return joined.error();
+    if (auto const joined = ranks.join(options.timeout); !joined) return joined.error();
     auto input = placed ? Result<RunInput>(*std::move(placed))
                         : read_input(arguments, std::move(request), options, ranks.is_first());
     if (auto* const world = ranks.world()) {
@@ -279,19 +277,6 @@ void catch_interrupts(RunRanks& ranks, std::optional<StopRequest>& stop) {
     return error.in("prompts at a terminal")
         .because("are answered by threads only")
         .fix("give --prompt, or --ranks threads");
-}
-
-/// Says what went wrong, on rank 0 only where the ranks have come together. Before that a rank says it itself, unless
-/// its launcher has ended the job by then, because rank 0 said the same.
-[[nodiscard]] ExitCode report_of_rank(Error const& error, Stage stage, RunRanks& ranks, bool is_json) {
-    if (ranks.is_first()) return report(error, stage, is_json);
-    // A launcher ends all ranks once one has ended: rank 0 is to speak before.
-    if (ranks.has_launcher()) std::this_thread::sleep_for(std::chrono::seconds(1));
-    if (ranks.world() == nullptr) {
-        auto const message = name_rank(error, ranks.rank()).message();
-        std::fprintf(stderr, "shardwise: %s\n", message.c_str());
-    }
-    return exit_code_of(error.code(), stage);
 }
 
 }  // namespace

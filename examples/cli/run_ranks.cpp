@@ -1,30 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run_ranks.hpp"
 
+#include <shardwise/comm/agree_on.hpp>
 #include <shardwise/comm/broadcast.hpp>
 
 #include "choices.hpp"
 #include "values.hpp"
 
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 
 namespace shardwise::cli {
 
-namespace {
-
-/// Set for the processes that `run` starts itself: they join its group whatever else is set.
-constexpr char const* own_run_variable = "SHARDWISE_RUN";
-
-/// This process's own command line, as it was given.
-[[nodiscard]] Result<std::vector<std::string>> own_command() {
+Result<std::vector<std::string>> own_command() {
     std::ifstream file("/proc/self/cmdline", std::ios::binary);
     std::vector<std::string> words;
     for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
@@ -41,8 +38,6 @@ constexpr char const* own_run_variable = "SHARDWISE_RUN";
     return words;
 }
 
-}  // namespace
-
 Result<RunRanks> RunRanks::find(Arguments const& arguments) {
     RunRanks out;
     std::optional<RankKind> kind;
@@ -52,18 +47,18 @@ Result<RunRanks> RunRanks::find(Arguments const& arguments) {
         kind = *chosen;
     }
     if (kind == RankKind::threads) return Result<RunRanks>(std::move(out));
-    bool const is_started_by_run = std::getenv(own_run_variable) != nullptr;
+    bool const is_started_by_run = std::getenv(own_rank_variable) != nullptr;
     out.is_own_ = kind == RankKind::processes || is_started_by_run;
     out.is_mpi_ = kind == RankKind::mpi;
     if (kind == RankKind::processes && !is_started_by_run) {
-        out.is_group_ = true;
+        out.is_group_ = out.is_starter_ = true;
         return Result<RunRanks>(std::move(out));
     }
     // Processes of `run` look at torchrun's variables only, which it set.
     auto const find = [&, all = process_environment()](char const* name) -> std::optional<std::string> {
         std::string_view const word(name);
-        bool const is_other = word.find("MPI_") != word.npos || word.find("PMI") != word.npos ||
-                              word.substr(0, 6) == "SLURM_";
+        bool const is_other =
+            word.find("MPI_") != word.npos || word.find("PMI") != word.npos || word.substr(0, 6) == "SLURM_";
         return is_started_by_run && is_other ? std::nullopt : all(name);
     };
     auto environment = read_rank_environment(find);
@@ -76,14 +71,8 @@ Result<RunRanks> RunRanks::find(Arguments const& arguments) {
 
 Result<> RunRanks::fit(Arguments const& arguments, RunOptions& options) {
     if (!is_group_) return {};
-    bool const is_starter = is_own_ && environment_.launcher == RankLauncher::none;
-    if (is_starter) {
-        environment_.launcher = RankLauncher::torchrun;
-        environment_.ranks = environment_.local_ranks = static_cast<std::int32_t>(options.ranks());
-        environment_.address = "run";
-        environment_.port = 1;
-        environment_.run = std::to_string(getpid()) + "-" +
-                           std::to_string(std::chrono::steady_clock::now().time_since_epoch().count());
+    if (is_starter_) {
+        become_starter(options.ranks());
         return {};
     }
     options.local_ranks = environment_.local_ranks;
@@ -91,24 +80,57 @@ Result<> RunRanks::fit(Arguments const& arguments, RunOptions& options) {
     auto const others = options.pp * options.ep;
     if (!arguments.tp && ranks % others == 0) options.tp = ranks / others;
     if (options.ranks() == ranks) return {};
-    auto const launcher =
-        environment_.launcher == RankLauncher::none ? std::string_view("mpirun") : name_of(environment_.launcher);
     return Error{ErrorCode::invalid_argument}
         .in(arguments.tp ? "--tp" : "--pp")
-        .because("asks for another number of ranks, tp * pp * ep, than " + std::string(launcher) + " started")
+        .because("asks for another number of ranks, tp * pp * ep, than " + launcher() + " started")
         .got(options.ranks())
         .expected(ranks)
         .fix("start tp * pp * ep ranks, or leave out --tp");
 }
 
-Result<> RunRanks::join(RunOptions const& options) {
+Result<> RunRanks::fit(Arguments const& arguments, TrainRequest& request) {
+    if (!is_group_) return {};
+    if (is_starter_) {
+        become_starter(request.dp * request.tp);
+        return {};
+    }
+    auto const ranks = environment_.ranks;
+    if (!arguments.dp && !is_own_ && ranks % request.tp == 0) request.dp = ranks / request.tp;
+    if (request.dp * request.tp == ranks) return {};
+    return Error{ErrorCode::invalid_argument}
+        .in(arguments.dp ? "--dp" : "--tp")
+        .because("asks for another number of ranks, dp * tp, than " + launcher() + " started")
+        .got(request.dp * request.tp)
+        .expected(ranks)
+        .fix("start dp * tp ranks, or leave out --dp");
+}
+
+RankKind RunRanks::kind() const {
+    if (!is_group_) return RankKind::threads;
+    return is_mpi_ || environment_.has_mpi ? RankKind::mpi : RankKind::processes;
+}
+
+void RunRanks::become_starter(std::int64_t ranks) {
+    environment_.launcher = RankLauncher::torchrun;
+    environment_.ranks = environment_.local_ranks = static_cast<std::int32_t>(ranks);
+    environment_.address = "run";
+    environment_.port = 1;
+    environment_.run =
+        std::to_string(getpid()) + "-" + std::to_string(std::chrono::steady_clock::now().time_since_epoch().count());
+}
+
+std::string RunRanks::launcher() const {
+    return std::string(environment_.launcher == RankLauncher::none ? std::string_view("mpirun")
+                                                                   : name_of(environment_.launcher));
+}
+
+Result<> RunRanks::join(std::chrono::nanoseconds timeout) {
     if (!is_group_) return {};
     DistributedOptions how;
-    how.timeout = options.timeout;
+    how.timeout = timeout;
     how.is_mpi = is_mpi_;
     if (char const* const folder = std::getenv("SHARDWISE_RENDEZVOUS")) how.folder = folder;
-    bool const is_starter = is_own_ && is_first() && environment_.ranks > 1;
-    if (is_starter) {
+    if (is_starter_ && environment_.ranks > 1) {
         auto const command = own_command();
         if (!command) return command.error();
         std::vector<ProcessCommand> commands;
@@ -116,7 +138,7 @@ Result<> RunRanks::join(RunOptions const& options) {
             auto const number = std::to_string(rank);
             auto const ranks = std::to_string(environment_.ranks);
             commands.push_back({*command,
-                                {{own_run_variable, "1"},
+                                {{own_rank_variable, "1"},
                                  {"RANK", number},
                                  {"WORLD_SIZE", ranks},
                                  {"LOCAL_RANK", number},
@@ -161,6 +183,17 @@ Result<> share_ids(HostCommunicator& world, std::vector<std::int32_t>& ids) {
     if (auto const told = broadcast(world, TensorView<std::int64_t, 1, Host>(&count, {1}), 0); !told) return told;
     ids.resize(static_cast<std::size_t>(count));
     return broadcast(world, TensorView<std::int32_t, 1, Host>(ids.data(), {count}), 0);
+}
+
+ExitCode report_of_rank(Error const& error, Stage stage, RunRanks& ranks, bool is_json) {
+    if (ranks.is_first()) return report(error, stage, is_json);
+    // A launcher ends all ranks once one has ended: rank 0 is to speak before.
+    if (ranks.has_launcher()) std::this_thread::sleep_for(std::chrono::seconds(1));
+    if (ranks.world() == nullptr) {
+        auto const message = name_rank(error, ranks.rank()).message();
+        std::fprintf(stderr, "shardwise: %s\n", message.c_str());
+    }
+    return exit_code_of(error.code(), stage);
 }
 
 }  // namespace shardwise::cli

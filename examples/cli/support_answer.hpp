@@ -51,6 +51,8 @@ struct SupportAnswer {
     std::vector<SupportRow> weights;
     /// Formats of weights whose products take activations of eight bits (--product-activations int8).
     std::vector<SupportRow> int8_activations;
+    /// Those whose products take activations of bf16 (--product-activations bf16).
+    std::vector<SupportRow> bf16_activations;
     /// What SHARDWISE_ISA takes.
     std::vector<SupportedLevel> levels;
 };

@@ -16,6 +16,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace shardwise::cli {
 
@@ -138,14 +140,16 @@ template <class SupportOf>
     return rows;
 }
 
-[[nodiscard]] std::vector<SupportRow> int8_activations() {
+/// Which formats' products round activations under a policy; `why` says why others do not.
+template <class Rounds>
+[[nodiscard]] std::vector<SupportRow> rounded_activations(Rounds const& rounds, std::string_view why) {
     std::vector<SupportRow> rows;
     for (auto const& each : weight_format_table) {
-        rows.push_back(row(std::string(each.name), [format = each.format]<class B>(B*, DeviceKind) -> Support {
+        auto const is_rounding = rounds(each.format);
+        rows.push_back(row(std::string(each.name), [is_rounding, why]<class B>(B*, DeviceKind) -> Support {
             if (!ComputeBackend<B>) return {SupportLevel::none, no_backend};
             if (!HasHostMemory<B>) return {SupportLevel::none, no_body};
-            if (has_int8_product(format)) return {SupportLevel::runs, {}};
-            return {SupportLevel::none, "has no whole numbers as codes: its products take activations in full"};
+            return is_rounding ? Support{SupportLevel::runs, {}} : Support{SupportLevel::none, why};
         }));
     }
     return rows;
@@ -163,7 +167,10 @@ template <class SupportOf>
 ExitCode run_support(Arguments const& arguments) {
     auto const color = read_color(arguments);
     if (!color) return report(color.error(), Stage::arguments, arguments.json);
-    SupportAnswer const answer{strategies(), operations(), weights(), int8_activations(), levels()};
+    auto int8 =
+        rounded_activations(has_int8_product, "has no whole numbers as codes: its products take activations in full");
+    auto bf16 = rounded_activations(has_bf16_product, "is not bf16: its products take activations in full");
+    SupportAnswer const answer{strategies(), operations(), weights(), std::move(int8), std::move(bf16), levels()};
     print_text(arguments.json ? support_json(answer) : support_text(answer, style_of_stdout(*color)));
     return ExitCode::done;
 }

@@ -75,6 +75,7 @@ std::string support_json(SupportAnswer const& answer) {
     write_rows(json, "operations", answer.operations);
     write_rows(json, "weights", answer.weights);
     write_rows(json, "int8_activations", answer.int8_activations);
+    write_rows(json, "bf16_activations", answer.bf16_activations);
     json.key("levels").begin_array();
     for (auto const& level : answer.levels) {
         json.begin_object().member("name", level.name).member("here", level.is_here);
@@ -90,7 +91,8 @@ std::string support_text(SupportAnswer const& answer, Style const& style) {
     auto text = table("strategy", answer.strategies, reasons, style) +
                 table("operation", answer.operations, reasons, style) +
                 table("weights kept as", answer.weights, reasons, style) +
-                table("--product-activations int8 by", answer.int8_activations, reasons, style);
+                table("--product-activations int8 by", answer.int8_activations, reasons, style) +
+                table("--product-activations bf16 by", answer.bf16_activations, reasons, style);
     Table levels({"SHARDWISE_ISA", "here", "executed on hardware"});
     for (auto const& level : answer.levels) {
         levels.add(

@@ -5,6 +5,7 @@
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/train/step_times.hpp>
 
+#include "rank_kind.hpp"
 #include "train_request.hpp"
 
 #include <cstdint>
@@ -63,6 +64,17 @@ struct TrainRankMemory {
     std::optional<Bytes> peak;
 };
 
+/// A start of the ranks after one of them failed.
+struct TrainRestart {
+    /// Where the run went on; nothing where the ranks failed before.
+    std::optional<std::int64_t> step;
+    std::int64_t ranks = 0;
+    /// What failed: "rank 1 was ended by signal Killed".
+    std::string cause;
+    /// From the failure until the first step after it was finished; nothing where there was none.
+    std::optional<double> seconds;
+};
+
 /// A change that would make a run fit.
 struct TrainFix {
     std::string flags;
@@ -99,12 +111,17 @@ struct TrainAnswer {
     std::vector<Traffic> traffic;
     std::vector<TrainRankMemory> ranks;
     std::vector<SkippedStep> skipped;
+    std::vector<TrainRestart> restarts;
     /// All steps, also those before a checkpoint that the CSV file tells of.
     std::vector<TrainRow> rows;
     /// Their folders, the oldest first.
     std::vector<std::string> checkpoints;
     /// "steps", "SIGINT", "SIGTERM", "SIGHUP" or "dry-run".
     std::string stopped_by;
+    /// The signal that came to any of the ranks; 0: none.
+    int signal = 0;
+    /// What ranks are.
+    RankKind ranks_are = RankKind::threads;
     /// What memory there is, and whether the run fits in it.
     Bytes budget{};
     bool is_fitting = true;

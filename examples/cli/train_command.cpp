@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/backend/host/products.hpp>
 #include <shardwise/calibrate/product_rates.hpp>
+#include <shardwise/comm/agree_on.hpp>
 #include <shardwise/executor/stored_parameters.hpp>
 #include <shardwise/hardware/system/system_memory.hpp>
 #include <shardwise/model/tree_totals.hpp>
@@ -10,23 +11,27 @@
 #include "console.hpp"
 #include "load_model.hpp"
 #include "options_file.hpp"
-#include "program_signals.hpp"
 #include "requests.hpp"
+#include "run_ranks.hpp"
 #include "svg_picture.hpp"
 #include "text.hpp"
 #include "train_adapter.hpp"
+#include "train_group.hpp"
 #include "train_picture.hpp"
 #include "train_plan.hpp"
 #include "train_run.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 namespace shardwise::cli {
 
@@ -144,84 +149,187 @@ private:
     return TrainTime{step_operations(request, plan, model), rate->operations};
 }
 
-/// Reads model and data, plans, and trains.
-[[nodiscard]] Result<TrainAnswer> answer_train(TrainRequest request, ColorMode color) {
+/// What a run is made of, read from files.
+struct TrainInput {
+    explicit TrainInput(LoadedModel model) : loaded(std::move(model)) {}
+    TrainInput(TrainInput const&) = delete;
+    TrainInput& operator=(TrainInput const&) = delete;
+
+    LoadedModel loaded;
+    /// Of each tensor-parallel rank.
+    std::vector<TrainingProgram> programs;
+    RopeDivisors divisors;
+    std::optional<TokenFolder> folder;
+    TrainData data;
+};
+
+/// Reads model and data. The defaults of `request` that follow from them are set.
+[[nodiscard]] Result<std::unique_ptr<TrainInput>> read_train_input(TrainRequest& request) {
     auto loaded = load_trained_model(request);
     if (!loaded) return loaded.error();
-    auto const& model = loaded->model;
-    request.is_from_scratch = request.is_from_scratch || loaded->files->source().kind == SourceKind::config;
+    auto out = std::make_unique<TrainInput>(*std::move(loaded));
+    auto& files = *out->loaded.files;
+    auto const& model = out->loaded.model;
+    request.is_from_scratch = request.is_from_scratch || files.source().kind == SourceKind::config;
     if (request.low_rank.rank > 0 && request.is_from_scratch)
         return Error{ErrorCode::invalid_argument}
             .in("--lora")
             .because("changes a model that is trained already, and this one begins from scratch")
             .fix("name a folder of safetensors");
-    if (request.threads == 0) request.threads = detail::default_threads();
-    auto const programs = make_programs(request, model);
+    auto programs = make_programs(request, model);
     if (!programs) return programs.error();
+    out->programs = *std::move(programs);
     if (request.tp > 1 && request.optimizer == OptimizerKind::adam8bit)
         return Error{ErrorCode::unsupported}
             .in("--optimizer adam8bit, --tp")
             .because("do not run together yet: tensor-parallel ranks would cut the blocks of its state")
             .fix("use adamw or sgd, or --dp");
-    auto divisors = read_rope_divisors(*loaded->files);
+    auto divisors = read_rope_divisors(files);
     if (!divisors) return divisors.error();
+    out->divisors = *std::move(divisors);
+    auto const context = context_of(request, model);
+    if (!context) return context.error();
+    request.context = *context;
+    auto folder = TokenFolder::make(request);
+    if (!folder) return folder.error();
+    out->folder.emplace(*std::move(folder));
+    auto data = read_train_data(request, files, model.config.vocab_size, out->folder->path());
+    if (!data) return data.error();
+    out->data = *std::move(data);
+    return Result<std::unique_ptr<TrainInput>>(std::move(out));
+}
 
+/// Plans a run of what was read, in the memory that is free on its machines.
+[[nodiscard]] Result<TrainAnswer> plan_train(TrainRequest const& request, TrainInput const& input,
+                                             Batches const& batches, Bytes budget) {
     TrainAnswer answer;
-    answer.model = loaded->name;
-    answer.parameters = count_parameters(model.tree);
-    auto const& layout = programs->front().layout();
+    answer.model = input.loaded.name;
+    answer.parameters = count_parameters(input.loaded.model.tree);
+    auto const& layout = input.programs.front().layout();
     answer.trained = layout.adapter().empty() ? answer.parameters : layout.whole_elements();
-    answer.warnings = loaded->warnings;
+    answer.warnings = input.loaded.warnings;
     auto& plan = answer.plan;
     plan.dp = request.dp;
     plan.tp = request.tp;
-    auto const context = context_of(request, model);
-    if (!context) return context.error();
-    plan.context = *context;
-    auto const folder = TokenFolder::make(request);
-    if (!folder) return folder.error();
-    auto data = read_train_data(request, *loaded->files, model.config.vocab_size, folder->path());
-    if (!data) return data.error();
-    auto batches = Batches::create(*data->learned, data->learned_tokens, batch_options_of(request, plan));
-    if (!batches) return batches.error();
-    if (auto const planned = plan_steps(request, batches->batches_per_epoch(), plan); !planned) return planned.error();
-    answer.budget = read_system_memory(SystemFiles{}).available;
-    if (auto const planned = plan_micro_batch(request, *programs, *divisors, answer.budget, plan); !planned)
+    plan.context = *request.context;
+    if (auto const planned = plan_steps(request, batches.batches_per_epoch(), plan); !planned) return planned.error();
+    answer.budget = budget;
+    if (auto const planned = plan_micro_batch(request, input.programs, input.divisors, budget, plan); !planned)
         return planned.error();
     plan.reason = reason_of(request, plan);
-    auto ranks = predict_memory(request, plan, *programs, *divisors);
+    auto ranks = predict_memory(request, plan, input.programs, input.divisors);
     if (!ranks) return ranks.error();
     answer.ranks = *std::move(ranks);
     answer.request = request;
-    answer.is_fitting = total_of(answer.ranks) <= answer.budget;
-    if (!answer.is_fitting) answer.fixes = find_train_fixes(request, plan, *programs, *divisors, answer.budget);
-    plan.traffic = predict_traffic(request, plan, *programs);
+    answer.is_fitting = total_of(answer.ranks) <= budget;
+    if (!answer.is_fitting) answer.fixes = find_train_fixes(request, plan, input.programs, input.divisors, budget);
+    plan.traffic = predict_traffic(request, plan, input.programs);
+    return answer;
+}
+
+/// The least of what ranks find free on their machines decides for all.
+[[nodiscard]] Result<Bytes> share_budget(RunRanks& ranks, TrainRequest const& request, Bytes free) {
+    if (ranks.world() == nullptr) return free;
+    auto const machines = ceil_divide(request.dp * request.tp, std::int64_t{ranks.local_ranks()});
+    auto const least = least_of_ranks(*ranks.world(), free.count());
+    if (!least) return least.error();
+    return Bytes{*least} * machines;
+}
+
+/// Joins the other ranks, where they are processes, and reads what they train. The first rank reads before any other, which find the
+/// tokens that it has made.
+[[nodiscard]] Result<std::unique_ptr<TrainInput>> read_on_ranks(TrainRequest& request, RunRanks& ranks) {
+    auto input = ranks.is_first() ? read_train_input(request) : Result<std::unique_ptr<TrainInput>>(nullptr);
+    if (!input || request.is_dry_run) return input;
+    if (auto const joined = ranks.join(request.timeout); !joined) return joined.error();
+    if (!ranks.is_first()) input = read_train_input(request);
+    if (ranks.world() == nullptr) return input;
+    auto const read = agree_on(*ranks.world(), input ? Result<>{} : Result<>{input.error()});
+    return read ? std::move(input) : Result<std::unique_ptr<TrainInput>>(read.error());
+}
+
+/// Reads model and data, plans, and trains.
+[[nodiscard]] Result<TrainAnswer> answer_train(TrainRequest request, RunRanks& ranks, RestartRecord* restarts,
+                                               ColorMode color) {
+    auto const free = read_system_memory(SystemFiles{}).available;
+    auto const asked_threads = request.threads;
+    if (request.threads == 0) request.threads = detail::default_threads();
+    auto read = read_on_ranks(request, ranks);
+    if (!read) return read.error();
+    auto& input = **read;
+    auto const budget = share_budget(ranks, request, free);
+    if (!budget) return budget.error();
+    auto batches =
+        Batches::create(*input.data.learned, input.data.learned_tokens,
+                        {.context = *request.context, .batch = request.batch, .shuffles = true, .seed = request.seed});
+    if (!batches) return batches.error();
+    auto planned = plan_train(request, input, *batches, *budget);
+    if (!planned) return planned;
+    auto& answer = *planned;
+    answer.ranks_are = ranks.kind();
     if (request.is_dry_run) {
-        answer.expected = expect_time(request, plan, model);
-        answer.steps = plan.steps;
-        answer.tokens = plan.steps * request.batch * plan.context;
+        answer.expected = expect_time(request, answer.plan, input.loaded.model);
+        answer.steps = answer.plan.steps;
+        answer.tokens = answer.plan.steps * request.batch * answer.plan.context;
         answer.stopped_by = "dry-run";
-        return answer;
+        return planned;
     }
     if (!answer.is_fitting) return does_not_fit(answer);
-    auto files = copied_files(*loaded, *data);
+    auto files = copied_files(input.loaded, input.data);
     if (!files) return files.error();
-    if (!layout.adapter().empty()) data->base_hash = put_adapter_config(*files, layout.adapter(), request.model);
-    print_warnings(answer.warnings);
-    TrainJob const job{.model = &model,
-                       .programs = &*programs,
-                       .data = &*data,
-                       .batches = &*batches,
-                       .files = &*files,
-                       .divisors = *std::move(divisors),
-                       .weights = [&](HostContext& own,
-                                      TensorPlace const& place) { return begin_weights(own, place, request, *loaded); },
-                       .color = color};
+    auto const& adapter = input.programs.front().layout().adapter();
+    if (!adapter.empty()) input.data.base_hash = put_adapter_config(*files, adapter, request.model);
+    auto const sharing =
+        asked_threads == 0 && ranks.world() != nullptr ? std::int64_t{ranks.local_ranks()} : answer.plan.ranks();
+    TrainJob const job{
+        .model = &input.loaded.model,
+        .programs = &input.programs,
+        .data = &input.data,
+        .batches = &*batches,
+        .files = &*files,
+        .divisors = input.divisors,
+        .weights = [&](HostContext& own,
+                       TensorPlace const& place) { return begin_weights(own, place, request, input.loaded); },
+        .color = color,
+        .world = ranks.world(),
+        .threads = std::max(1, request.threads / static_cast<int>(sharing)),
+        .ignores_signals = ranks.is_started() && !ranks.is_first(),
+        .restarts = restarts};
+    if (job.is_first()) print_warnings(answer.warnings);
     if (auto const done = run_training(job, answer); !done) return done.error();
-    if (request.svg) {
+    if (auto const finished = ranks.finish(); !finished) return finished.error();
+    if (request.svg && job.is_first()) {
         if (auto const drawn = write_train_picture(*request.svg, answer); !drawn) return drawn.error();
     }
-    return answer;
+    return planned;
+}
+
+/// What degrees and ranks that are processes do not go with.
+[[nodiscard]] Result<> check_train_ranks(TrainRequest const& request, RunRanks const& ranks) {
+    if (request.dp > request.batch)
+        return Error{ErrorCode::invalid_argument}
+            .in("--dp, --batch")
+            .because("give each rank less than one sequence of a step")
+            .got(request.dp)
+            .at_most(request.batch)
+            .fix("use fewer ranks or a larger batch");
+    if (request.min_ranks > request.dp * request.tp)
+        return Error{ErrorCode::invalid_argument}
+            .in("--min-ranks")
+            .because("is more than there are ranks")
+            .got(request.min_ranks)
+            .at_most(request.dp * request.tp);
+    if (request.max_restarts > 0 && (ranks.has_launcher() || ranks.kind() == RankKind::mpi))
+        return Error{ErrorCode::unsupported}
+            .in("--max-restarts")
+            .because("is of ranks that this program starts, and a launcher has started these")
+            .fix("have the launcher start them again: shardwise launch --max-restarts, torchrun --max-restarts");
+    if ((ranks.is_group() || request.max_restarts > 0) && request.model == "-")
+        return Error{ErrorCode::unsupported}
+            .in("-")
+            .because("is read once, and each process that trains reads the model")
+            .fix("name a file, or use --ranks threads");
+    return {};
 }
 
 }  // namespace
@@ -235,23 +343,54 @@ ExitCode run_train(Arguments const& given) {
     }
     auto const color = read_color(arguments);
     if (!color) return failed(color.error(), Stage::arguments);
-    auto const request = read_train_request(arguments);
+    auto request = read_train_request(arguments);
     if (!request) return failed(request.error(), Stage::arguments);
-    if (auto const checked = check_picture_path(arguments); !checked) return failed(checked.error(), Stage::arguments);
-    for (auto const* const path : {&arguments.csv, &arguments.svg}) {
-        if (!*path) continue;
-        if (auto const checked = check_output_path(**path); !checked) return failed(checked.error(), Stage::work);
+    if (arguments.mode && equal_ignoring_case(*arguments.mode, "distributed")) {
+        auto const launched = RunRanks::find(arguments);
+        bool const is_launched = launched && launched->is_group() && arguments.ranks != "processes";
+        if (!is_launched && !arguments.dp)
+            return failed(Error{ErrorCode::invalid_argument}
+                              .in("--mode distributed")
+                              .because("does not say how many ranks")
+                              .fix("add --dp N, or have a launcher start them"),
+                          Stage::arguments);
+        // Where no launcher has started any, this program does.
+        if (launched && !is_launched) arguments.ranks = "processes";
     }
-    auto const answer = answer_train(*request, *color);
+    auto ranks = RunRanks::find(arguments);
+    if (!ranks) return failed(ranks.error(), Stage::arguments);
+    auto record = RestartRecord::find();
+    if (record) record->apply(*request);
+    auto const refuse = [&](Error const& error, Stage stage) {
+        if (record && record->take_failure(error)) return static_cast<ExitCode>(RestartRecord::lost);
+        return report_of_rank(error, stage, *ranks, arguments.json);
+    };
+    if (auto const fits = ranks->fit(arguments, *request); !fits) return refuse(fits.error(), Stage::arguments);
+    for (auto const& checked : {check_picture_path(arguments), check_train_ranks(*request, *ranks)}) {
+        if (!checked) return refuse(checked.error(), Stage::arguments);
+    }
+    for (auto const* const path : {&arguments.csv, &arguments.svg}) {
+        if (!*path || !ranks->is_first()) continue;
+        if (auto const checked = check_output_path(**path); !checked) return refuse(checked.error(), Stage::work);
+    }
+    // The first rank plans for all.
+    if (request->is_dry_run && !ranks->is_first()) return ExitCode::done;
+    if (request->max_restarts > 0 && !record && !request->is_dry_run) {
+        auto const ended = run_with_restarts(*request, !ranks->is_group());
+        return ended ? *ended : failed(ended.error(), Stage::work);
+    }
+    auto const answer = answer_train(*request, *ranks, record ? &*record : nullptr, *color);
     if (!answer) {
         // What the model or the data say of a flag is wrong usage, too.
         bool const is_flag =
             answer.error().code() == ErrorCode::invalid_argument && answer.error().subject().starts_with("--");
-        return failed(answer.error(), is_flag ? Stage::arguments : Stage::work);
+        return refuse(answer.error(), is_flag ? Stage::arguments : Stage::work);
     }
+    if (!ranks->is_first()) return ExitCode::done;
+    if (record) record->finish();
     print_text(arguments.json ? train_json(*answer) : train_text(*answer));
     if (!answer->is_fitting) return ExitCode::does_not_fit;
-    if (answer->stopped_by.starts_with("SIG")) return stopped_by(StopRequest::signal());
+    if (answer->stopped_by.starts_with("SIG")) return stopped_by(answer->signal);
     return ExitCode::done;
 }
 

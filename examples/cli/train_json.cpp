@@ -17,14 +17,15 @@ void write_optional(JsonWriter& json, std::string_view key, std::optional<T> con
     value ? json.value(*value) : json.value(nullptr);
 }
 
-[[nodiscard]] std::string_view mode_of(TrainPlan const& plan) {
-    if (plan.tp > 1) return "hybrid";
-    return plan.dp > 1 ? "data_parallel" : "single";
+[[nodiscard]] std::string_view mode_of(TrainAnswer const& answer) {
+    if (answer.plan.tp > 1) return "hybrid";
+    if (answer.plan.dp == 1) return "single";
+    return answer.ranks_are == RankKind::threads ? "data_parallel" : "distributed";
 }
 
 void write_plan(JsonWriter& json, TrainAnswer const& answer) {
     auto const& plan = answer.plan;
-    json.key("plan").begin_object().member("mode", mode_of(plan));
+    json.key("plan").begin_object().member("mode", mode_of(answer));
     json.member("dp", plan.dp).member("tp", plan.tp).member("pp", 1);
     json.member("zero", answer.request.zero);
     json.member("micro_batch", plan.micro_batch).member("micro_batches", plan.micro_batches);
@@ -58,19 +59,22 @@ void write_options(JsonWriter& json, TrainAnswer const& answer) {
     json.member("precision", "fp32")
         .member("recompute", recompute_word(request.recompute))
         .member("dropout", request.dropout);
-    json.member("seed", static_cast<std::int64_t>(request.seed)).member("mode", mode_of(plan));
+    json.member("seed", static_cast<std::int64_t>(request.seed)).member("mode", mode_of(answer));
     json.member("dp", plan.dp)
         .member("tp", plan.tp)
         .member("pp", 1)
         .member("zero", request.zero)
         .member("offload", "none");
-    json.member("pipeline", "1f1b").member("bucket_mb", 25).member("ranks", "threads");
+    json.member("pipeline", "1f1b")
+        .member("bucket_mb", 25)
+        .member("ranks", rank_kind_choices[static_cast<std::size_t>(answer.ranks_are)].word);
     json.member("threads", request.threads).member("devices", "cpu");
     write_optional(json, "save_every", request.save_every);
     json.member("keep", request.keep);
     write_optional(json, "resume", request.resume);
-    json.member("timeout", static_cast<std::int64_t>(request.timeout.count())).member("max_restarts", 0);
-    json.member("min_ranks", 1).member("max_skipped", request.max_skipped);
+    json.member("timeout", static_cast<std::int64_t>(request.timeout.count()))
+        .member("max_restarts", request.max_restarts);
+    json.member("min_ranks", request.min_ranks).member("max_skipped", request.max_skipped);
     json.member("check_gradients", request.check_gradients);
     auto const& low_rank = request.low_rank;
     if (low_rank.rank > 0) {
@@ -163,7 +167,15 @@ std::string train_json(TrainAnswer const& answer) {
     json.end_array().end_object().key("skipped_steps").begin_array();
     for (auto const& step : answer.skipped)
         json.begin_object().member("step", step.step).member("cause", step.cause).end_object();
-    json.end_array().key("restarts").begin_array().end_array().key("checkpoints").begin_array();
+    json.end_array().key("restarts").begin_array();
+    for (auto const& restart : answer.restarts) {
+        json.begin_object();
+        write_optional(json, "step", restart.step);
+        json.member("ranks", restart.ranks).member("cause", restart.cause);
+        write_optional(json, "seconds", restart.seconds);
+        json.end_object();
+    }
+    json.end_array().key("checkpoints").begin_array();
     for (auto const& folder : answer.checkpoints) json.value(folder);
     json.end_array().member("stopped_by", answer.stopped_by);
     if (answer.request.is_dry_run) {

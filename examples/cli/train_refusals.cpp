@@ -76,9 +76,7 @@ struct NumberFlag {
 constexpr std::array<std::string_view, 2> running_precisions{"auto", "fp32"};
 constexpr std::array<std::string_view, 1> running_none{"none"};
 constexpr std::array<std::string_view, 3> running_zero{"0", "1", "2"};
-constexpr std::array<std::string_view, 4> running_modes{"auto", "single", "data_parallel", "hybrid"};
 constexpr std::array<std::string_view, 1> running_pipelines{"1f1b"};
-constexpr std::array<std::string_view, 1> running_ranks{"threads"};
 
 [[nodiscard]] Result<> check_words(Arguments const& arguments) {
     for (auto const& flag :
@@ -88,27 +86,20 @@ constexpr std::array<std::string_view, 1> running_ranks{"threads"};
                    "use 1 or 2"},
           WordFlag{"--offload", arguments.offload, words_of<offload_choices>, running_none,
                    "does not run yet: all state lies in memory", "leave it out"},
-          WordFlag{"--mode", arguments.mode, train_mode_words, running_modes,
-                   "does not run yet: ranks are threads that share a batch", "use data_parallel, or leave it out"},
+          WordFlag{"--mode", arguments.mode, train_mode_words, train_mode_words, {}, {}},
           WordFlag{"--pipeline", arguments.pipeline, pipeline_words, running_pipelines,
                    "does not run yet: there is one stage", "leave it out"},
-          WordFlag{"--ranks", arguments.ranks, words_of<rank_kind_choices>, running_ranks,
-                   "do not train yet: ranks are threads of this process", "leave it out"}}) {
+          WordFlag{"--ranks", arguments.ranks, words_of<rank_kind_choices>, words_of<rank_kind_choices>, {}, {}}}) {
         if (auto const checked = check_word(flag); !checked) return checked;
     }
     return {};
 }
 
 [[nodiscard]] Result<> check_numbers(Arguments const& arguments) {
-    for (auto const& flag :
-         {NumberFlag{"--pp", arguments.pp, 1, 1, "does not train yet: there is one stage",
-                     "leave it out, or use --tp or --dp"},
-          NumberFlag{"--bucket-mb", arguments.bucket_mb, 1, 25, "does not run yet: ranks reduce all gradients at once",
-                     "leave it out"},
-          NumberFlag{"--max-restarts", arguments.max_restarts, 0, 0, "does not run yet: a run that fails ends",
-                     "leave it out, and start it again: it goes on from its last checkpoint"},
-          NumberFlag{"--min-ranks", arguments.min_ranks, 1, 1, "does not run yet, as --max-restarts does not",
-                     "leave it out"}}) {
+    for (auto const& flag : {NumberFlag{"--pp", arguments.pp, 1, 1, "does not train yet: there is one stage",
+                                        "leave it out, or use --tp or --dp"},
+                             NumberFlag{"--bucket-mb", arguments.bucket_mb, 1, 25,
+                                        "does not run yet: ranks reduce all gradients at once", "leave it out"}}) {
         if (auto const checked = check_number(flag); !checked) return checked;
     }
     return {};
@@ -151,7 +142,12 @@ constexpr std::array<std::string_view, 1> running_ranks{"threads"};
             .in("--mode data_parallel")
             .because("does not say how many ranks")
             .fix("add --dp N");
-    if (is_mode("data_parallel") && has_tensor)
+    if (is_mode("distributed") && arguments.ranks && equal_ignoring_case(*arguments.ranks, "threads"))
+        return Error{ErrorCode::invalid_argument}
+            .in("--mode, --ranks")
+            .because("exclude each other: distributed ranks are processes")
+            .fix("leave one of them out, or use --mode data_parallel");
+    if ((is_mode("data_parallel") || is_mode("distributed")) && has_tensor)
         return Error{ErrorCode::invalid_argument}
             .in("--mode, --tp")
             .because("exclude each other: data-parallel ranks have whole layers")

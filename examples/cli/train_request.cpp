@@ -193,7 +193,9 @@ Result<TrainRequest> read_train_request(Arguments const& arguments) {
           read_count("--seed", arguments.seed, std::numeric_limits<std::int64_t>::max(), request.seed, 0),
           read_count("--threads", arguments.threads, 4096, request.threads),
           read_count("--timeout", arguments.timeout, 1'000'000, seconds),
-          read_count("--max-skipped", arguments.max_skipped, max_steps, request.max_skipped, 0)}) {
+          read_count("--max-skipped", arguments.max_skipped, max_steps, request.max_skipped, 0),
+          read_count("--max-restarts", arguments.max_restarts, max_steps, request.max_restarts, 0),
+          read_count("--min-ranks", arguments.min_ranks, 1024, request.min_ranks)}) {
         if (!read) return read.error();
     }
     if (arguments.context) {
@@ -207,9 +209,6 @@ Result<TrainRequest> read_train_request(Arguments const& arguments) {
     auto low_rank = read_low_rank(arguments);
     if (!low_rank) return low_rank.error();
     request.low_rank = *std::move(low_rank);
-    if (request.dp > request.batch)
-        return excluded("--dp, --batch", "give each rank less than one sequence of a step",
-                        "use fewer ranks or a larger batch");
     return request;
 }
 

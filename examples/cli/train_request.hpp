@@ -65,6 +65,9 @@ struct TrainRequest {
     std::optional<std::string> resume;
     std::chrono::seconds timeout{600};
     std::int64_t max_skipped = 10;
+    /// Starts after a rank has died; and the fewest ranks that go on.
+    std::int64_t max_restarts = 0;
+    std::int64_t min_ranks = 1;
     std::optional<std::string> csv, svg;
     bool is_dry_run = false;
 

@@ -4,9 +4,11 @@
 #include <shardwise/train/checkpoint/checkpoint_saver.hpp>
 #include <shardwise/train/checkpoint/resume_checkpoint.hpp>
 #include <shardwise/train/checkpoint/save_checkpoint.hpp>
+#include <shardwise/train/slow_ranks.hpp>
 #include <shardwise/train/train_ranks.hpp>
 
 #include "program_signals.hpp"
+#include "train_group.hpp"
 #include "train_plan.hpp"
 #include "train_report.hpp"
 #include "train_settings.hpp"
@@ -29,8 +31,7 @@ namespace {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-[[nodiscard]] std::string stop_name() {
-    auto const signal = StopRequest::signal();
+[[nodiscard]] std::string stop_name(int signal) {
     return signal == SIGTERM ? "SIGTERM" : signal == SIGHUP ? "SIGHUP" : "SIGINT";
 }
 
@@ -56,7 +57,7 @@ private:
 
     [[nodiscard]] Result<> take_steps() {
         while (true) {
-            if (is_first() && StopRequest::signal() != 0) trainer_.request_stop();
+            if (StopRequest::signal() != 0) trainer_.request_stop();
             auto const done = trainer_.step(stream_);
             if (!done) return done.error();
             if (!*done) break;
@@ -97,6 +98,7 @@ private:
             saver_.emplace(*std::move(saver));
         }
         if (!is_first()) return {};
+        if (job_.restarts != nullptr) job_.restarts->begin(state_.step);
         auto report = TrainReport::begin(request, answer_.plan.steps, state_.step, job_.color);
         if (!report) return report.error();
         report_.emplace(*std::move(report));
@@ -137,13 +139,37 @@ private:
             if (!state_.best_valid_loss || mean->mean() < *state_.best_valid_loss)
                 state_.best_valid_loss = mean->mean();
         }
+        if (auto const watched = watch_pace(step.times); !watched) return watched;
         if (!is_first()) return {};
+        if (job_.restarts != nullptr) job_.restarts->take_step();
         if (step.is_skipped()) answer_.skipped.push_back({state_.step, step.skipped});
         answer_.times += step.times;
         ++answer_.steps_here;
         answer_.tokens_here += tokens;
         auto const told = report_->take(row);
         return told ? told : Result<>(end_group(trainer_.comm(), told.error()));
+    }
+
+    /// Names ranks that hold up the others; each once.
+    [[nodiscard]] Result<> watch_pace(StepTimes const& times) {
+        auto& comm = trainer_.comm();
+        auto const traffic = comm.traffic();
+        auto const sequences =
+            split_units(answer_.request.batch, answer_.plan.dp, comm.rank() / answer_.plan.tp).size();
+        auto const own = times.data + times.compute + times.optimizer;
+        auto const slow = pace_.take(comm, own / static_cast<double>(std::max<std::int64_t>(1, sequences)));
+        comm.traffic() = traffic;
+        if (!slow) return slow.error();
+        for (auto const rank : *slow) {
+            if (!is_first() || std::find(slow_.begin(), slow_.end(), rank) != slow_.end()) continue;
+            slow_.push_back(rank);
+            answer_.warnings.push_back("rank " + std::to_string(rank) +
+                                       " took more than twice the ranks' median, of each "
+                                       "sequence, in ten steps in a row, until step " +
+                                       std::to_string(state_.step));
+            print_warnings({answer_.warnings.back()});
+        }
+        return {};
     }
 
     /// Calls `save`, whose time a step waits for; what ranks tell each other meanwhile is no traffic of training.
@@ -225,6 +251,8 @@ private:
     /// What this rank writes of every checkpoint; empty, and no saver, where there is only the last one.
     std::vector<CheckpointPart> parts_;
     std::optional<CheckpointSaver<>> saver_;
+    SlowRanks pace_;
+    std::vector<std::int32_t> slow_;
     bool has_warned_ = false;
 };
 
@@ -247,45 +275,80 @@ private:
     return error;
 }
 
+/// Takes the run's folder and finds its beginning there, before the first step.
+[[nodiscard]] Result<ResumePoint> open_folder(TrainJob const& job, TrainAnswer const& answer,
+                                              CheckpointLayout const& layout, std::optional<RunFolderLock>& lock) {
+    auto taken = RunFolderLock::take(answer.request.out);
+    if (!taken) return taken.error();
+    lock.emplace(*std::move(taken));
+    auto from = find_begin(job, answer, layout);
+    if (!from) return from;
+    auto const space = check_checkpoint_space(answer.request.out, layout, *job.files);
+    return space ? from : Result<ResumePoint>(space.error());
+}
+
+/// Trains the ranks of this process: all, as threads, or one.
+template <OptimizerRule Rule>
+[[nodiscard]] Result<> train_here(Rule const& rule, TrainJob const& job, TrainAnswer& answer,
+                                  CheckpointTarget const& target, ResumePoint const& from) {
+    auto const options = train_options_of(answer.request, answer.plan);
+    auto const ranks = static_cast<std::int32_t>(answer.plan.ranks());
+    HostContext context({.threads = job.threads});
+    auto const body = [&](Trainer<Rule>& trainer, HostStream& stream) {
+        return TrainRank<Rule>(job, answer, trainer, stream, target, from).run();
+    };
+    if (job.world == nullptr && answer.plan.tp > 1)
+        return train_ranks(context, *job.model, job.weights, rule, *job.batches, options, ranks, body, job.divisors);
+    TensorPlace const place{answer.plan.tp, job.world == nullptr ? 0 : job.world->rank() % answer.plan.tp};
+    auto weights = job.weights(context, place);
+    auto const& program = (*job.programs)[static_cast<std::size_t>(place.rank)];
+    if (job.world == nullptr) {
+        if (!weights) return weights.error();
+        return train_ranks(context, program, *weights, rule, *job.batches, options, ranks, body, job.divisors);
+    }
+    if (auto const read = agree_on(*job.world, weights ? Result<>{} : Result<>{weights.error()}); !read) return read;
+    // What ranks told each other before is no traffic of training.
+    job.world->traffic().clear();
+    return train_in_group(*job.world, context, program, *weights, rule, *job.batches, options, body, job.divisors);
+}
+
 template <OptimizerRule Rule>
 [[nodiscard]] Result<> run_with(Rule const& rule, TrainJob const& job, TrainAnswer& answer) {
     auto const& request = answer.request;
     auto const layout = CheckpointLayout::create(*job.model, rule, CheckpointLayout::shard_bytes,
                                                  job.programs->front().layout().adapter());
     if (!layout) return layout.error();
-    auto const lock = RunFolderLock::take(request.out);
-    if (!lock) return lock.error();
-    auto const from = find_begin(job, answer, *layout);
+    std::optional<RunFolderLock> lock;
+    auto from = job.is_first() ? open_folder(job, answer, *layout, lock) : Result<ResumePoint>(ResumePoint{});
+    if (job.world != nullptr) {
+        auto const same = agree_on_settings(*job.world, settings_of(request, answer.plan, *job.data));
+        if (!same) return same;
+        from = share_begin(*job.world, from);
+    }
     if (!from) return from.error();
     print_warnings(from->warnings);
     answer.warnings.insert(answer.warnings.end(), from->warnings.begin(), from->warnings.end());
-    if (auto const space = check_checkpoint_space(request.out, *layout, *job.files); !space) return space;
     CheckpointTarget const target{.out = request.out, .layout = &*layout, .files = job.files, .keep = request.keep};
-    HostContext context({.threads = std::max(1, request.threads / static_cast<int>(answer.plan.ranks()))});
     answer.traffic.resize(answer.ranks.size());
-    StopRequest const stop({SIGINT, SIGTERM, SIGHUP});
+    std::optional<StopRequest> stop;
+    if (job.ignores_signals) {
+        for (auto const signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_IGN);
+    } else {
+        stop.emplace({SIGINT, SIGTERM, SIGHUP});
+    }
     // A limit of files' sizes is an error of a write, as a full disk is.
     std::signal(SIGXFSZ, SIG_IGN);
-    auto const body = [&](Trainer<Rule>& trainer, HostStream& stream) {
-        return TrainRank<Rule>(job, answer, trainer, stream, target, *from).run();
-    };
-    auto const ranks = static_cast<std::int32_t>(answer.plan.ranks());
-    auto const options = train_options_of(request, answer.plan);
-    if (answer.plan.tp > 1) {
-        auto const done =
-            train_ranks(context, *job.model, job.weights, rule, *job.batches, options, ranks, body, job.divisors);
-        if (!done) return done;
-    } else {
-        auto weights = job.weights(context, {});
-        if (!weights) return weights.error();
-        auto const done = train_ranks(context, job.programs->front(), *weights, rule, *job.batches, options, ranks,
-                                      body, job.divisors);
-        if (!done) return done;
+    if (auto const done = train_here(rule, job, answer, target, *from); !done) return done;
+    answer.signal = StopRequest::signal();
+    if (job.world != nullptr) {
+        if (auto const shared = share_end(*job.world, answer); !shared) return shared;
     }
+    if (!job.is_first()) return {};
+    if (job.restarts != nullptr) answer.restarts = job.restarts->restarts();
     for (auto const step : list_checkpoints(request.out))
         answer.checkpoints.insert(answer.checkpoints.begin(), request.out + "/" + checkpoint_name(step));
     bool const is_finished = answer.steps >= answer.plan.steps;
-    answer.stopped_by = is_finished ? "steps" : stop_name();
+    answer.stopped_by = is_finished ? "steps" : stop_name(answer.signal);
     auto const last = request.out + "/" + checkpoint_name(answer.steps) + "/" + layout->files().front().file();
     auto const hash = sha256_of_file(last);
     if (!hash) return hash.error();

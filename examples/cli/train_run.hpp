@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/comm/host_communicator.hpp>
 #include <shardwise/executor/training/training_program.hpp>
 #include <shardwise/executor/training/training_weights.hpp>
 #include <shardwise/model/files/rope_divisors.hpp>
@@ -10,6 +11,7 @@
 #include "console.hpp"
 #include "train_answer.hpp"
 #include "train_data.hpp"
+#include "train_restarts.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -30,10 +32,22 @@ struct TrainJob {
     /// Gives the weights that a run begins with, those of a tensor-parallel rank.
     std::function<Result<TrainingWeights>(HostContext&, TensorPlace const&)> weights;
     ColorMode color = ColorMode::automatic;
+    /// All ranks, where this process is one of them; null where they are threads of it.
+    HostCommunicator* world = nullptr;
+    /// Of this rank.
+    int threads = 1;
+    /// Signals that end a run are another rank's to see.
+    bool ignores_signals = false;
+    /// Where restarts are told of; null where there are none.
+    RestartRecord* restarts = nullptr;
+
+    /// Whether this process tells of the run.
+    [[nodiscard]] bool is_first() const { return world == nullptr || world->rank() == 0; }
 };
 
 /// Trains as planned in `answer` and completes it. The first SIGINT, SIGTERM or SIGHUP ends the run after its step and a checkpoint
-/// (StopRequest::signal), a second one the program.
+/// (TrainAnswer::signal), a second one the program. Of ranks that are processes the first alone writes and tells what is not a part of a
+/// checkpoint; all call it.
 ///
 /// Errors  as train_ranks, newest_checkpoint and save_checkpoint; those of the files that are written
 [[nodiscard]] Result<> run_training(TrainJob const& job, TrainAnswer& answer);

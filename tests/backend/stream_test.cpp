@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <future>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -95,6 +96,40 @@ TEST_CASE("HostStream: what a task holds is gone when the stream is done") {
 }
 
 #if defined(__linux__)
+TEST_CASE("HostEvent: a new record leaves copies at the point that they had") {
+    HostStream stream(StreamMode::queued);
+    HostEvent event;
+    event.record(stream);
+    REQUIRE(event.synchronize(Deadline::after(10s)));
+    for (int round = 0; round < 3; ++round) {
+        CAPTURE(round);
+        auto const earlier = event;
+        std::promise<void> opened;
+        stream.submit([wait = opened.get_future().share()] {
+            wait.wait();
+            return Result<>{};
+        });
+        event.record(stream);
+        CHECK(earlier.is_reached());
+        CHECK_FALSE(event.is_reached());
+        auto const same = event;
+        CHECK_FALSE(same.is_reached());
+        opened.set_value();
+        CHECK(same.synchronize(Deadline::after(10s)));
+        CHECK(event.is_reached());
+    }
+    // Nobody else knows of this point: it is used again, and not passed before the stream comes there.
+    std::promise<void> opened;
+    stream.submit([wait = opened.get_future().share()] {
+        wait.wait();
+        return Result<>{};
+    });
+    event.record(stream);
+    CHECK_FALSE(event.is_reached());
+    opened.set_value();
+    CHECK(event.synchronize(Deadline::after(10s)));
+}
+
 TEST_CASE("HostContext: the thread of a queued stream stays on the caller's core where threads are pinned") {
     for (bool const is_pinned : {false, true}) {
         HostContext context({.threads = 2, .is_pinned = is_pinned, .streams = StreamMode::queued});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include "launched_ranks.hpp"
 #include "marked_processes.hpp"
 #include "program.hpp"
 #include "skip.hpp"
@@ -24,27 +25,6 @@ using namespace shardwise;
 using namespace shardwise::tests;
 
 namespace {
-
-using Variables = std::vector<std::pair<std::string, std::string>>;
-
-/// What torchrun tells one of its ranks.
-Variables torchrun(int rank, int ranks, std::string const& port, int local_ranks = 0) {
-    auto const local = std::to_string(local_ranks > 0 ? local_ranks : ranks);
-    return {{"RANK", std::to_string(rank)},
-            {"WORLD_SIZE", std::to_string(ranks)},
-            {"LOCAL_RANK", local_ranks == 1 ? "0" : std::to_string(rank)},
-            {"LOCAL_WORLD_SIZE", local},
-            {"MASTER_ADDR", "127.0.0.1"},
-            {"MASTER_PORT", port}};
-}
-
-/// Runs a command line of several words under mpirun.
-std::vector<std::string> mpirun(int ranks, std::vector<std::string> const& words) {
-    std::vector<std::string> all{"mpirun", "--allow-run-as-root", "--oversubscribe",
-                                 "-n",     std::to_string(ranks), SHARDWISE_PROGRAM};
-    all.insert(all.end(), words.begin(), words.end());
-    return all;
-}
 
 /// The token ids of an answer and how many ranks gave it: "5 7 on 2".
 std::string ids_and_ranks(Ran const& ran) {
@@ -340,7 +320,9 @@ TEST_CASE("run: --profile-out writes times of every layer, by which map --profil
     }
 }
 
-TEST_CASE("run: the prompt may come from a pipe, several texts stop it, and a chat template that cannot be run is shown whole") {
+TEST_CASE(
+    "run: the prompt may come from a pipe, several texts stop it, and a chat template that cannot be run is shown "
+    "whole") {
     SmallLlama const model;
     model.add_tokenizer();
     auto const& path = model.folder.path();
@@ -396,7 +378,8 @@ TEST_CASE("run: --product-activations int8 rounds in products only, with the sam
         Answer const answer(ran.out);
         // What a rank prepares is known beforehand, too.
         auto const first = std::size_t{0};
-        CHECK(answer.integer("memory", "ranks", first, "peak") <= answer.integer("memory", "ranks", first, "predicted"));
+        CHECK(answer.integer("memory", "ranks", first, "peak") <=
+              answer.integer("memory", "ranks", first, "predicted"));
         return read_text(file);
     };
     auto const full = logits("full", {});

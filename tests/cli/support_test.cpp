@@ -71,6 +71,11 @@ TEST_CASE("support: says what runs where, and why the rest does not") {
     CHECK(levels(answer, "int8_activations", "cpu").at("nf4") == "none");
     CHECK(levels(answer, "int8_activations", "cpu").at("bf16") == "none");
     CHECK(levels(answer, "int8_activations", "cuda").at("q4_0") == "none");
+    // Of bf16 activations the same: the weights of bf16 alone.
+    for (auto const& [format, level] : levels(answer, "bf16_activations", "cpu"))
+        CHECK_MESSAGE(level == (format == "bf16" ? "runs" : "none"), format);
+    CHECK(levels(answer, "bf16_activations", "cpu").size() == levels(answer, "weights", "cpu").size());
+    CHECK(levels(answer, "bf16_activations", "cuda").at("bf16") == "none");
     auto const text = run({"support"}).out;
     CHECK(text.find("its products take activations in full") != std::string::npos);
     CHECK(text.find("Metal shows a process one GPU") != std::string::npos);

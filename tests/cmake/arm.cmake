@@ -10,7 +10,7 @@ find_program(shardwise_arm NAMES aarch64-linux-gnu-g++)
 find_program(shardwise_qemu NAMES qemu-aarch64 qemu-aarch64-static)
 
 # Those of which the sample has files, and those that are tested whole.
-set(arm_sampled_rooms core quant backend kernels train)
+set(arm_sampled_rooms core quant backend kernels comm calibrate train)
 set(arm_rooms core quant backend kernels)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
     # The rooms' own entries run them.
@@ -83,7 +83,7 @@ endfunction()
 set(arm_main "${CMAKE_CURRENT_SOURCE_DIR}/support/main.cpp")
 set(arm_sample core/unfused quant/decode_legacy quant/decode_k quant/decode_microscaling quant/encode_ggml backend/isa
                backend/quantised backend/rounded backend/gemm kernels/portable_bits kernels/rows kernels/attention_limits
-               kernels/quantize train/adamw)
+               kernels/quantize comm/add_floats calibrate/read_lines train/adamw)
 list(TRANSFORM arm_sample PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
 list(TRANSFORM arm_sample APPEND "_test.cpp")
 shardwise_batches(arm_units arm ${arm_sample})

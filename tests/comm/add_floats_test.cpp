@@ -71,6 +71,9 @@ TEST_CASE("add_floats and add_arrays: every level of instructions gives the same
 #if defined(SHARDWISE_HAS_X86_LEVELS)
     if (level >= IsaLevel::avx2) check(detail::add_floats_avx2, detail::add_arrays_avx2);
     if (level >= IsaLevel::avx512) check(detail::add_floats_avx512, detail::add_arrays_avx512);
+#elif defined(SHARDWISE_HAS_ARM_LEVELS)
+    CHECK(level >= IsaLevel::neon);
+    check(detail::add_floats_neon, detail::add_arrays_neon);
 #else
     (void)level;
 #endif
@@ -102,6 +105,10 @@ TEST_CASE("add_and_replace: any length at every level of instructions gives both
             check(detail::add_and_replace_avx512<false>);
             check(detail::add_and_replace_avx512<true>);
         }
+#elif defined(SHARDWISE_HAS_ARM_LEVELS)
+        if (count % 16 != 0) continue;
+        check(detail::add_and_replace_neon<false>);
+        check(detail::add_and_replace_neon<true>);
 #endif
     }
 }

@@ -53,7 +53,7 @@ template <class B>
         if (!predicted) return predicted.error();
         auto executor = RankExecutor<B, Fast>::create(home, described, *parameters, {1, 0}, limits);
         if (!executor) return executor.error();
-        CHECK(home.context.memory().current() == predicted->total() - predicted->products);
+        CHECK(home.context.memory().current() == predicted->total());
         auto const width = executor->output().width;
         auto const rows = executor->output().rows == Rows::sequences ? texts : tokens;
         CHECK(rows == (has_head ? texts : tokens));

@@ -32,8 +32,8 @@ std::vector<std::vector<float>> compute(FormulaModel const& model, GoldenCase co
                                                            {comm.size(), comm.rank()},
                                                            {.sequences = 2, .context = 32, .step_tokens = 16});
         if (!executor) return executor.error();
-        CHECK(context.memory().current() ==
-              executor->weight_bytes() + executor->cache_bytes() + executor->activation_bytes());
+        CHECK(context.memory().current() == executor->weight_bytes() + executor->cache_bytes() +
+                                                executor->activation_bytes() + executor->product_bytes());
         // Of a latent attention the cache holds the latents alone, on every rank.
         auto const& config = model.checkpoint->model.config;
         if (config.kv_lora_rank > 0) {

@@ -2,13 +2,17 @@
 #pragma once
 
 #include <shardwise/kernels/rms_norm.hpp>
+#include <shardwise/kernels/rope.hpp>
+#include <shardwise/kernels/store_step.hpp>
+#include <shardwise/parallel/attend_heads.hpp>
 #include <shardwise/parallel/tensor_parallel.hpp>
 
 #include "bounded.hpp"
 
 #include <cmath>
 #include <cstdint>
-#include <numeric>
+#include <span>
+#include <utility>
 
 /// A llama block: its random weights, its float64 computation, and its computation over ranks.
 namespace shardwise::testing {
@@ -67,17 +71,100 @@ private:
     }
 };
 
+/// One rank's attention: its query heads, the key-value heads that they read, and their page of a cache.
+template <class Policy>
+class BlockAttention {
+public:
+    [[nodiscard]] static Result<BlockAttention> create(LlamaBlock const& block, HostContext& context,
+                                                       TensorPlace place) {
+        TensorParallel<Host, Policy> const group(context, place);
+        auto const pieces = group.attention_pieces(block.heads, block.head_dim, block.output_source());
+        auto const share = group.heads(block.heads, block.kv_heads, pieces);
+        if (!share) return share.error();
+        auto qkv =
+            group.packed_qkv(block.qkv_source(), {block.heads, block.kv_heads, block.head_dim, block.head_dim}, pieces);
+        if (!qkv) return qkv.error();
+        auto output = group.row_linear(block.output_source(), pieces);
+        if (!output) return output.error();
+        auto table = StepTable<Host>::create(context, {.tokens = capacity, .groups = 1, .pages = 1});
+        if (!table) return table.error();
+        return Result<BlockAttention>(
+            BlockAttention(block, *share, std::move(*qkv), std::move(*output), std::move(*table)));
+    }
+
+    [[nodiscard]] RowLinear<Host, Policy> const& output() const { return output_; }
+    [[nodiscard]] Bytes bytes() const { return qkv_.bytes() + output_.bytes(); }
+
+    /// What the rank's heads make of tokens that follow `past` others; the stream has done what it was given before.
+    Result<Floats> attend(TensorView<float const, 2, Host> in, std::int64_t past, HostStream& stream) {
+        auto const tokens = in.extent(0);
+        auto const dim = block_->head_dim;
+        std::vector<std::int32_t> const ids(index(tokens), 0);
+        static constexpr std::int32_t page[] = {0};
+        std::span<std::int32_t const> const pages[] = {page};
+        StepSequence const sequence{past, tokens, pages};
+        if (auto const done = table_.write({ids, {&sequence, 1}}, stream); !done) return done.error();
+        Floats made(index(tokens * qkv_.outputs()));
+        Floats heads(index(tokens * output_.inputs()));
+        Floats workspace(index(attend_heads_workspace<Host>(options(), share_, tokens, 1, capacity)));
+        auto const all = matrix(made, tokens, qkv_.outputs());
+        if (auto const done = qkv_.forward(in, all, stream); !done) return done.error();
+        auto const turning = all.columns(0, (share_.query.size() + share_.kv.size()) * dim);
+        auto const turned = rope<float>(turning, table_.positions(), vector(std::as_const(block_->frequencies)), dim,
+                                        RopeLayout::half, stream);
+        if (!turned) return turned.error();
+        auto const width = share_.kv.size() * dim;
+        auto const first = share_.query.size() * dim;
+        for (auto* const side : {&keys_, &values_}) {
+            TensorView<float const, 2, Host> const from = all.columns(side == &keys_ ? first : first + width, width);
+            auto const stored = store_rows<float>(from, matrix(*side, capacity, width), table_, 0, stream);
+            if (!stored) return stored.error();
+        }
+        StepRows<float, Host> const keys{matrix(std::as_const(keys_), capacity, width), {}, 0};
+        StepRows<float, Host> const values{matrix(std::as_const(values_), capacity, width), {}, 0};
+        auto const done =
+            attend_heads<Host, float>(all.columns(0, first), keys, values, matrix(heads, tokens, output_.inputs()),
+                                      table_, options(), share_, stream, vector(workspace));
+        if (!done) return done.error();
+        if (auto const finished = finish(stream); !finished) return finished.error();
+        return heads;
+    }
+
+private:
+    static constexpr std::int64_t capacity = 16;
+
+    BlockAttention(LlamaBlock const& block, HeadShare const& share, ColumnLinear<Host>&& qkv,
+                   RowLinear<Host, Policy>&& output, StepTable<Host>&& table)
+        : block_(&block),
+          share_(share),
+          qkv_(std::move(qkv)),
+          output_(std::move(output)),
+          table_(std::move(table)),
+          keys_(index(capacity * share.kv.size() * block.head_dim)),
+          values_(keys_.size()) {}
+
+    [[nodiscard]] AttentionOptions options() const { return block_->attention(); }
+
+    LlamaBlock const* block_;
+    HeadShare share_;
+    ColumnLinear<Host> qkv_;
+    RowLinear<Host, Policy> output_;
+    StepTable<Host> table_;
+    Floats keys_;
+    Floats values_;
+};
+
 /// One rank of a block, with its part of a cache.
 template <class Policy>
 class BlockRank {
 public:
     [[nodiscard]] static Result<BlockRank> create(LlamaBlock const& block, HostContext& context, TensorPlace place) {
-        TensorParallel<Host, Policy> const group(context, place);
-        auto attention = group.attention({block.qkv_source(), block.output_source()}, block.attention());
+        auto attention = BlockAttention<Policy>::create(block, context, place);
         if (!attention) return attention.error();
+        TensorParallel<Host, Policy> const group(context, place);
         auto mlp = group.mlp({block.gate_up_source(), block.down_source()});
         if (!mlp) return mlp.error();
-        return Result<BlockRank>(BlockRank(block, place, std::move(*attention), std::move(*mlp)));
+        return Result<BlockRank>(BlockRank(block, std::move(*attention), std::move(*mlp)));
     }
 
     /// Computes tokens [past, past + tokens) of `in`, whose rows all ranks have.
@@ -87,11 +174,13 @@ public:
         auto residual = Floats(in.begin() + past * width, in.begin() + (past + tokens) * width);
         Floats normed(residual.size());
         Floats out(residual.size());
-        Floats workspace(index(std::max(attention_.workspace(tokens, past + tokens), mlp_.workspace(tokens))));
+        auto const& output = attention_.output();
+        Floats workspace(index(std::max(output.workspace(tokens), mlp_.workspace(tokens))));
         if (auto const done = norm(residual, block_->norm1, normed, stream); !done) return done.error();
-        auto const positions = positions_of(past, tokens);
-        if (auto const done = attention_.forward(as_const(normed), rotary(positions), cache(past), as_matrix(out),
-                                                 vector(workspace), comm, stream);
+        auto const heads = attention_.attend(as_const(normed), past, stream);
+        if (!heads) return heads;
+        if (auto const done = output.forward(matrix(*heads, tokens, output.inputs()), as_matrix(out), vector(workspace),
+                                             comm, stream);
             !done)
             return done.error();
         detail::add<Host>(vector(residual), out.data(), stream);
@@ -113,14 +202,15 @@ public:
         Floats normed(residual.size());
         Floats out(residual.size());
         Floats all(in.size());
-        Floats workspace(
-            index(std::max(attention_.workspace_scattered(tokens, tokens), mlp_.workspace_scattered(tokens))));
-        auto const positions = positions_of(0, tokens);
+        auto const& output = attention_.output();
+        Floats workspace(index(std::max(output.workspace_scattered(tokens), mlp_.workspace_scattered(tokens))));
         if (auto const done = norm(residual, block_->norm1, normed, stream); !done) return done.error();
         if (auto const done = gather_tokens<Host>(comm, as_const(normed), as_matrix(all), stream); !done)
             return done.error();
-        if (auto const done = attention_.forward_scattered(as_const(all), rotary(positions), cache(0), as_matrix(out),
-                                                           vector(workspace), comm, stream);
+        auto const heads = attention_.attend(as_const(all), 0, stream);
+        if (!heads) return heads;
+        if (auto const done = output.forward_scattered(matrix(*heads, tokens, output.inputs()), as_matrix(out),
+                                                       vector(workspace), comm, stream);
             !done)
             return done.error();
         detail::add<Host>(vector(residual), out.data(), stream);
@@ -138,15 +228,8 @@ public:
     [[nodiscard]] Bytes bytes() const { return attention_.bytes() + mlp_.bytes(); }
 
 private:
-    static constexpr std::int64_t capacity = 16;
-
-    BlockRank(LlamaBlock const& block, TensorPlace place, ParallelAttention<Host, Policy>&& attention,
-              ParallelMlp<Host, Policy>&& mlp)
-        : block_(&block), place_(place), attention_(std::move(attention)), mlp_(std::move(mlp)) {
-        auto const width = index(attention_.share().kv.size() * block.head_dim);
-        keys_.resize(index(capacity) * width);
-        values_.resize(keys_.size());
-    }
+    BlockRank(LlamaBlock const& block, BlockAttention<Policy>&& attention, ParallelMlp<Host, Policy>&& mlp)
+        : block_(&block), attention_(std::move(attention)), mlp_(std::move(mlp)) {}
 
     TensorView<float, 2, Host> as_matrix(Floats& values) const {
         return matrix(values, static_cast<std::int64_t>(values.size()) / block_->hidden, block_->hidden);
@@ -157,25 +240,10 @@ private:
     Result<> norm(Floats const& in, Floats const& weight, Floats& out, HostStream& stream) const {
         return rms_norm(as_const(in), vector(weight), as_matrix(out), LlamaBlock::epsilon, stream);
     }
-    static std::vector<std::int32_t> positions_of(std::int64_t past, std::int64_t tokens) {
-        std::vector<std::int32_t> positions(index(tokens));
-        std::iota(positions.begin(), positions.end(), static_cast<std::int32_t>(past));
-        return positions;
-    }
-    RotaryPositions<Host> rotary(std::vector<std::int32_t> const& positions) const {
-        return {vector(positions), vector(block_->frequencies)};
-    }
-    KeyValueCache<Host> cache(std::int64_t past) {
-        auto const width = attention_.share().kv.size() * block_->head_dim;
-        return {matrix(keys_, capacity, width), matrix(values_, capacity, width), past};
-    }
 
     LlamaBlock const* block_;
-    TensorPlace place_;
-    ParallelAttention<Host, Policy> attention_;
+    BlockAttention<Policy> attention_;
     ParallelMlp<Host, Policy> mlp_;
-    Floats keys_;
-    Floats values_;
 };
 
 }  // namespace shardwise::testing

@@ -3,10 +3,8 @@
 #include <shardwise/model/architectures.hpp>
 #include <shardwise/model/presets.hpp>
 #include <shardwise/parallel/expert_parallel.hpp>
-#include <shardwise/parallel/linear_backward.hpp>
 #include <shardwise/parallel/pipeline_parallel.hpp>
 #include <shardwise/parallel/vocab_cross_entropy.hpp>
-#include <shardwise/parallel/vocab_embedding.hpp>
 #include <shardwise/parallel/vocab_head.hpp>
 #include <shardwise/schedule/one_forward_one_backward.hpp>
 
@@ -140,62 +138,23 @@ TEST_CASE("messages: the backward pass of a block sums one gradient for q, k and
     LlamaBlock const block;
     for (std::int32_t const ranks : {2, 4}) {
         CAPTURE(ranks);
-        auto const in = random_floats(tokens * block.hidden, 1);
         auto const traffic = counted(ranks, [&](Threads& comm, HostContext&, HostStream& stream) -> Result<> {
-            auto const width = block.head_dim;
-            auto const query = split_units(block.heads, ranks, comm.rank());
-            auto const kv = split_kv_heads(block.heads, block.kv_heads, ranks, comm.rank());
-            auto const ffn = split_units(block.ffn, ranks, comm.rank());
-            Floats gradient(in.size());
-            auto const all = matrix(gradient, tokens, block.hidden);
-            auto const back = [&](Floats const& weight, std::int64_t first, std::int64_t rows,
-                                  bool is_added) -> Result<> {
-                Floats const out(index(tokens * rows), 1.0F);
-                Floats weight_gradient(index(rows * block.hidden));
-                auto const whole = static_cast<std::int64_t>(weight.size()) / block.hidden;
-                LinearGradients<Host> const linear{
-                    matrix(in, tokens, block.hidden), matrix(weight, whole, block.hidden).rows(first, rows),
-                    matrix(out, tokens, rows), matrix(weight_gradient, rows, block.hidden)};
-                return linear_backward(linear, all, is_added, stream);
-            };
-            auto const keys = block.heads * width;
-            auto const values = keys + block.kv_heads * width;
-            Result<> const results[] = {back(block.qkv, query.begin * width, query.size() * width, false),
-                                        back(block.qkv, keys + kv.begin * width, kv.size() * width, true),
-                                        back(block.qkv, values + kv.begin * width, kv.size() * width, true),
-                                        sum_gradient(all, comm, stream),
-                                        back(block.gate_up, ffn.begin, ffn.size(), false),
-                                        back(block.gate_up, block.ffn + ffn.begin, ffn.size(), true),
-                                        sum_gradient(all, comm, stream)};
-            for (auto const& result : results) {
-                if (!result) return result;
-            }
+            Floats gradient(index(tokens * block.hidden));
+            for (int sum = 0; sum < 2; ++sum) submit_all_reduce(comm, vector(gradient), ReduceOp::sum, stream);
             return {};
         });
         for (auto const& rank : traffic) CHECK(seconds(rank.total()) == near(planned(block, ranks).backward));
     }
 }
 
-TEST_CASE("messages: embedding, logits and loss over a sharded vocabulary take what the cost model says") {
+TEST_CASE("messages: logits and loss over a sharded vocabulary take what the cost model says") {
     constexpr std::int64_t vocabulary = 40;
-    constexpr std::int64_t width = 8;
     std::vector<std::int32_t> const ids{1, 39, 20};
     auto const rows = static_cast<std::int64_t>(ids.size());
-    auto const table = random_floats(vocabulary * width, 1);
     for (std::int32_t const ranks : {2, 4}) {
         CAPTURE(ranks);
         auto const group = RankGroup::in_node(ranks, wire);
         auto const share_of = [&](Threads const& comm) { return split_units(vocabulary, ranks, comm.rank()); };
-        auto const embedded = counted(ranks, [&](Threads& comm, HostContext&, HostStream& stream) -> Result<> {
-            auto const share = share_of(comm);
-            Floats out(index(rows * width));
-            return vocab_embedding(vector(ids), matrix(table, vocabulary, width).rows(share.begin, share.size()),
-                                   share.begin, matrix(out, rows, width), comm, stream);
-        });
-        for (auto const& rank : embedded) {
-            CHECK(seconds(rank.total()) ==
-                  near(all_reduce_seconds(4.0 * static_cast<double>(rows * width), group, whole_link)));
-        }
         auto const gathered = counted(ranks, [&](Threads& comm, HostContext&, HostStream& stream) -> Result<> {
             Floats const own(index(rows * share_of(comm).size()));
             Floats out(index(rows * vocabulary));

@@ -40,10 +40,8 @@
 #include <shardwise/kernels/take_rows.hpp>
 #include <shardwise/parallel/attend_heads.hpp>
 #include <shardwise/parallel/column_linear.hpp>
-#include <shardwise/parallel/linear_backward.hpp>
 #include <shardwise/parallel/row_linear.hpp>
 #include <shardwise/parallel/sharded_norm.hpp>
-#include <shardwise/parallel/vocab_embedding.hpp>
 #include <shardwise/parallel/vocab_head.hpp>
 
 #include <doctest/doctest.h>
@@ -194,14 +192,18 @@ TEST_CASE("Kernels, products and copies refuse views that have elements but no m
     auto const column = ColumnLinear<Host>::create(context, source, all);
     REQUIRE(column);
     check("column_linear", [&](Views& v) { return column->forward(v.view<F>({2, 4}), v.view({2, 3}), s); });
-    check("linear_forward", [&](Views& v) {
-        return linear_forward<Host>(v.view<F>({2, 4}), v.view<F>({3, 4}), v.view({2, 3}), s);
-    });
+    auto table = StepTable<Host>::create(context, {.groups = 1, .pages = 1});
+    REQUIRE(table);
+    std::int32_t const numbers[] = {0};
+    std::span<std::int32_t const> const pages[] = {numbers};
+    StepSequence const sequence{1, 1, pages};
+    REQUIRE(table->write({numbers, {&sequence, 1}}, s));
     check("attend_heads", [&](Views& v) {
         AttentionOptions const options{.shape = {.heads = 1, .kv_heads = 1, .key_dim = 4, .value_dim = 4}};
-        return attend_heads<Host, float>(v.view<F>({1, 4}), v.view<F>({2, 4}), v.view<F>({2, 4}), v.view({1, 4}),
-                                         options, HeadShare{{0, 1}, {0, 1}, 1}, s, v.view({8}), v.view<F>({1}),
-                                         v.view<F>({1}));
+        StepRows<float, Host> const keys{v.view<F>({16, 4}), {}, 0};
+        StepRows<float, Host> const seen{v.view<F>({16, 4}), {}, 0};
+        return attend_heads<Host, float>(v.view<F>({1, 4}), keys, seen, v.view({1, 4}), *table, options,
+                                         HeadShare{{0, 1}, {0, 1}, 1}, s, v.view({8}), v.view<F>({1}), v.view<F>({1}));
     });
 }
 
@@ -277,10 +279,6 @@ TEST_CASE("Collectives and layers over ranks refuse views that have elements but
         check("deterministic_sum", [&](Views& v) {
             UnitRange const owners[] = {{0, 1}};
             return deterministic_sum<float>(comm, owners, v.view<F>({4}), v.view({4}));
-        });
-        check("vocab_embedding", [&](Views& v) {
-            return vocab_embedding<Host>(v.view<std::int32_t const>({2}), v.view<F>({3, 4}), 0, v.view({2, 4}), comm,
-                                         s);
         });
         check("sharded_rms_norm", [&](Views& v) {
             NormShare const share{.width = 4, .sums = 1, .parts = {{{0, 4}, 0}}};

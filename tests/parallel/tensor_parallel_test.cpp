@@ -149,7 +149,8 @@ TEST_CASE(
           Case{{-1, 0}, "ranks: are less than one (got -1"},
           Case{{2, 2}, "rank: is no rank of the group (got 2, expected 0 to 1)"},
           Case{{2, -1}, "rank: is no rank of the group (got -1, expected 0 to 1)"},
-          Case{{5000, 0}, "ranks: are more than layers work with (got 5000, expected at most 1024); split the group"}}) {
+          Case{{5000, 0},
+               "ranks: are more than layers work with (got 5000, expected at most 1024); split the group"}}) {
         auto const* const message = none.message;
         CAPTURE(message);
         TensorParallel<Host, Deterministic> const group(context, none.place);
@@ -165,43 +166,14 @@ TEST_CASE(
     CHECK(has(text(group.row_linear(block.output_source(), InputPieces{width, 0, 4})), "made of less than one input"));
     CHECK(
         has(text(group.column_linear(block.output_source(), InputPieces{block.hidden, -1, 4})), "less than one input"));
-    auto options = block.attention();
-    options.shape.value_dim = 0;
-    CHECK(has(text(group.attention({block.qkv_source(), block.output_source()}, options)),
-              "value_dim: gives heads no width (got 0, expected at least 1)"));
-    options.shape.value_dim = 4;
-    options.shape.key_dim = -4;
-    CHECK(has(text(group.attention({block.qkv_source(), block.output_source()}, options)),
-              "key_dim: gives heads no width"));
-    CHECK(has(text(group.heads(9, 3, group.attention_pieces(9, 0, block.output_source()))), "not made of whole heads"));
-    options.shape.heads = 0;
-    options.shape.key_dim = 4;
-    CHECK(
-        has(text(group.attention({block.qkv_source(), block.output_source()}, options)), "the query heads are not a multiple"));
-}
-
-TEST_CASE("tensor_parallel: a cache that begins before its first row or ends too early is refused by its own number") {
-    LlamaBlock const block;
-    HostContext context({.threads = 1});
-    auto group = ThreadsGroup::create(1).value();
-    auto comm = group.join(0).value();
-    auto stream = context.make_stream();
-    TensorParallel<Host> const alone(context, comm);
-    auto const attention = alone.attention({block.qkv_source(), block.output_source()}, block.attention());
-    REQUIRE(attention);
-    Floats const in(index(2 * block.hidden));
-    Floats out(in.size());
-    Floats workspace(index(attention->workspace(2, 8)));
-    Floats memory(index(8 * 3 * 4));
-    auto const refusal = [&](std::int64_t keys, std::int64_t values, std::int64_t past) {
-        KeyValueCache<Host> const cache{matrix(memory, keys, 12), matrix(memory, values, 12), past};
-        auto const done = attention->forward(matrix(in, 2, block.hidden), {}, cache, matrix(out, 2, block.hidden),
-                                             vector(workspace), comm, stream);
-        return done ? std::string("accepted") : done.error().message();
+    auto const packed = [&](PackedQkv const& heads) {
+        return text(group.packed_qkv(block.qkv_source(), heads, head_pieces(9, 4)));
     };
-    CHECK(refusal(8, 8, 6) == "accepted");
-    CHECK(refusal(8, 8, -1).find("(got -1, expected at least 0)") != std::string::npos);
-    CHECK(refusal(8, 5, 4).find("(got 5, expected at least 6)") != std::string::npos);
+    CHECK(has(packed({9, 3, 4, 0}), "value_dim: gives heads no width (got 0, expected at least 1)"));
+    CHECK(has(packed({9, 3, -4, 4}), "key_dim: gives heads no width"));
+    CHECK(has(text(group.heads(9, 3, group.attention_pieces(9, 0, block.output_source()))), "not made of whole heads"));
+    CHECK(has(text(group.heads(0, 3, group.attention_pieces(0, 4, block.output_source()))),
+              "the query heads are not a multiple"));
 }
 
 TEST_CASE("communicators: a deterministic block has the same bits over processes as over threads and alone") {

@@ -3,6 +3,7 @@
 
 #include <shardwise/json/value.hpp>
 #include <shardwise/tokenizer/chat_template.hpp>
+#include <shardwise/tokenizer/jinja/json_value.hpp>
 
 #include <ctime>
 #include <string>
@@ -12,41 +13,12 @@
 
 namespace shardwise::testing {
 
-/// A value of a template as the JSON value says.
-inline detail::jinja::JinjaValue template_value(detail::jinja::JinjaRunState& run, JsonValue const& json) {
-    using detail::jinja::JinjaValue;
-    switch (json.kind()) {
-        case JsonKind::null:
-            return JinjaValue::none();
-        case JsonKind::boolean:
-            return JinjaValue::boolean(json.boolean().value_or(false));
-        case JsonKind::integer:
-        case JsonKind::unsigned_integer:
-            return JinjaValue::integer(json.integer().value_or(0));
-        case JsonKind::real:
-            return JinjaValue::real(json.real().value_or(0.0));
-        case JsonKind::string:
-            return JinjaValue(std::string(json.string().value_or("")));
-        case JsonKind::array: {
-            std::vector<JinjaValue> items;
-            for (auto const item : json) items.push_back(template_value(run, item));
-            return run.make_list(std::move(items));
-        }
-        case JsonKind::object: {
-            std::vector<std::pair<JinjaValue, JinjaValue>> members;
-            for (auto const item : json)
-                members.emplace_back(JinjaValue(std::string(item.key())), template_value(run, item));
-            return run.make_dict(std::move(members));
-        }
-    }
-    return {};
-}
-
 /// The names that a case of tests/golden/chat gives to its template.
 inline detail::jinja::JinjaGlobals template_globals(JsonValue const& context) {
     detail::jinja::JinjaRunState run({});
     detail::jinja::JinjaGlobals globals;
-    for (auto const member : context) globals.emplace_back(std::string(member.key()), template_value(run, member));
+    for (auto const member : context)
+        globals.emplace_back(std::string(member.key()), detail::jinja::json_value(run, member));
     for (auto const* const name : {"tools", "documents"}) {
         if (!context.find(name)) globals.emplace_back(name, detail::jinja::JinjaValue::none());
     }

@@ -103,6 +103,36 @@ TEST_CASE("tokenize_file: of a prompt and a completion only the completion count
         CHECK(targets[i] == (expected.counts[i + 1] != 0 ? expected.ids[i + 1] : Batches::ignored));
 }
 
+TEST_CASE("tokenize_file: of a chat the answers count, and neither the rest nor the token between chats") {
+    TemporaryFolder const folder;
+    auto const tokenizer = tokenizer_of("gpt2.json");
+    auto const path = folder.write(
+        "a.jsonl", R"({"messages": [{"role": "user", "content": "Say:"}, {"role": "assistant", "content": "yes"}]})"
+                   "\n"
+                   R"({"text": "Hello"})");
+    TokenizeOptions options{5, folder.path(), "t"};
+    options.chat_template =
+        "{{ eos_token }}{% for m in messages %}[{{ m.role }}]{% if m.role == 'assistant' %}"
+        "{% generation %}{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}";
+    options.special_tokens = {{"eos_token", "<|endoftext|>"}};
+    auto const file = tokenize_file(path, tokenizer, options);
+    REQUIRE_MESSAGE(file, (file ? "" : file.error().message()));
+    auto const got = read_all(*file);
+    auto const chat = *tokenizer.encode("<|endoftext|>[user]Say:[assistant]yes", {.adds_special = false});
+    auto const text = *tokenizer.encode("Hello");
+    auto const answer = *tokenizer.encode("yes", {.adds_special = false});
+    auto expected = chat;
+    expected.push_back(5);
+    expected.insert(expected.end(), text.begin(), text.end());
+    expected.push_back(5);
+    CHECK(got.ids == expected);
+    std::vector<std::uint8_t> counts(chat.size() - answer.size(), 0);
+    counts.insert(counts.end(), answer.size(), 1);
+    counts.push_back(0);
+    counts.insert(counts.end(), text.size() + 1, 1);
+    CHECK(got.counts == counts);
+}
+
 TEST_CASE("tokenize_file: once for contents, tokenizer and options; again where a cache was changed") {
     TemporaryFolder const folder;
     TemporaryFolder const caches;
@@ -166,8 +196,9 @@ TEST_CASE("tokenize_file: a line that is none is refused by its number and byte,
     CHECK(message("{\"prompt\": \"a\", \"completion\": null}") ==
           "line 1, byte 0: has no prompt or no completion that is a string");
     CHECK(message("{\"text\": \"a\", \"prompt\": \"a\"}") == "line 1, byte 0: is a text and a prompt");
-    CHECK(message("{\"other\": \"a\"}") == "line 1, byte 0: is neither a text nor a prompt");
-    CHECK(message("{\"messages\": []}") == "line 1, byte 0: is a chat, which is not read");
+    CHECK(message("{\"other\": \"a\"}") == "line 1, byte 0: is no text, no prompt and no chat");
+    CHECK(message("{\"messages\": []}") == "line 1, byte 0: is a chat, and the model has no chat template");
+    CHECK(message("{\"messages\": [], \"text\": \"a\"}") == "line 1, byte 0: is a chat and a text or a prompt");
     CHECK(message(good + "{\"text\": \"a}").starts_with("line 2, byte 14: "));
     CHECK(message(good + good, std::nullopt) == ": has several documents, and there is no token to stand between them");
     CHECK(tokenize_file(folder / "none.txt", tokenizer, {5, caches.path(), "t"}).error().code() ==

@@ -150,6 +150,59 @@ TEST_CASE(
     }
 }
 
+TEST_CASE(
+    "train_ranks: tensor-parallel ranks train an adapter with the bits of one, in the predicted memory and traffic") {
+    CurveData const data;
+    for (auto const& one : golden()) {
+        CAPTURE(one.name);
+        AdaptedModel single(one.config, one.options, 1, false);
+        auto const expected = train(single, options_of(4));
+        struct Way {
+            std::int32_t ranks;
+            ZeroStage zero;
+            Recompute recompute;
+        };
+        for (auto const& way :
+             {Way{2, ZeroStage::none, Recompute::none}, Way{4, ZeroStage::optimizer, Recompute::full}}) {
+            if (way.ranks > 2 && one.name != "llama_all") continue;
+            auto options = options_of(4, 2, way.zero);
+            options.tp = 2;
+            options.recompute = way.recompute;
+            auto const weights = [&](HostContext& own, TensorPlace const& place) {
+                auto const stored = take(StoredParameters::open(single.files.source, single.model()));
+                auto const adapter = take(TrainedAdapter::create(single.model(), one.options));
+                return TrainingWeights::load(own, stored, place, adapter, 7);
+            };
+            std::vector<TrainedStep> got;
+            auto const body = [&](Trainer<AdamW>& trainer, HostStream& stream) -> Result<> {
+                auto const& layout = trainer.weights().layout();
+                TensorPlace const place{trainer.comm().size(), trainer.comm().rank()};
+                auto const own = TrainingProgram::create(single.model(), layout.place(), one.options);
+                if (!own) return own.error();
+                auto const predicted =
+                    Trainer<AdamW>::bytes(*own, AdamW{}, trainer.batches().options(), options, place);
+                if (!predicted) return predicted.error();
+                CHECK(trainer.context().memory().current() == TrainingWeights::bytes(layout) + *predicted);
+                auto const before = trainer.traffic().total();
+                auto steps = trainer.run(stream);
+                if (!steps) return steps.error();
+                auto traffic = before;
+                for (std::size_t i = 0; i < steps->size(); ++i)
+                    traffic += Trainer<AdamW>::traffic(*own, trainer.batches().options(), options, place);
+                // Asking whether steps are left.
+                CHECK(trainer.traffic().total().bytes == traffic.bytes);
+                if (trainer.comm().rank() == 0) got = *std::move(steps);
+                return {};
+            };
+            HostContext context({.threads = 1});
+            auto const done =
+                train_ranks(context, single.model(), weights, AdamW{}, data.batches(), options, way.ranks, body);
+            REQUIRE_MESSAGE(done, (done ? "" : done.error().message()));
+            CHECK(got == expected);
+        }
+    }
+}
+
 TEST_CASE("Trainer: memory for an adapter is what is predicted, without gradients and state of the base") {
     auto const one = golden()[0];
     AdaptedModel model(one.config, one.options);
@@ -242,5 +295,6 @@ TEST_CASE("TrainingProgram: what has no adapter is refused by name") {
           std::string::npos);
     CHECK(says({.rank = -1}).find("rank") != std::string::npos);
     CHECK(says({.rank = 2, .alpha = 0.0}).find("alpha") != std::string::npos);
-    CHECK(says({.rank = 2}, {2, 0}).find("tensor-parallel") != std::string::npos);
+    CHECK(says({.rank = 1}, {2, 0}).find("below the tensor-parallel ranks") != std::string::npos);
+    CHECK(says({.rank = 2, .held = {{"a", {}}}}, {2, 0}).find("beside a packed base") != std::string::npos);
 }

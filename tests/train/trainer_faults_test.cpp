@@ -37,6 +37,45 @@ void spoil_last_word(TrainedModel& model) {
 
 }  // namespace
 
+TEST_CASE(
+    "Trainer: in fp16 a step without a gradient that is a number halves the loss scale on all ranks, also after a "
+    "restart") {
+    CurveData const data(97, tokens_with_last_in({6}));
+    auto options = options_of(4);
+    options.precision = Dtype::f16;
+    std::vector<TrainedStep> expected;
+    for (std::int32_t const ranks : {1, 3}) {
+        TrainedModel model(golden_config("llama"));
+        spoil_last_word(model);
+        auto const body = [&](Trainer<AdamW>& trainer, HostStream& stream) -> Result<> {
+            std::vector<TrainedStep> steps;
+            for (std::int64_t i = 0; i < 4; ++i) {
+                auto const step = trainer.step(stream);
+                if (!step) return step.error();
+                steps.push_back(**step);
+                auto const state = trainer.state();
+                CHECK(state.loss_scale == (i < 1 ? 65536.0 : 32768.0));
+                CHECK(state.good_steps == (i < 2 ? 1 - i : i - 1));
+                if (auto const restored = trainer.restore(state); !restored) return restored;
+            }
+            CHECK(steps[1].is_skipped());
+            if (trainer.comm().rank() > 0) return {};
+            // Which rank has the sequence differs.
+            steps[1].skipped.clear();
+            if (expected.empty()) expected = steps;
+            CHECK(steps == expected);
+            auto none = trainer.state();
+            none.loss_scale = 0.0;
+            if (trainer.comm().size() == 1) CHECK_FALSE(trainer.restore(none));
+            return {};
+        };
+        REQUIRE(
+            train_ranks(model.context, model.program, model.weights, AdamW{}, data.batches(), options, ranks, body));
+    }
+    options.precision = Dtype::f8_e4m3;
+    CHECK_FALSE(options.check());
+}
+
 TEST_CASE("Trainer: a gradient that is no number is named with its rank and parameter; all ranks skip that step") {
     // Sequence 2 of step 1: of two ranks the second has it, of four the third, in turns of two the first.
     CurveData const data(97, tokens_with_last_in({6}));

@@ -26,6 +26,7 @@ struct Way {
     double dropout = 0.0;
     /// Of the ranks, those that share each layer.
     std::int32_t tp = 1;
+    Dtype precision = Dtype::f32;
 };
 
 struct Outcome {
@@ -41,6 +42,7 @@ TrainOptions options_of(Way const& way) {
             .clip = 0.5,
             .micro_batch = way.micro_batch,
             .recompute = way.recompute,
+            .precision = way.precision,
             .dropout = way.dropout,
             .dropout_seed = 11,
             .schedule = {.learning_rate = 3e-3, .warm_up = 1, .total = few_steps, .floor = 0.1},
@@ -94,7 +96,8 @@ Outcome train(std::string const& config, CurveData const& data, std::int64_t bat
             CHECK(trainer->traffic().total() == predicted_traffic);
             steps.push_back(**step);
         }
-        CHECK(trainer->state() == TrainerPosition{few_steps, {}});
+        bool const is_scaled = way.precision == Dtype::f16;
+        CHECK(trainer->state() == TrainerPosition{few_steps, {}, is_scaled ? 65536.0 : 0.0, is_scaled ? few_steps : 0});
         CHECK(own.context.memory().current() - before == *predicted);
         auto const held_out = TrainedModel::take(
             Batches::create(*data.dataset, {600, 830}, {.context = golden_context - 3, .batch = 1, .shuffles = false}));
@@ -204,6 +207,34 @@ TEST_CASE("Trainer: dropout leaves the same elements on any ranks, also where th
     CHECK(train(config, data, 5, AdamW{}, {.ranks = 2, .micro_batch = 3, .dropout = 0.1}) == expected);
     CHECK(train(config, data, 5, AdamW{},
                 {.ranks = 3, .zero = ZeroStage::gradients, .recompute = Recompute::full, .dropout = 0.1}) == expected);
+}
+
+TEST_CASE("Trainer: in 16 bits, any ranks give the bits of one, in the predicted memory and traffic") {
+    CurveData const data;
+    for (auto const& [name, precision] : {std::pair{"llama_tied", Dtype::bf16}, std::pair{"gpt2", Dtype::f16}}) {
+        CAPTURE(name);
+        auto const config = golden_config(name);
+        auto const expected = train(config, data, 5, AdamW{}, {.dropout = 0.1, .precision = precision});
+        CHECK_FALSE(expected == train(config, data, 5, AdamW{}, {.dropout = 0.1}));
+        for (auto const& way :
+             {Way{.micro_batch = 5, .threads = 2, .dropout = 0.1, .precision = precision},
+              Way{.ranks = 2, .micro_batch = 2, .recompute = Recompute::full, .dropout = 0.1, .precision = precision},
+              Way{.ranks = 3, .zero = ZeroStage::gradients, .dropout = 0.1, .precision = precision},
+              Way{.ranks = 4,
+              .zero = ZeroStage::optimizer,
+              .recompute = Recompute::selective,
+              .dropout = 0.1,
+              .tp = 2,
+              .precision = precision}})
+            CHECK(train(config, data, 5, AdamW{}, way) == expected);
+    }
+    // Norms of whole rows, and key-value heads that several ranks read.
+    for (auto const* const name : {"qwen3", "olmo2"}) {
+        CAPTURE(name);
+        auto const config = golden_config(name);
+        CHECK(train(config, data, 5, AdamW{}, {.ranks = 6, .tp = 6, .precision = Dtype::bf16}) ==
+              train(config, data, 5, AdamW{}, {.precision = Dtype::bf16}));
+    }
 }
 
 TEST_CASE("Trainer: any micro-batch and threads on ranks give the bits of one, for every optimizer") {

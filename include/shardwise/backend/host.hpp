@@ -60,6 +60,7 @@ public:
     /// Products by held weights so far, whatever their rows: what a step costs in reads of weights.
     [[nodiscard]] std::int64_t products() const { return products_.load(std::memory_order_relaxed); }
     void count_product() { products_.fetch_add(1, std::memory_order_relaxed); }
+    [[nodiscard]] ProductActivations product_activations() const { return options_.product_activations; }
     /// The instruction set of its products, or why the one that was asked for cannot be had.
     [[nodiscard]] Result<IsaLevel> const& isa() const { return isa_; }
     [[nodiscard]] HostStream make_stream() {

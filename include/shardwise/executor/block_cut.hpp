@@ -101,7 +101,14 @@ private:
     // Their values are cut as others that read them say, or by their units.
     [[nodiscard]] Result<> look_at(EmbeddingOp, Operation const&) { return {}; }
     [[nodiscard]] Result<> look_at(RopeOp, Operation const&) { return {}; }
-    [[nodiscard]] Result<> look_at(AddOp, Operation const&) { return {}; }
+    /// What is added to a value that an attention or a gate shares (a low-rank adapter) is shared as that is.
+    [[nodiscard]] Result<> look_at(AddOp, Operation const& op) {
+        for (auto const in : op.inputs) {
+            if (in != no_value && in != op.output && value(op.output).spread == Spread::sharded)
+                copy_cut(op.output, in);
+        }
+        return {};
+    }
     [[nodiscard]] Result<> look_at(LastTokenOp, Operation const&) { return {}; }
     [[nodiscard]] Result<> look_at(RouteOp, Operation const&) { return {}; }
     [[nodiscard]] Result<> look_at(CombineOp, Operation const&) { return {}; }
@@ -136,7 +143,9 @@ private:
 
     /// The input of a row-parallel product.
     [[nodiscard]] Result<> cut_sum(Operation const& op) {
-        if (value(op.output).spread != Spread::partial) return {};
+        // The second half of an adapter reads what every rank has.
+        bool const is_half = op.parameters[0].find(".lora_B.") != std::string_view::npos;
+        if (value(op.output).spread != Spread::partial || is_half) return {};
         auto const grain = grain_of_(op);
         if (!grain) return grain.error();
         auto const in = op.inputs[0];

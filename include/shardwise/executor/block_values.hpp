@@ -24,6 +24,13 @@ struct SequencePart {
     std::int64_t tokens = 1;
 };
 
+/// Where a value of a block lies in the rank's arena, and how wide the rank has it: in every step.
+struct BoundValue {
+    float* data = nullptr;
+    std::int64_t width = 0;
+    Rows rows = Rows::tokens;
+};
+
 /// A block as one rank holds it.
 template <ComputeBackend Backend, ReductionPolicy Policy>
 struct HeldBlock {
@@ -35,10 +42,24 @@ struct HeldBlock {
     bool is_layer = false;
     BlockCut cut;
     std::vector<HeldOperation<Backend, Policy>> operations;
+    std::vector<BoundValue> values;
+    /// Of each operation; null where it has none.
+    std::vector<std::int32_t*> workspaces;
     Buffer<float, Backend> frequencies;
     float rope_scale = 1.0F;
     /// Its attention's number among the layers of the cache.
     std::size_t cache_layer = 0;
+
+    /// Says where its values and workspaces lie.
+    void bind(ActivationPlan const& plan, float* arena) {
+        auto const at = [&](std::int64_t item) {
+            return arena + plan.layout.offsets[static_cast<std::size_t>(item)].count() / 4;
+        };
+        for (std::size_t id = 0; id < program->values().size(); ++id)
+            values.push_back({at(plan.item_of[id]), cut.width(static_cast<ValueId>(id)), program->values()[id].rows});
+        for (auto const item : plan.workspace_of)
+            workspaces.push_back(item < 0 ? nullptr : reinterpret_cast<std::int32_t*>(at(item)));
+    }
 };
 
 /// What one step computes.
@@ -53,19 +74,20 @@ struct StepView {
     Tracer tracer{};
 };
 
-/// Where a walk is: the arena holds the hidden state of `rows` rows at `hidden`.
-template <ComputeBackend Backend>
-struct WalkState {
-    float* arena;
-    TensorView<float, 2, Backend> logits;
-    float* hidden;
-};
-
 /// What the host knows of a router's choice: by expert its first row, and the end of the last.
 struct CountedRows {
     /// The value that holds the choice.
     ValueId choice = no_value;
     std::vector<std::int32_t> first;
+};
+
+/// Where a walk is: the arena holds the hidden state at `hidden`.
+template <ComputeBackend Backend>
+struct WalkState {
+    TensorView<float, 2, Backend> logits;
+    float* hidden;
+    /// Of the block that is walked; its memory is kept from step to step.
+    CountedRows& counted;
 };
 
 /// Where the values of a block lie while a step is walked.
@@ -74,37 +96,28 @@ class BlockValues {
 public:
     using Matrix = TensorView<float, 2, Backend>;
 
-    BlockValues(HeldBlock<Backend, Policy> const& block, ActivationPlan const& plan, StepView<Backend> const& step,
-                WalkState<Backend> const& state)
-        : block_(block), plan_(plan), step_(step), arena_(state.arena) {}
+    BlockValues(HeldBlock<Backend, Policy> const& block, StepView<Backend> const& step)
+        : block_(block), tokens_(step.table.tokens()), sequences_(static_cast<std::int64_t>(step.parts.size())) {}
 
-    [[nodiscard]] std::int64_t rows(Value const& value) const {
-        if (value.rows == Rows::routed) return routed_rows;
-        return value.rows == Rows::sequences ? static_cast<std::int64_t>(step_.parts.size()) : step_.table.tokens();
-    }
     [[nodiscard]] Matrix view(ValueId id) const {
-        auto const item = plan_.item_of[static_cast<std::size_t>(id)];
-        return {at(item), {rows(of(id)), block_.cut.width(id)}};
+        auto const& value = block_.values[static_cast<std::size_t>(id)];
+        return {value.data, {rows(value.rows), value.width}};
     }
     /// An operation's workspace: the order of its experts' rows.
-    [[nodiscard]] std::int32_t* table(std::size_t operation) const {
-        return reinterpret_cast<std::int32_t*>(at(plan_.workspace_of[operation]));
-    }
+    [[nodiscard]] std::int32_t* table(std::size_t operation) const { return block_.workspaces[operation]; }
     [[nodiscard]] Value const& of(ValueId id) const { return block_.program->values()[static_cast<std::size_t>(id)]; }
 
     /// Pairs of a token and an expert.
     std::int64_t routed_rows = 0;
-    CountedRows counted;
 
 private:
-    [[nodiscard]] float* at(std::int64_t item) const {
-        return arena_ + plan_.layout.offsets[static_cast<std::size_t>(item)].count() / 4;
+    [[nodiscard]] std::int64_t rows(Rows of) const {
+        return of == Rows::routed ? routed_rows : of == Rows::sequences ? sequences_ : tokens_;
     }
 
     HeldBlock<Backend, Policy> const& block_;
-    ActivationPlan const& plan_;
-    StepView<Backend> const& step_;
-    float* arena_;
+    std::int64_t tokens_;
+    std::int64_t sequences_;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -4,6 +4,7 @@
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/executor/held_experts.hpp>
 #include <shardwise/executor/load_parameter.hpp>
+#include <shardwise/executor/memory_tally.hpp>
 #include <shardwise/executor/parameter_name.hpp>
 #include <shardwise/model/architecture.hpp>
 #include <shardwise/op/operation.hpp>
@@ -43,11 +44,17 @@ public:
         return parameters_.parameters().find(name_of(parameter, expert));
     }
 
-    /// What the inputs of a product's weight are sharded by.
-    [[nodiscard]] Result<WeightGrain> grain_of(Operation const& op) const {
+    /// How an operation's first parameter is held.
+    [[nodiscard]] Result<ParameterFormat> format_of(Operation const& op) const {
         auto const stored = find(op.parameters[0], own_experts(op, experts_).begin);
         if (!stored) return stored.error();
         auto const held = parameters_.format_of(*stored);
+        if (!held) return held.error();
+        return ParameterFormat{held->format, held->group, stored->tensor->shard.kind == ShardKind::replicated};
+    }
+    /// What the inputs of a product's weight are sharded by.
+    [[nodiscard]] Result<WeightGrain> grain_of(Operation const& op) const {
+        auto const held = format_of(op);
         if (!held) return held.error();
         return weight_grain(held->format, held->group);
     }

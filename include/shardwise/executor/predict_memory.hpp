@@ -121,9 +121,7 @@ private:
                 visit_executed<Backend, Policy>(op.kind, [&](auto of) { return of.count(tally_, block, op, held); });
             if (!done) return done;
             // Layers that see equally far share a sequence's list of pages.
-            if (op.kind == OpKind::gated_delta) windows_.insert(0);
-            if (op.kind == OpKind::attention && op.attention.is_causal)
-                windows_.insert(kv_layer(op.attention, *cut->heads).window);
+            if (auto const layer = cached_layer(op, *cut)) windows_.insert(layer->window);
             if (op.kind == OpKind::rope && !std::exchange(has_frequencies, true))
                 tally_.weights += 4 * (rotary_elements(model_.config.rope, rotated_width(op.attention)) / 2);
         }

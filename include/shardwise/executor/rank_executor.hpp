@@ -15,6 +15,7 @@
 #include <shardwise/executor/layer_rope.hpp>
 #include <shardwise/executor/model_reach.hpp>
 #include <shardwise/executor/pipeline_stage.hpp>
+#include <shardwise/executor/product_memory.hpp>
 #include <shardwise/executor/rank_home.hpp>
 #include <shardwise/executor/rank_step.hpp>
 #include <shardwise/executor/resident_blocks.hpp>
@@ -144,10 +145,10 @@ public:
         step.routed_room =
             limits_.step_tokens * std::min(model_->config.experts_per_token,
                                            split_units(model_->config.experts, experts_.ranks, experts_.rank).size());
-        WalkState<Backend> state{arena_.data(), out, 0};
+        typename ProductMemory<Backend>::Loan const loan(product_memory_, stream);
+        WalkState<Backend> state{out, nullptr, counted_};
         if (links.from >= 0) {
-            auto const& plan = bodies_[blocks_.front().body].plan;
-            state.hidden = arena_.data() + plan.layout.offsets[static_cast<std::size_t>(plan.item_of[0])].count() / 4;
+            state.hidden = blocks_.front().values[0].data;
             submit_receive<Backend>(links, state.hidden, tokens * blocks_.front().cut.width(0), stream);
         }
         if (times_ != nullptr) {
@@ -160,8 +161,7 @@ public:
         auto const walk = [&](std::size_t end) -> Result<> {
             if (offloaded_.has_any()) tracer_([](TraceRing& ring) { ring.end_gap("fetch weights"); });
             for (; at < end; ++at) {
-                auto const& plan = bodies_[blocks_[at].body].plan;
-                auto walked = walk_block(*model_, blocks_[at], plan, step, state, comm, exchange, stream);
+                auto walked = walk_block(*model_, blocks_[at], step, state, comm, exchange, stream);
                 if (walked && times_ != nullptr) walked = stream.synchronize(Deadline::after(std::chrono::hours(1)));
                 if (!walked) return walked;
                 if (times_ != nullptr) times_->end_block(first_timed_ + at);
@@ -239,6 +239,8 @@ public:
     [[nodiscard]] Bytes weight_bytes() const { return weight_bytes_; }
     [[nodiscard]] Bytes cache_bytes() const { return cache_.bytes(); }
     [[nodiscard]] Bytes activation_bytes() const { return arena_.bytes() + scratch_.bytes() + step_.bytes(); }
+    /// And where products bring their input into a form of its own.
+    [[nodiscard]] Bytes product_bytes() const { return product_memory_.bytes(); }
 
 private:
     using Block = HeldBlock<Backend, Policy>;
@@ -277,18 +279,17 @@ private:
                 op.kind, [&](auto of) { return of.load(loader, op, body, *cut); });
             if (!operation) return operation.error();
             held.operations.push_back(std::move(*operation));
-            if (op.kind == OpKind::attention || op.kind == OpKind::rope) {
-                if (auto const done = prepare_attention(context, parameters.parameters(), op, held); !done)
-                    return done.error();
-            }
+            if (auto const done = prepare_rope(context, parameters.parameters(), op, held); !done) return done.error();
         }
+        if (auto const done = product_memory_.template add<Policy>(loader, body, *cut, limits_); !done)
+            return done.error();
         held.body = number_of_body(bodies_, block.body, local_body(body, *cut));
         held.cut = std::move(*cut);
         return Result<Block>(std::move(held));
     }
 
-    [[nodiscard]] Result<> prepare_attention(typename Backend::Context& context, StoredParameters const& parameters,
-                                             Operation const& op, Block& held) const {
+    [[nodiscard]] Result<> prepare_rope(typename Backend::Context& context, StoredParameters const& parameters,
+                                        Operation const& op, Block& held) const {
         if (op.kind != OpKind::rope || held.frequencies.size() > 0) return {};
         auto const made = layer_rope(model_->config, op.attention, limits_.context, parameters.rope_divisors());
         if (!made) return made.error();
@@ -315,11 +316,10 @@ private:
             for (auto const& op : block.program->operations()) {
                 auto const& held = block.operations[number++];
                 if (op.kind == OpKind::experts) can_repeat_ = can_repeat_ && Experts::repeats(held);
-                bool const has_state = op.kind == OpKind::gated_delta;
-                if (!has_state && (op.kind != OpKind::attention || !op.attention.is_causal)) continue;
+                auto const layer = cached_layer(op, block.cut);
+                if (!layer) continue;
                 block.cache_layer = layers.size();
-                layers.push_back(has_state ? delta_layer(op.delta, block.cut.delta_heads.size())
-                                           : kv_layer(op.attention, *block.cut.heads));
+                layers.push_back(*layer);
             }
         }
         auto cache = KvCache<Backend>::create(context, layers, kv_capacity(limits_));
@@ -333,6 +333,9 @@ private:
         };
         if (auto const done = hold(arena_, ceil_divide(arena.count(), 4)); !done) return done;
         if (auto const done = hold(scratch_, scratch); !done) return done;
+        if (auto const done = product_memory_.allocate(context); !done) return done;
+        for (auto& block : blocks_) block.bind(bodies_[block.body].plan, arena_.data());
+        counted_.first.reserve(static_cast<std::size_t>(model_->config.experts) + 1);
         auto step = RankStep<Backend>::create(context, limits_, cache_.groups(), rule_);
         if (!step) return step.error();
         step_ = std::move(*step);
@@ -385,6 +388,8 @@ private:
     typename detail::BlocksOf<Backend, Policy>::Type offloaded_;
     Buffer<float, Backend> arena_;
     Buffer<float, Backend> scratch_;
+    ProductMemory<Backend> product_memory_;
+    CountedRows counted_;
     RankStep<Backend> step_;
     StepGraphs<Backend> graphs_;
     /// Goes first: what a stream still reads outlives it.

@@ -72,7 +72,7 @@ template <ComputeBackend Backend, ReductionPolicy Policy, Communicator C>
 template <ComputeBackend Backend, ReductionPolicy Policy, Communicator C>
 [[nodiscard]] Result<std::span<std::int32_t const>> count_rows(BlockWalk<Backend, Policy, C>& walk, Operation const& op,
                                                                RoutingTable<Backend> const& table) {
-    auto& counted = walk.values.counted;
+    auto& counted = walk.state.counted;
     if (counted.choice != op.inputs[1]) {
         counted.first.resize(static_cast<std::size_t>(table.first.elements()));
         TensorView<std::int32_t const, 1, Backend> const from = table.first;

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,13 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// What it keeps of a sequence for a gated delta rule over so many key heads.
 [[nodiscard]] constexpr KvLayer delta_layer(DeltaShape const& shape, std::int64_t heads) {
     return {.state = shape.state_elements(heads)};
+}
+
+/// What it keeps for an operation; nothing for one that has no past.
+[[nodiscard]] inline std::optional<KvLayer> cached_layer(Operation const& op, BlockCut const& cut) {
+    if (op.kind == OpKind::gated_delta) return delta_layer(op.delta, cut.delta_heads.size());
+    if (op.kind == OpKind::attention && op.attention.is_causal) return kv_layer(op.attention, *cut.heads);
+    return std::nullopt;
 }
 
 /// The capacity of a rank's cache.

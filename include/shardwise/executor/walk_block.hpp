@@ -14,10 +14,11 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// where the rank has all experts.
 template <ComputeBackend Backend, ReductionPolicy Policy, Communicator C>
 [[nodiscard]] Result<> walk_block(Model const& model, HeldBlock<Backend, Policy> const& block,
-                                  ActivationPlan const& plan, StepView<Backend> const& step, WalkState<Backend>& state,
-                                  C& comm, ExpertParallel<Backend, C>* exchange, typename Backend::Stream& stream) {
-    detail::BlockWalk<Backend, Policy, C> walk{
-        model, block, step, state, comm, exchange, stream, BlockValues<Backend, Policy>(block, plan, step, state)};
+                                  StepView<Backend> const& step, WalkState<Backend>& state, C& comm,
+                                  ExpertParallel<Backend, C>* exchange, typename Backend::Stream& stream) {
+    detail::BlockWalk<Backend, Policy, C> walk{model, block,    step,   state,
+                                               comm,  exchange, stream, BlockValues<Backend, Policy>(block, step)};
+    state.counted.choice = no_value;
     auto const& operations = block.program->operations();
     if (operations.empty()) return {};
     bool const reads_ids = operations.front().kind == OpKind::embedding && operations.front().inputs[0] == 0 &&

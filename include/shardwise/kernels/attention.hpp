@@ -3,12 +3,12 @@
 
 #include <shardwise/backend/host.hpp>
 #include <shardwise/core/check_views.hpp>
-#include <shardwise/core/list.hpp>
 #include <shardwise/kernels/attention_options.hpp>
 #include <shardwise/kernels/cached_rows.hpp>
 #include <shardwise/kernels/detail/attention_task.hpp>
 #include <shardwise/kernels/detail/element.hpp>
 #include <shardwise/kernels/detail/lanes.hpp>
+#include <shardwise/kernels/detail/thread_array.hpp>
 #include <shardwise/op/operation.hpp>
 
 #include <algorithm>
@@ -31,6 +31,9 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 }
 
 namespace detail {
+
+/// Floats of a thread's scratch that lie on its stack: those of steps of few tokens, whose tiles have few rows.
+inline constexpr std::int64_t attention_stack = std::int64_t{40} * 1024;
 
 /// One attention of the host: its cut and where rows are finished.
 template <class T, class Cache>
@@ -61,10 +64,11 @@ struct HostAttention {
     /// Tiles [begin, end) of all key-value heads, each over its whole context.
     void attend_tiles(std::int64_t begin, std::int64_t end) const {
         auto const width = task.shape.value_dim;
-        auto const rows = attention_tile_rows;
-        List<float> memory(static_cast<std::size_t>(AttentionScratch::floats(task.shape) + 2 * rows * (width + 1)));
-        AttentionScratch const scratch(memory.data(), task.shape);
-        auto* const whole = memory.data() + AttentionScratch::floats(task.shape);
+        auto const rows = cut.max_rows(task.q.extent(0));
+        auto const needed = AttentionScratch::floats(task.shape, rows);
+        ThreadArray<float, attention_stack> memory(needed + 2 * rows * (width + 1));
+        AttentionScratch const scratch(memory.data(), task.shape, rows);
+        auto* const whole = memory.data() + needed;
         auto* const values = whole + rows * width;
         AttentionSums const sums{values, values + rows * width, values + rows * (width + 1)};
         AttentionRow totals[attention_tile_rows];
@@ -108,8 +112,9 @@ struct HostAttention {
     }
     /// Pieces [begin, end): all tiles with each of the parts that are seen.
     void attend_pieces(std::int64_t begin, std::int64_t end, KeyRange seen, float* workspace) const {
-        List<float> memory(static_cast<std::size_t>(AttentionScratch::floats(task.shape)));
-        AttentionScratch const scratch(memory.data(), task.shape);
+        auto const rows = cut.max_rows(task.q.extent(0));
+        ThreadArray<float, attention_stack> memory(AttentionScratch::floats(task.shape, rows));
+        AttentionScratch const scratch(memory.data(), task.shape, rows);
         for (auto item = begin; item < end; ++item) {
             auto const [tile, part] = cut.piece(task.shape, task.q.extent(0), seen, item);
             attend(task, tile, part, scratch, sums_at(workspace, tile, part));
@@ -117,7 +122,7 @@ struct HostAttention {
     }
     void merge_parts(std::int64_t begin, std::int64_t end, float* workspace) const {
         auto const width = task.shape.value_dim;
-        List<float> whole(static_cast<std::size_t>(width));
+        ThreadArray<float, 512> whole(width);
         for (auto item = begin; item < end; ++item) {
             auto const tile = cut.tile(task.shape, task.q.extent(0), item);
             auto const parts = parts_of(tile);
@@ -148,7 +153,8 @@ struct HostAttention {
 ///         its key; workspace [attention_workspace(...)] or empty: then queries and heads alone are
 ///         split over threads; log_sums [queries, heads] or empty: log(the sum of exp(score), a sink's too), which attention_backward
 ///         reads; minus infinity where a query sees no key
-/// Memory  each thread allocates its scratch, a tile of 64 rows by 256 keys: nothing grows with queries or keys
+/// Memory  each thread's scratch, of a tile of 64 rows at most by 256 keys, lies on its stack, or is allocated where it has more than
+///         160 KiB: nothing grows with queries or keys
 /// Order   on `stream`
 /// Errors  shape_mismatch, also for pages that the memory does not have; invalid_argument for a first query that is not among the
 ///         keys, and for a scale or a soft cap that is negative or no finite number; what the

@@ -3,10 +3,10 @@
 
 #include <shardwise/backend/host.hpp>
 #include <shardwise/core/check_views.hpp>
-#include <shardwise/core/list.hpp>
 #include <shardwise/kernels/detail/element.hpp>
 #include <shardwise/kernels/detail/lanes.hpp>
 #include <shardwise/kernels/detail/scalar_math.hpp>
+#include <shardwise/kernels/detail/thread_array.hpp>
 #include <shardwise/op/rope_layout.hpp>
 
 #include <cstddef>
@@ -62,7 +62,7 @@ template <ActivationElement T>
     auto const neighbours = choose_kernel<Turn>(*stream.isa(), SHARDWISE_KERNEL_LEVELS(turn_neighbours<T>));
     auto const heads = values.extent(1) / head_dim;
     auto const turn = [=](std::int64_t begin, std::int64_t end) {
-        List<float> table(static_cast<std::size_t>(4 * pairs));
+        ThreadArray<float, 1024> table(4 * pairs);
         auto* const cosines = table.data();
         auto* const sines = cosines + 2 * pairs;
         for (auto token = begin; token < end; ++token) {

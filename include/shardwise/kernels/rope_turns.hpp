@@ -2,10 +2,10 @@
 #pragma once
 
 #include <shardwise/backend/host.hpp>
-#include <shardwise/core/list.hpp>
 #include <shardwise/kernels/detail/check_turns.hpp>
 #include <shardwise/kernels/detail/element.hpp>
 #include <shardwise/kernels/detail/lanes.hpp>
+#include <shardwise/kernels/detail/thread_array.hpp>
 #include <shardwise/kernels/rope.hpp>
 #include <shardwise/op/rope_layout.hpp>
 
@@ -56,7 +56,7 @@ template <ActivationElement T>
     auto const turn = [=](std::int64_t begin, std::int64_t end) {
         bool const is_half = layout == RopeLayout::half;
         // Neighbours take each twice, the first sine negative.
-        List<float> table(is_half ? 0 : static_cast<std::size_t>(4 * pairs));
+        detail::ThreadArray<float, 1024> table(is_half ? 0 : 4 * pairs);
         for (auto token = begin; token < end; ++token) {
             auto const* cosines = turns.row(token);
             auto const* sines = cosines + pairs;

@@ -2,12 +2,11 @@
 #pragma once
 
 #include <shardwise/backend/host.hpp>
-#include <shardwise/core/list.hpp>
 #include <shardwise/kernels/detail/check_route.hpp>
 #include <shardwise/kernels/detail/router_math.hpp>
+#include <shardwise/kernels/detail/thread_array.hpp>
 #include <shardwise/kernels/router_options.hpp>
 
-#include <cstddef>
 #include <cstdint>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
@@ -40,33 +39,32 @@ inline void score_experts(float* scores, std::int64_t experts, RouterScore kind)
 }
 
 /// The best of `count` ranks that are not taken yet, the first of equals; -1 where all are.
-[[nodiscard]] inline std::int64_t best_left(float const* ranks, std::int64_t count,
-                                            List<unsigned char> const& is_taken) {
+[[nodiscard]] inline std::int64_t best_left(float const* ranks, std::int64_t count, unsigned char const* is_taken) {
     std::int64_t best = -1;
     for (std::int64_t i = 0; i < count; ++i) {
-        if (is_taken[static_cast<std::size_t>(i)] == 0 && (best < 0 || is_above(ranks[i], ranks[best]))) best = i;
+        if (is_taken[i] == 0 && (best < 0 || is_above(ranks[i], ranks[best]))) best = i;
     }
     return best;
 }
 
 /// Marks the experts of all but the best groups as taken.
 inline void drop_groups(float const* ranks, std::int64_t experts, RouterOptions const& options,
-                        List<unsigned char>& is_taken) {
+                        unsigned char* is_taken) {
     auto const width = experts / options.groups;
-    List<float> group_ranks(static_cast<std::size_t>(options.groups));
+    ThreadArray<float, 64> ranks_of_groups(options.groups);
+    ThreadArray<unsigned char, 64> kept(options.groups);
+    auto* const group_ranks = ranks_of_groups.data();
+    auto* const is_kept = kept.data();
     for (std::int64_t group = 0; group < options.groups; ++group) {
-        group_ranks[static_cast<std::size_t>(group)] =
-            rank_of_group(ranks + group * width, width, options.group_rank == GroupRank::best_two);
+        group_ranks[group] = rank_of_group(ranks + group * width, width, options.group_rank == GroupRank::best_two);
+        is_kept[group] = 0;
     }
-    List<unsigned char> is_kept(group_ranks.size(), 0);
     for (std::int64_t i = 0; i < options.kept_groups; ++i) {
-        auto const best = best_left(group_ranks.data(), options.groups, is_kept);
+        auto const best = best_left(group_ranks, options.groups, is_kept);
         if (best < 0) break;
-        is_kept[static_cast<std::size_t>(best)] = 1;
+        is_kept[best] = 1;
     }
-    for (std::int64_t i = 0; i < experts; ++i) {
-        is_taken[static_cast<std::size_t>(i)] = is_kept[static_cast<std::size_t>(i / width)] == 0 ? 1 : 0;
-    }
+    for (std::int64_t i = 0; i < experts; ++i) is_taken[i] = is_kept[i / width] == 0 ? 1 : 0;
 }
 
 }  // namespace detail
@@ -90,29 +88,31 @@ inline void drop_groups(float const* ranks, std::int64_t experts, RouterOptions 
     auto const experts = logits.extent(1);
     auto const chosen = options.experts_per_token;
     auto const choose = [=](std::int64_t begin, std::int64_t end) {
-        List<float> scores(static_cast<std::size_t>(experts));
-        List<float> ranks(static_cast<std::size_t>(experts));
-        List<unsigned char> is_taken(static_cast<std::size_t>(experts), 0);
+        detail::ThreadArray<float, 512> all_scores(experts);
+        detail::ThreadArray<float, 512> all_ranks(experts);
+        detail::ThreadArray<unsigned char, 512> taken(experts);
+        auto* const scores = all_scores.data();
+        auto* const ranks = all_ranks.data();
+        auto* const is_taken = taken.data();
         for (auto token = begin; token < end; ++token) {
-            for (std::int64_t i = 0; i < experts; ++i) scores[static_cast<std::size_t>(i)] = logits.row(token)[i];
-            detail::score_experts(scores.data(), experts, options.score);
+            for (std::int64_t i = 0; i < experts; ++i) scores[i] = logits.row(token)[i];
+            detail::score_experts(scores, experts, options.score);
             for (std::int64_t i = 0; i < experts; ++i) {
-                auto const k = static_cast<std::size_t>(i);
-                ranks[k] = scores[k] + (correction.empty() ? 0.0F : correction.data()[i]);
-                is_taken[k] = 0;
+                ranks[i] = scores[i] + (correction.empty() ? 0.0F : correction.data()[i]);
+                is_taken[i] = 0;
             }
-            if (options.groups > 0) detail::drop_groups(ranks.data(), experts, options, is_taken);
+            if (options.groups > 0) detail::drop_groups(ranks, experts, options, is_taken);
             auto* const token_weights = weights.row(token);
             for (std::int64_t i = 0; i < chosen; ++i) {
-                auto const expert = detail::best_left(ranks.data(), experts, is_taken);
+                auto const expert = detail::best_left(ranks, experts, is_taken);
                 if (options.score == RouterScore::sparse_mixer) {
-                    token_weights[i] = detail::mix_weight(
-                        scores.data(), experts, scores[static_cast<std::size_t>(expert)], options.near_share,
-                        [&is_taken](std::int64_t other) { return is_taken[static_cast<std::size_t>(other)] != 0; });
+                    token_weights[i] =
+                        detail::mix_weight(scores, experts, scores[expert], options.near_share,
+                                           [is_taken](std::int64_t other) { return is_taken[other] != 0; });
                 } else {
-                    token_weights[i] = scores[static_cast<std::size_t>(expert)];
+                    token_weights[i] = scores[expert];
                 }
-                is_taken[static_cast<std::size_t>(expert)] = 1;
+                is_taken[expert] = 1;
                 ids.row(token)[i] = static_cast<std::int32_t>(expert);
             }
             if (options.score == RouterScore::softmax_chosen) detail::softmax_of_router(token_weights, chosen);

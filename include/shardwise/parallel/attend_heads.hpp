@@ -4,8 +4,9 @@
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/core/check_views.hpp>
 #include <shardwise/core/result.hpp>
-#include <shardwise/kernels/attention.hpp>
-#include <shardwise/kernels/cached_rows.hpp>
+#include <shardwise/kernels/step_attention.hpp>
+#include <shardwise/kernels/step_rows.hpp>
+#include <shardwise/kernels/step_table.hpp>
 #include <shardwise/op/head_share.hpp>
 
 #include <algorithm>
@@ -32,39 +33,40 @@ struct HeadRun {
 
 }  // namespace detail
 
-/// Floats that `attend_heads` needs beside its tensors to split a context's parts over threads.
-[[nodiscard]] inline std::int64_t attend_heads_workspace(AttentionOptions const& options, HeadShare const& share,
-                                                         std::int64_t queries, std::int64_t keys) {
+/// Floats that `attend_heads` needs beside its tensors to split a context's parts.
+template <ComputeBackend Backend>
+[[nodiscard]] std::int64_t attend_heads_workspace(AttentionOptions const& options, HeadShare const& share,
+                                                  std::int64_t tokens, std::int64_t sequences, std::int64_t keys) {
     std::int64_t most = 0;
     for (auto head = share.query.begin; head < share.query.end;) {
         auto const run = detail::head_run(share, head);
         auto part = options;
         part.shape.heads = run.query.size();
         part.shape.kv_heads = run.kv.size();
-        most = std::max(most, attention_workspace(part, queries, keys));
+        most = std::max(most, step_attention_workspace<Backend>(part, tokens, sequences, keys));
         head = run.query.end;
     }
     return most;
 }
 
-/// Attention of a rank's own heads. Where its first or last query heads are a part of a group, the kernel runs for that part
-/// apart; a head's result has the same bits whoever computes it.
+/// Attention of a rank's own heads in all sequences of a step. Where its first or last query heads are a part of a group, the kernel
+/// runs for that part apart; a head's result has the same bits whoever computes it.
 ///
-/// Shapes  `options` and `share` as of the whole model (share: head_share); q [queries, own heads * key_dim],
-///         k [keys, own kv heads * key_dim], v [keys, own kv heads * value_dim], out [queries, own heads * value_dim];
-///         workspace [attend_heads_workspace(...)] or empty; sinks and slopes [own heads], or empty; of biases by distance
-///         slopes [own heads, 2 * bias_reach + 1]
+/// Shapes  `options` and `share` as of the whole model (share: head_share); q [tokens, own heads * key_dim]; k and v as StepRows says,
+///         of own kv heads; out [tokens, own heads * value_dim]; workspace [attend_heads_workspace(...)] or less; sinks and slopes
+///         [own heads], or empty; of biases by distance slopes [own heads, 2 * bias_reach + 1]
+/// Memory  the table stays alive, and its step is not replaced, until it is done
 /// Order   on `stream`
-/// Errors  shape_mismatch
+/// Errors  as step_attention
 template <ComputeBackend Backend, CacheElement Cache>
-[[nodiscard]] Result<> attend_heads(TensorView<float const, 2, Backend> q, CachedRows<Cache, Backend> const& k,
-                                    CachedRows<Cache, Backend> const& v, TensorView<float, 2, Backend> out,
-                                    AttentionOptions const& options, HeadShare const& share,
-                                    typename Backend::Stream& stream, TensorView<float, 1, Backend> workspace = {},
+[[nodiscard]] Result<> attend_heads(TensorView<float const, 2, Backend> q, StepRows<Cache, Backend> const& k,
+                                    StepRows<Cache, Backend> const& v, TensorView<float, 2, Backend> out,
+                                    StepTable<Backend> const& table, AttentionOptions const& options,
+                                    HeadShare const& share, typename Backend::Stream& stream,
+                                    TensorView<float, 1, Backend> workspace = {},
                                     TensorView<float const, 1, Backend> sinks = {},
                                     TensorView<float const, 1, Backend> slopes = {}) {
-    if (auto const known = check_views("attend_heads", q, k.memory(), v.memory(), out, workspace, sinks, slopes);
-        !known)
+    if (auto const known = check_views("attend_heads", q, k.memory, v.memory, out, workspace, sinks, slopes); !known)
         return known;
     auto const& shape = options.shape;
     Error error{ErrorCode::shape_mismatch};
@@ -73,9 +75,10 @@ template <ComputeBackend Backend, CacheElement Cache>
         return error.because("queries or output are not as wide as this rank's heads")
             .got(q.extent(1))
             .expected(share.query.size() * shape.key_dim);
-    if (k.width() != share.kv.size() * shape.key_dim || v.width() != share.kv.size() * shape.value_dim)
+    if (k.memory.extent(1) != share.kv.size() * shape.key_dim ||
+        v.memory.extent(1) != share.kv.size() * shape.value_dim)
         return error.because("keys or values are not as wide as this rank's heads")
-            .got(k.width())
+            .got(k.memory.extent(1))
             .expected(share.kv.size() * shape.key_dim);
     auto const part_of = [](TensorView<float const, 1, Backend> per_head, std::int64_t first, std::int64_t count) {
         return per_head.empty() ? per_head : per_head.part(first, count);
@@ -89,29 +92,20 @@ template <ComputeBackend Backend, CacheElement Cache>
         auto part = options;
         part.shape.heads = heads;
         part.shape.kv_heads = kv_heads;
-        auto const done =
-            attention(q.columns(first * shape.key_dim, heads * shape.key_dim),
-                      k.columns(first_kv * shape.key_dim, kv_heads * shape.key_dim, first_kv, kv_heads),
-                      v.columns(first_kv * shape.value_dim, kv_heads * shape.value_dim, first_kv, kv_heads),
-                      out.columns(first * shape.value_dim, heads * shape.value_dim), part, stream, workspace,
-                      part_of(sinks, first, heads),
-                      part_of(slopes, first * score_numbers(shape), heads * score_numbers(shape)));
+        auto const rows_of = [&](StepRows<Cache, Backend> const& whole, std::int64_t width) {
+            auto const& scales = whole.scales;
+            return StepRows<Cache, Backend>{whole.memory.columns(first_kv * width, kv_heads * width),
+                                            scales.empty() ? scales : scales.columns(first_kv, kv_heads), whole.group};
+        };
+        auto const done = step_attention<Cache>(
+            q.columns(first * shape.key_dim, heads * shape.key_dim), rows_of(k, shape.key_dim),
+            rows_of(v, shape.value_dim), out.columns(first * shape.value_dim, heads * shape.value_dim), table, part,
+            stream, workspace, part_of(sinks, first, heads),
+            part_of(slopes, first * score_numbers(shape), heads * score_numbers(shape)));
         if (!done) return done;
         head = run.query.end;
     }
     return {};
-}
-
-/// The same for keys and values in one piece.
-template <ComputeBackend Backend, ActivationElement Cache>
-[[nodiscard]] Result<> attend_heads(TensorView<float const, 2, Backend> q, TensorView<Cache const, 2, Backend> k,
-                                    TensorView<Cache const, 2, Backend> v, TensorView<float, 2, Backend> out,
-                                    AttentionOptions const& options, HeadShare const& share,
-                                    typename Backend::Stream& stream, TensorView<float, 1, Backend> workspace = {},
-                                    TensorView<float const, 1, Backend> sinks = {},
-                                    TensorView<float const, 1, Backend> slopes = {}) {
-    return attend_heads<Backend, Cache>(q, CachedRows<Cache, Backend>(k), CachedRows<Cache, Backend>(v), out, options,
-                                        share, stream, workspace, sinks, slopes);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -4,11 +4,10 @@
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
+#include <shardwise/op/activation_kind.hpp>
 #include <shardwise/op/head_share.hpp>
 #include <shardwise/op/input_pieces.hpp>
-#include <shardwise/op/operation.hpp>
 #include <shardwise/parallel/column_linear.hpp>
-#include <shardwise/parallel/parallel_attention.hpp>
 #include <shardwise/parallel/parallel_mlp.hpp>
 #include <shardwise/parallel/place.hpp>
 #include <shardwise/parallel/policy.hpp>
@@ -49,7 +48,6 @@ public:
     using Column = ColumnLinear<Backend>;
     using Row = RowLinear<Backend, Policy>;
     using Mlp = ParallelMlp<Backend, Policy>;
-    using Attention = ParallelAttention<Backend, Policy>;
     using Bias = TensorView<float const, 1, Backend>;
 
     /// `context` outlives this and every layer that it makes.
@@ -131,30 +129,6 @@ public:
     /// Errors  as RowLinear::create
     [[nodiscard]] Result<Row> row_linear(WeightSource const& weight, InputPieces const& pieces, Bias bias = {}) const {
         return Row::create(*context_, weight, pieces, place_, bias);
-    }
-
-    /// The weights of an attention: [queries, then keys, then values] and the output projection.
-    struct AttentionWeights {
-        WeightSource qkv;
-        WeightSource output;
-        Bias qkv_bias{};
-        Bias output_bias{};
-    };
-    /// Self-attention over the ranks; `options` of the whole model.
-    ///
-    /// Errors  as its layers and heads
-    [[nodiscard]] Result<Attention> attention(AttentionWeights const& weights, AttentionOptions const& options) const {
-        auto const& shape = options.shape;
-        if (auto const checked = check_widths(shape.key_dim, shape.value_dim); !checked) return checked.error();
-        auto const pieces = attention_pieces(shape.heads, shape.value_dim, weights.output);
-        auto const share = heads(shape.heads, shape.kv_heads, pieces);
-        if (!share) return share.error();
-        auto qkv = packed_qkv(weights.qkv, {shape.heads, shape.kv_heads, shape.key_dim, shape.value_dim}, pieces,
-                              weights.qkv_bias);
-        if (!qkv) return qkv.error();
-        auto output = row_linear(weights.output, pieces, weights.output_bias);
-        if (!output) return output.error();
-        return Attention::create(std::move(*qkv), std::move(*output), options, *share);
     }
 
     /// The weights of an FFN. `first` is [gate, then up] where it is gated, else up alone.

@@ -113,7 +113,37 @@ public:
         return text;
     }
 
+    /// A text, and what of it the assistant writes.
+    struct Marked {
+        std::string text;
+        std::vector<detail::jinja::TextSpan> spans;
+    };
+    /// Whether the template says what the assistant writes: it has {% generation %}.
+    [[nodiscard]] bool marks_answers() const { return marks_answers(*root_); }
+    /// The same text with what the template marks.
+    ///
+    /// Errors  as render; unsupported where something is marked whose place in the text is not known
+    [[nodiscard]] Result<Marked> render_marked(detail::jinja::JinjaGlobals const& globals,
+                                               ChatTemplateLimits limits) const {
+        detail::jinja::JinjaRunState run(limits);
+        detail::jinja::JinjaInterpreter interpreter(run, globals, {});
+        auto text = interpreter.render(*root_);
+        if (run.is_failed()) return detail::jinja::template_error(run.fault(), run.fault_line(), run.reason());
+        if (interpreter.has_lost_spans())
+            return Error{ErrorCode::unsupported}
+                .in("chat_template")
+                .because("marks an answer within a macro or a text that is set, whose place is not known");
+        return Marked{std::move(text), interpreter.spans()};
+    }
+
 private:
+    [[nodiscard]] static bool marks_answers(detail::jinja::JinjaNode const& node) {
+        if (node.kind == detail::jinja::JinjaNodeKind::generation) return true;
+        for (auto const& child : node.children) {
+            if (child && marks_answers(*child)) return true;
+        }
+        return false;
+    }
     static constexpr std::size_t max_size = std::size_t{1} << 20U;
     static constexpr std::uint64_t bytes_per_byte = 256;
 

@@ -112,6 +112,15 @@ private:
     List<std::int64_t> steps_;
 };
 
+/// What made a step's loss or norm no number where every rank's gradients are numbers.
+[[nodiscard]] inline Error no_number(std::int64_t step, bool is_loss) {
+    return Error{ErrorCode::invalid_argument}
+        .in("step " + std::to_string(step))
+        .at(is_loss ? "loss" : "gradient")
+        .because(is_loss ? "is no number" : "is beyond the numbers of float where ranks add up")
+        .fix("use a lower learning rate, or look at the data of this step");
+}
+
 /// Compares what must be equal on all ranks in every bit: replicated weights, averaged gradients. A difference in one bit is always
 /// seen: a step of the hash maps different states to different ones.
 ///

@@ -5,6 +5,7 @@
 #include <shardwise/core/sha256.hpp>
 #include <shardwise/json/value.hpp>
 #include <shardwise/tokenizer/tokenizer.hpp>
+#include <shardwise/train/chat_tokens.hpp>
 #include <shardwise/train/token_file.hpp>
 
 #include <algorithm>
@@ -23,8 +24,11 @@ struct TokenizeOptions {
     std::optional<TokenId> end;
     /// Where caches lie; it exists.
     std::string folder;
-    /// What tells the tokenizer from all others: the SHA-256 of the files that it was read from (sha256_hex).
+    /// What tells the tokenizer, with its chat template, from all others: the SHA-256 of the files that it was read from (sha256_hex).
     std::string tokenizer_hash;
+    /// For chats: the model's layout of conversations (Jinja), and what it prints as bos_token and its like.
+    std::string chat_template{};
+    SpecialTokenTexts special_tokens{};
 };
 
 namespace detail {
@@ -41,40 +45,56 @@ struct TokenizedText {
         counts.resize(ids.size(), is_counted ? std::uint8_t{1} : std::uint8_t{0});
         has_loss = has_loss || (!is_counted && !more.empty());
     }
+    void add(ChatTokens const& chat) {
+        add(chat.ids, false);
+        std::copy(chat.is_answer.begin(), chat.is_answer.end(),
+                  counts.end() - static_cast<std::ptrdiff_t>(chat.is_answer.size()));
+    }
     /// Ends a document, unless the tokenizer did already.
-    void end_document(std::optional<TokenId> end) {
+    void end_document(std::optional<TokenId> end, bool is_counted = true) {
         ++documents;
-        if (end && (ids.empty() || ids.back() != *end)) add({*end}, true);
+        if (end && (ids.empty() || ids.back() != *end)) add({*end}, is_counted);
     }
 };
 
-/// What a line of a JSON lines file is.
+/// What a line of a JSON lines file is; `chats` is made for the first chat.
 inline Result<> add_json_line(JsonValue const& line, Tokenizer const& tokenizer, TokenizeOptions const& options,
-                              TokenizedText& out) {
+                              std::optional<ChatReader>& chats, TokenizedText& out) {
     auto const bad = [](std::string_view reason, std::string_view advice) {
         return Error{ErrorCode::malformed_file}.because(reason).fix(advice);
     };
-    constexpr std::string_view forms = "a line is {\"text\": ...} or {\"prompt\": ..., \"completion\": ...}";
+    constexpr std::string_view forms =
+        "a line is {\"text\": ...}, {\"prompt\": ..., \"completion\": ...} or {\"messages\": [...]}";
     if (!line.is_object()) return bad("is no object", forms);
-    if (line.find("messages")) {
-        return Error{ErrorCode::unsupported}
-            .because("is a chat, which is not read")
-            .fix("write its messages by the chat template, as prompt and completion");
-    }
     auto const text_of = [&line](std::string_view key) -> std::optional<std::string_view> {
         auto const member = line.find(key);
         return member ? member->string() : std::nullopt;
     };
     bool const has_text = line.find("text").has_value();
     bool const has_prompt = line.find("prompt") || line.find("completion");
-    if (has_text == has_prompt)
-        return bad(has_text ? "is a text and a prompt" : "is neither a text nor a prompt", forms);
+    bool const is_chat = line.find("messages").has_value();
+    if (is_chat && (has_text || has_prompt)) return bad("is a chat and a text or a prompt", forms);
+    if (!is_chat && has_text == has_prompt)
+        return bad(has_text ? "is a text and a prompt" : "is no text, no prompt and no chat", forms);
     auto const add = [&](std::string_view text, bool is_first, bool is_counted) -> Result<> {
         auto const ids = tokenizer.encode(text, {.adds_special = is_first, .finds_special = true});
         if (!ids) return ids.error();
         out.add(*ids, is_counted);
         return {};
     };
+    if (is_chat) {
+        if (!chats) {
+            auto made = ChatReader::create(tokenizer, options.chat_template, options.special_tokens);
+            if (!made) return made.error();
+            chats.emplace(*std::move(made));
+        }
+        auto const tokens = chats->read(line);
+        if (!tokens) return tokens.error();
+        out.add(*tokens);
+        // The template says how an answer ends: what parts documents is no part of one.
+        out.end_document(options.end, false);
+        return {};
+    }
     if (has_text) {
         auto const text = text_of("text");
         if (!text) return bad("has a text that is no string", forms);
@@ -100,6 +120,7 @@ inline Result<> add_json_line(JsonValue const& line, Tokenizer const& tokenizer,
 inline Result<> add_json_lines(std::string_view text, std::string const& path, Tokenizer const& tokenizer,
                                TokenizeOptions const& options, TokenizedText& out) {
     std::int64_t number = 0;
+    std::optional<ChatReader> chats;
     for (std::size_t at = 0; at < text.size();) {
         auto const end = std::min(text.find('\n', at), text.size());
         auto line = text.substr(at, end - at);
@@ -109,7 +130,7 @@ inline Result<> add_json_lines(std::string_view text, std::string const& path, T
         if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
         auto const document = parse_json(line);
         auto const added =
-            document ? add_json_line(document->root(), tokenizer, options, out) : Result<>(document.error());
+            document ? add_json_line(document->root(), tokenizer, options, chats, out) : Result<>(document.error());
         if (added) continue;
         // Where within the line the reader of JSON stopped, its error says.
         auto const& inner = added.error();
@@ -142,7 +163,8 @@ inline std::string cache_text(TokenizedText const& text) {
 }  // namespace detail
 
 /// The tokens of a text file, or of a JSON lines file (`*.jsonl`) with a document in each line: {"text"}, or {"prompt", "completion"},
-/// where only the completion's loss counts. Tokenised once: the result is kept in `options.folder` under the hash of the contents,
+/// where only the completion's loss counts, or {"messages"} with or without {"tools"}, where only the assistant's answers do (ChatReader).
+/// Tokenised once: the result is kept in `options.folder` under the hash of the contents,
 /// the tokenizer and the options, and mapped from there. Several processes may do so at once; a cache is there whole or not at
 /// all, and one that was changed is made again.
 ///

@@ -3,6 +3,7 @@
 
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/executor/training/rounded_values.hpp>
 #include <shardwise/executor/training/training_dropout.hpp>
 #include <shardwise/memory/request.hpp>
 #include <shardwise/train/schedule.hpp>
@@ -34,6 +35,9 @@ struct TrainOptions {
     std::int64_t micro_batch = 1;
     /// What the backward pass computes again, a sequence at a time, rather than to have it kept. The results do not depend on it.
     Recompute recompute = Recompute::none;
+    /// What layers compute in, but for their hidden state: f32, bf16, or f16 with a loss that is scaled (LossScaler). Weights, gradients'
+    /// sums and the optimizer's state are float32 in any of them.
+    Dtype precision = Dtype::f32;
     /// The share of elements that dropout makes 0, of the hidden state before the first layer and of what layers add to it; none in
     /// validation. Which ones follows from seed, step, layer, the sequence's place in the batch, token and feature.
     double dropout = 0.0;
@@ -63,6 +67,7 @@ struct TrainOptions {
         if (clip && !(*clip > 0.0 && *clip < 1e29))
             return bad.at("clip").because("is no positive number").fix("give a number above 0, or do not clip");
         if (check_every < 0) return bad.at("check_every").because("is negative").got(check_every).at_least(0);
+        if (auto const known = check_precision(precision); !known) return known;
         if (tp < 1) return bad.at("tp").because("has no rank").got(tp).at_least(1);
         if (pp != 1)
             return Error{ErrorCode::unsupported}
@@ -111,6 +116,9 @@ struct TrainerPosition {
     std::int64_t step = 0;
     /// Steps before it that changed no weight.
     List<std::int64_t> skipped{};
+    /// Of the loss scaler, its two numbers (LossScaler::resume); a scale of 0: there is none.
+    double loss_scale = 0.0;
+    std::int64_t good_steps = 0;
 
     friend bool operator==(TrainerPosition const&, TrainerPosition const&) = default;
 };

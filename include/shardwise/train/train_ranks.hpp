@@ -12,6 +12,23 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
+/// Trains one rank of a group that joined already: of processes, of MPI, of several machines, or a thread. All ranks call it, each with
+/// its own context, and the program and weights of its place among the ranks that share each layer. `body(trainer, stream)` is called with
+/// the same outcome on all.
+///
+/// Memory  Trainer::bytes beside the weights
+/// Errors  as Trainer and `body`: on all ranks the first of any
+template <OptimizerRule Rule, class Body>
+[[nodiscard]] Result<> train_in_group(HostCommunicator& comm, HostContext& context, TrainingProgram const& program,
+                                      TrainingWeights& weights, Rule const& rule, Batches const& batches,
+                                      TrainOptions const& options, Body const& body,
+                                      RopeDivisors const& divisors = {}) {
+    auto trainer = Trainer<Rule>::create(context, comm, program, weights, rule, batches, options, divisors);
+    if (!trainer) return trainer.error();
+    auto stream = context.make_stream();
+    return body(*trainer, stream);
+}
+
 /// Trains a model over ranks that are threads of this process, each with a context, a stream and weights of its own: rank 0 those that
 /// are given, the others contexts with as many threads and copies of the weights. `body(trainer, stream)` is called on every rank at
 /// once, with the same outcome on all: it runs the trainer, or takes its steps one by one, and may restore it first.
@@ -22,11 +39,8 @@ template <OptimizerRule Rule, class Body>
 [[nodiscard]] Result<> train_ranks(HostContext& context, TrainingProgram const& program, TrainingWeights& weights,
                                    Rule const& rule, Batches const& batches, TrainOptions const& options,
                                    std::int32_t ranks, Body const& body, RopeDivisors const& divisors = {}) {
-    auto const train = [&](HostCommunicator& comm, HostContext& own, TrainingWeights& own_weights) -> Result<> {
-        auto trainer = Trainer<Rule>::create(own, comm, program, own_weights, rule, batches, options, divisors);
-        if (!trainer) return trainer.error();
-        auto stream = own.make_stream();
-        return body(*trainer, stream);
+    auto const train = [&](HostCommunicator& comm, HostContext& own, TrainingWeights& own_weights) {
+        return train_in_group(comm, own, program, own_weights, rule, batches, options, body, divisors);
     };
     auto const rank = [&](Threads& thread) -> Result<> {
         HostCommunicator comm(std::move(thread));
@@ -66,14 +80,11 @@ requires std::invocable<Weights const&, HostContext&, TensorPlace const&>
         if (comm.rank() > 0) other.emplace(same);
         auto& own = other ? *other : context;
         TensorPlace const place{options.tp, comm.rank() % options.tp};
-        auto const program = TrainingProgram::create(model, place);
-        if (!program) return end_group(comm, program.error());
         auto begun = weights(own, place);
         if (!begun) return end_group(comm, begun.error());
-        auto trainer = Trainer<Rule>::create(own, comm, *program, *begun, rule, batches, options, divisors);
-        if (!trainer) return trainer.error();
-        auto stream = own.make_stream();
-        return body(*trainer, stream);
+        auto const program = TrainingProgram::create(model, place, begun->layout().adapter().options());
+        if (!program) return end_group(comm, program.error());
+        return train_in_group(comm, own, *program, *begun, rule, batches, options, body, divisors);
     };
     return run_threads(ranks, rank, {.timeout = options.timeout});
 }

@@ -10,6 +10,7 @@
 #include <shardwise/train/check_gradients.hpp>
 #include <shardwise/train/clip.hpp>
 #include <shardwise/train/detail/agree_on_training.hpp>
+#include <shardwise/train/detail/loss_scale.hpp>
 #include <shardwise/train/detail/sequences.hpp>
 #include <shardwise/train/detail/step_clock.hpp>
 #include <shardwise/train/detail/trainer_sizes.hpp>
@@ -88,13 +89,14 @@ public:
     [[nodiscard]] HostContext& context() { return *context_; }
 
     /// Where the run is.
-    [[nodiscard]] TrainerPosition state() const { return {next_, skipped_.steps()}; }
+    [[nodiscard]] TrainerPosition state() const { return scale_.put({next_, skipped_.steps()}); }
     /// Goes on from there; weights and the optimizer's state are those of that moment. All ranks call it with the same.
     ///
     /// Errors  invalid_argument for steps that are not in order or not before the next one; collective_mismatch with the ranks whose
     ///         position or weights differ. What fails on one rank fails on all.
     [[nodiscard]] Result<> restore(TrainerPosition const& state) {
         if (auto const agreed = detail::agree_on_position(comm(), state); !agreed) return agreed;
+        if (auto const restored = scale_.restore(state); !restored) return restored;
         if (auto const agreed = detail::agree_on_weights(groups_, std::as_const(*weights_)); !agreed)
             return groups_.end(agreed.error());
         if (groups_.tensor() != nullptr) {
@@ -185,6 +187,7 @@ private:
           gradients_(std::move(gradients)),
           optimizer_(std::move(optimizer)),
           sequences_(std::move(sequences)),
+          scale_(options.precision),
           skipped_(options.max_skipped) {}
 
     [[nodiscard]] static Result<Trainer> make(HostContext& context, Groups groups, TrainingProgram const& program,
@@ -244,9 +247,8 @@ private:
         if (sums[1] > 0) return Optional<TrainedStep>{};
         TrainedStep out{.number = next_, .learning_rate = options_.schedule.at(next_), .tokens = sums[0]};
         if (sums[0] == 0) return skip(out, at_step().at("batch").because("has no token whose loss counts"));
-        if (auto const done = add_leaves(static_cast<float>(1.0 / static_cast<double>(sums[0])), stream, deadline);
-            !done)
-            return done.error();
+        auto const scale = static_cast<float>(scale_.factor() / static_cast<double>(sums[0]));
+        if (auto const done = add_leaves(scale, stream, deadline); !done) return done.error();
         if (auto const summed = gradients_.sum(groups_.data(), stream); !summed) return summed.error();
         List<TensorView<float const, 1, Host>> shares;
         List<TensorView<float const, 1, Host>> held;
@@ -262,13 +264,13 @@ private:
         }
         if (auto const summed = mean.sum_over_ranks(comm()); !summed) return summed.error();
         out.loss = mean.mean();
-        out.norm = *norm;
+        out.norm = *norm / scale_.factor();
         if (!mean.is_finite() || !(*norm < HUGE_VAL)) return skip_bad(out);
         auto const factor = clip_coefficient(out.norm, options_.clip.value_or(max_norm));
         if (!factor) return factor.error();
         OptimizerStep const update{.number = next_ + 1 - static_cast<std::int64_t>(skipped_.steps().size()),
                                    .learning_rate = out.learning_rate,
-                                   .gradient_factor = *factor};
+                                   .gradient_factor = *factor / scale_.factor()};
         clock.take(&StepTimes::compute);
         if (auto const stepped = optimizer_.step(update, held, stream); !stepped) return stepped.error();
         if (options_.zero != ZeroStage::none) {
@@ -278,6 +280,7 @@ private:
         if (auto const ended = stream.synchronize(deadline); !ended) return ended.error();
         clock.take(&StepTimes::optimizer);
         skipped_.take();
+        scale_.update(false);
         if (options_.check_every > 0 && (next_ + 1) % options_.check_every == 0) {
             auto const agreed = detail::agree_on_weights(groups_, std::as_const(*weights_));
             if (!agreed) return agreed.error();
@@ -366,17 +369,14 @@ private:
     }
     /// Finds out what made the loss or the norm no number.
     [[nodiscard]] Result<Optional<TrainedStep>> skip_bad(TrainedStep const& step) {
+        scale_.update(true);
         auto const own = gradients_.find_bad();
         auto const element = own ? program_->layout().whole_element(own->region, own->element) : 0;
         auto const found = first_bad_gradient(comm(), own ? static_cast<std::int64_t>(own->region) : -1, element);
         if (!found) return found.error();
         if (*found)
             return skip(step, (*found)->error(gradients_.name(static_cast<std::size_t>((*found)->parameter)), next_));
-        bool const is_loss = step.norm < HUGE_VAL;
-        return skip(step, at_step()
-                              .at(is_loss ? "loss" : "gradient")
-                              .because(is_loss ? "is no number" : "is beyond the numbers of float where ranks add up")
-                              .fix("use a lower learning rate, or look at the data of this step"));
+        return skip(step, no_number(next_, step.norm < HUGE_VAL));
     }
 
     HostContext* context_;
@@ -390,6 +390,7 @@ private:
     ShardedOptimizer<Rule> optimizer_;
     detail::Sequences sequences_;
     std::int64_t next_ = 0;
+    detail::LossScale scale_;
     SkippedSteps skipped_;
     bool is_stopping_ = false;
 };

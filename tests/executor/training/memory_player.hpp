@@ -34,8 +34,8 @@ private:
 /// Plays both passes of a block on its plan: each value is read where it was written last.
 class MemoryPlayer {
 public:
-    MemoryPlayer(BackwardBody const& body, BodyRows const& rows, Recompute what)
-        : body_(body), rows_(rows), plan_(plan_body_memory(body, rows, what)) {}
+    MemoryPlayer(BackwardBody const& body, BodyRows const& rows, Recompute what, List<char> const& rounded = {})
+        : body_(body), rows_(rows), plan_(plan_body_memory(body, rows, what, rounded)) {}
 
     void play() {
         OwnedMemory forward(plan_.working);
@@ -43,12 +43,16 @@ public:
             run(forward, plan_.forward, i, rows_.forward);
         OwnedMemory backward(plan_.working);
         std::size_t next = 0;
+        std::size_t unpacked = 0;
         for (std::size_t i = 0; i < body_.steps.size(); ++i) {
+            for (; unpacked < plan_.unpacked.size() && plan_.unpacked[unpacked].step == i; ++unpacked)
+                unpack(backward, plan_.unpacked[unpacked].value);
             for (; next < plan_.again.size() && plan_.again[next].step == i; ++next)
                 run(backward, plan_.backward, plan_.again[next].operation, rows_.backward);
             take_back(backward, body_.steps[i]);
         }
         CHECK(next == plan_.again.size());
+        CHECK(unpacked == plan_.unpacked.size());
     }
 
 private:
@@ -77,6 +81,13 @@ private:
         CHECK(spot.place != BodyMemory::Place::none);
         if (spot.place == BodyMemory::Place::working) memory.write(spot, floats(id, rows), id);
         if (spot.place == BodyMemory::Place::kept) CHECK(spot.offset + floats(id, rows_.all) <= plan_.kept);
+    }
+    void unpack(OwnedMemory& memory, ValueId id) {
+        auto const& spot = plan_.backward.values[static_cast<std::size_t>(id)];
+        CHECK(spot.packed >= 0);
+        CHECK(spot.packed == plan_.forward.values[static_cast<std::size_t>(id)].packed);
+        CHECK(spot.packed + ceil_divide(floats(id, rows_.all), 2) <= plan_.kept);
+        write(memory, plan_.backward, id, rows_.backward);
     }
     void take_back(OwnedMemory& memory, GradientStep const& step) {
         auto const& pass = plan_.backward;

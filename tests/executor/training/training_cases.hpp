@@ -116,12 +116,14 @@ struct LeafResults {
 };
 [[nodiscard]] inline LeafResults train_leaves(TrainedModel& trained, std::int64_t micro_batch,
                                               Recompute recompute = Recompute::none, float dropout = 0.0F,
-                                              HostCommunicator* ranks = nullptr) {
+                                              HostCommunicator* ranks = nullptr, Dtype precision = Dtype::f32,
+                                              float loss_scale = 1.0F) {
     GoldenBatch const batch;
     auto stream = trained.context.make_stream();
-    auto pass = TrainedModel::take(
-        TrainingPass::create(trained.context, trained.program,
-                             {.sequences = micro_batch, .context = golden_context, .recompute = recompute}, {}, ranks));
+    auto pass = TrainedModel::take(TrainingPass::create(
+        trained.context, trained.program,
+        {.sequences = micro_batch, .context = golden_context, .recompute = recompute, .precision = precision}, {},
+        ranks));
     LeafResults out;
     for (std::int64_t first = 0; first < golden_sequences; first += micro_batch) {
         auto const count = std::min(micro_batch, golden_sequences - first);
@@ -136,7 +138,7 @@ struct LeafResults {
             std::vector<float> gradients(static_cast<std::size_t>(trained.program.layout().gradient_elements()), 7.0F);
             TensorView<std::int32_t const, 1, Host> const targets(batch.targets.data() + (first + i) * golden_context,
                                                                   {golden_context});
-            auto const done = pass.backward(trained.weights, i, targets, 1.0F / static_cast<float>(batch.counted),
+            auto const done = pass.backward(trained.weights, i, targets, loss_scale / static_cast<float>(batch.counted),
                                             {losses.data(), {golden_context}},
                                             {gradients.data(), {static_cast<std::int64_t>(gradients.size())}}, stream);
             REQUIRE_MESSAGE(done, (done ? "" : done.error().message()));

@@ -172,10 +172,12 @@ TEST_CASE("TrainingPass: what is planned is allocated") {
         CAPTURE(golden.name);
         TrainedModel trained(golden.config);
         CHECK(trained.context.memory().current().count() == 4 * trained.program.layout().weight_elements());
-        for (std::int64_t const sequences : {1, 4}) {
+        for (auto const& [sequences, precision] :
+             {std::pair{1, Dtype::f32}, std::pair{4, Dtype::f32}, std::pair{4, Dtype::bf16}}) {
             Bytes larger{std::int64_t{1} << 40U};
             for (auto const recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
-                TrainingLimits const limits{.sequences = sequences, .context = 33, .recompute = recompute};
+                TrainingLimits const limits{
+                    .sequences = sequences, .context = 33, .recompute = recompute, .precision = precision};
                 auto const before = trained.context.memory().current();
                 auto const pass = TrainingPass::create(trained.context, trained.program, limits);
                 REQUIRE(pass);
@@ -198,6 +200,7 @@ TEST_CASE(
         for (auto const& body : trained.program.bodies()) {
             for (auto const what : {Recompute::none, Recompute::selective, Recompute::full}) {
                 MemoryPlayer(body, {.all = 9, .forward = what == Recompute::none ? 9 : 3, .backward = 3}, what).play();
+                MemoryPlayer(body, {.all = 9, .forward = 3, .backward = 3}, what, rounded_values(body)).play();
             }
         }
     }

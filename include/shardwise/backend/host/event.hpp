@@ -18,8 +18,9 @@ public:
     /// Marks the point after what the stream holds now; a new record replaces the old one. Where the stream fails before, who
     /// waits for the point gets that failure, at once.
     void record(HostStream& stream) {
-        auto const point = std::make_shared<Point>();
-        point_ = point;
+        // A point that nobody else knows of is used again: a step allocates none.
+        if (point_.use_count() != 1 || !point_->restart()) point_ = std::make_shared<Point>();
+        auto const point = point_;
         stream.submit_mark([point](std::optional<Error> const& failure) {
             {
                 std::lock_guard const lock(point->mutex);
@@ -42,9 +43,7 @@ public:
     [[nodiscard]] Result<> synchronize(Deadline deadline) const { return point_ ? point_->wait(deadline) : Result<>{}; }
 
     /// True where the point is passed, or was never set.
-    [[nodiscard]] bool is_reached() const {
-        return !point_ || point_->has_come();
-    }
+    [[nodiscard]] bool is_reached() const { return !point_ || point_->has_come(); }
 
 private:
     struct Point {
@@ -64,6 +63,15 @@ private:
             else if (!lock.try_lock())
                 return false;
             return is_reached;
+        }
+        /// Makes it a new point, where it is passed.
+        [[nodiscard]] bool restart() {
+            if (is_behind()) return false;
+            std::lock_guard const lock(mutex);
+            if (!is_reached) return false;
+            is_reached = false;
+            failure.reset();
+            return true;
         }
         Result<> wait(Deadline deadline) {
             if (is_behind() && !has_come()) {

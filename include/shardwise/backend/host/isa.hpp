@@ -26,7 +26,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 enum class IsaLevel : std::uint8_t {
     portable,     // what the including program is compiled for
     neon,         // Advanced SIMD, which every AArch64 processor has
-    neon_i8mm,    // the same with FEAT_I8MM's dot products of bytes
+    neon_i8mm,    // the same with FEAT_I8MM's products of bytes: of vectors and of small matrices
     avx2,         // AVX2, FMA, F16C
     avx2_vnni,    // the same with AVX-VNNI
     avx512,       // AVX-512 F, BW, DQ, VL

@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
@@ -99,24 +100,28 @@ inline void prepare_row(ProductKernel const& kernel, ProductTask const& task, fl
 
 /// Prepares some rows at a time and multiplies by them.
 ///
-/// Memory  prepared_buffer_bytes(...) of the weight's context: at most the kernel's prepared_at_once or prepared_rows_at_least rows
+/// Memory  prepared_buffer_bytes(...) of `lent`, or else of the weight's context: at most the kernel's prepared_at_once or
+///         prepared_rows_at_least rows
 [[nodiscard]] inline Result<> run_prepared(ProductKernel const& kernel, ProductTask const& task, HostContext& context,
-                                           ThreadPool& pool) {
+                                           ThreadPool& pool, std::span<std::byte> lent) {
     auto const row_bytes =
         task.sums == nullptr ? prepared_row_bytes(kernel, task.inputs) : prepared_row_bytes(kernel, *task.sums);
     auto const rows_at_once = prepared_rows(kernel, row_bytes, task.rows);
-    auto prepared = Buffer<std::byte, Host>::allocate(context, rows_at_once * row_bytes);
-    if (!prepared) return prepared.error();
+    auto const bytes = rows_at_once * row_bytes;
+    bool const is_lent = bytes <= static_cast<std::int64_t>(lent.size());
+    auto own = Buffer<std::byte, Host>::allocate(context, is_lent ? 0 : bytes);
+    if (!own) return own.error();
+    auto* const prepared = is_lent ? lent.data() : own->data();
     for (std::int64_t done = 0; done < task.rows; done += rows_at_once) {
         auto part = task;
         part.rows = std::min(rows_at_once, task.rows - done);
         part.in = task.in + done * task.in_stride;
         part.out = task.out + done * task.out_stride;
-        part.prepared = prepared->data();
+        part.prepared = prepared;
         part.prepared_stride = row_bytes;
         pool.run_in_order(part.rows, 1, [&](std::int64_t first, std::int64_t last) {
             for (auto row = first; row < last; ++row) {
-                prepare_row(kernel, part, part.in + row * part.in_stride, prepared->data() + row * row_bytes);
+                prepare_row(kernel, part, part.in + row * part.in_stride, prepared + row * row_bytes);
             }
         });
         run_panels(kernel, part, pool);
@@ -168,13 +173,14 @@ inline void prepare_row(ProductKernel const& kernel, ProductTask const& task, fl
 /// Puts a checked product into a stream.
 [[nodiscard]] inline Result<> submit_product(ProductTask const& task, HostWeight const& weight, HostStream& stream) {
     if (!stream.isa()) return stream.isa().error();
-    auto const kernel = product_kernel(weight.format(), *stream.isa(), stream.product_activations());
-    stream.submit([kernel, task, context = &weight.context(), pool = stream.pool()]() -> Result<> {
+    auto const kernel = weight.kernel(*stream.isa(), stream.product_activations());
+    stream.submit([kernel, task, context = &weight.context(), pool = stream.pool(),
+                   lent = stream.lent_to_products()]() -> Result<> {
         if (task.rows == 0 || task.weight.outputs == 0) return {};
         context->count_product();
         std::optional<ThreadPool> alone;
         auto& threads = pool != nullptr ? *pool : alone.emplace(1);
-        if (kernel.prepared_bytes != nullptr) return run_prepared(kernel, task, *context, threads);
+        if (kernel.prepared_bytes != nullptr) return run_prepared(kernel, task, *context, threads, lent);
         run_panels(kernel, task, threads);
         return {};
     });

@@ -11,13 +11,16 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/op/product_activations.hpp>
 
+#include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -54,10 +57,10 @@ public:
                 CorePin const pin(core);
                 state->run();
             })) {
-            state_->failure = Error{ErrorCode::capacity_exceeded}
-                                  .in("stream")
-                                  .because("the system gives it no thread of its own")
-                                  .fix("use fewer queued streams, or StreamMode::immediate");
+            state_->fail(Error{ErrorCode::capacity_exceeded}
+                             .in("stream")
+                             .because("the system gives it no thread of its own")
+                             .fix("use fewer queued streams, or StreamMode::immediate"));
         }
     }
     HostStream(HostStream&&) noexcept = default;
@@ -83,7 +86,8 @@ public:
     template <class Function>
     void submit(Function&& task) {
         if (!state_->worker.joinable()) {
-            if (!state_->first_failure()) state_->finish(State::call(task));
+            if (state_->has_failed.load(std::memory_order_acquire)) return;
+            if (auto const done = State::call(task); !done) state_->fail(done.error());
             return;
         }
         if (!is_behind()) push(Entry{Task(std::forward<Function>(task)), nullptr});
@@ -117,6 +121,11 @@ public:
     [[nodiscard]] Result<IsaLevel> const& isa() const { return isa_; }
     [[nodiscard]] ProductActivations product_activations() const { return activations_; }
 
+    /// Memory in which this stream's products bring activations into a kernel's form, one after another, where it is enough: they
+    /// allocate nothing. It outlives what is put in meanwhile; none takes it back.
+    void lend_to_products(std::span<std::byte> memory) { lent_ = memory; }
+    [[nodiscard]] std::span<std::byte> lent_to_products() const { return lent_; }
+
     /// Waits until everything that was put in is done.
     ///
     /// Errors  the first failure of a task; deadline_exceeded
@@ -147,6 +156,8 @@ private:
         std::condition_variable changed;
         std::deque<Entry> tasks;
         std::optional<Error> failure;
+        /// Whether there is a failure, for who has not the mutex.
+        std::atomic<bool> has_failed{false};
         bool is_running = false;
         bool is_closed = false;
         std::thread worker;
@@ -168,11 +179,16 @@ private:
             std::lock_guard const lock(mutex);
             return failure;
         }
+        void fail(Error const& error) {
+            std::lock_guard const lock(mutex);
+            if (!failure) failure = error;
+            has_failed.store(true, std::memory_order_release);
+        }
         void finish(Result<> const& result) {
+            if (!result) fail(result.error());
             {
                 std::lock_guard const lock(mutex);
                 is_running = false;
-                if (!result && !failure) failure = result.error();
             }
             changed.notify_all();
         }
@@ -223,6 +239,7 @@ private:
     ThreadPool* pool_;
     Result<IsaLevel> isa_;
     ProductActivations activations_;
+    std::span<std::byte> lent_;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -7,6 +7,7 @@
 #include <shardwise/backend/host/product/host_format.hpp>
 #include <shardwise/backend/host/product/pack.hpp>
 #include <shardwise/backend/host/product/source.hpp>
+#include <shardwise/backend/host/product/table.hpp>
 #include <shardwise/backend/host/product/task.hpp>
 #include <shardwise/backend/host/weight_memory.hpp>
 #include <shardwise/backend/weight_source.hpp>
@@ -33,6 +34,11 @@ public:
 
     /// What product kernels read.
     [[nodiscard]] detail::PackedView const& packed() const { return view_; }
+    /// What multiplies by it: chosen when it was made for streams of its context, else now.
+    [[nodiscard]] detail::ProductKernel kernel(IsaLevel level, ProductActivations activations) const {
+        bool const is_own = level == level_ && activations == activations_;
+        return is_own ? kernel_ : detail::product_kernel(view_.format, level, activations);
+    }
     [[nodiscard]] HostContext& context() const { return *context_; }
 
     /// Gives its memory away, for instance to be written out; products need `rest_on` before the next one.
@@ -47,13 +53,21 @@ private:
     friend struct Host;
 
     HostWeight(HostContext& context, detail::PackedView const& view, detail::WeightMemory&& memory)
-        : context_(&context), view_(view), memory_(std::move(memory)) {
+        : context_(&context),
+          view_(view),
+          memory_(std::move(memory)),
+          level_(context.isa() ? *context.isa() : IsaLevel::portable),
+          activations_(context.product_activations()),
+          kernel_(detail::product_kernel(view.format, level_, activations_)) {
         view_.data = memory_.data();
     }
 
     HostContext* context_;
     detail::PackedView view_;
     detail::WeightMemory memory_;
+    IsaLevel level_;
+    ProductActivations activations_;
+    detail::ProductKernel kernel_;
 };
 
 namespace detail {

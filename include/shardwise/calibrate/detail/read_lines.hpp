@@ -60,6 +60,27 @@ inline std::uint64_t read_lines_avx512(std::byte const* from, std::int64_t bytes
 
 SHARDWISE_TARGET_END
 
+#elif defined(SHARDWISE_HAS_ARM_LEVELS)
+
+SHARDWISE_TARGET_BEGIN_NEON
+
+inline std::uint64_t read_lines_neon(std::byte const* from, std::int64_t bytes, int streams) {
+    auto const piece = bytes / streams / 128 * 128;
+    uint8x16_t sums[4] = {vdupq_n_u8(0), vdupq_n_u8(0), vdupq_n_u8(0), vdupq_n_u8(0)};
+    for (std::int64_t i = 0; i < piece; i += 128) {
+        for (int stream = 0; stream < streams; ++stream) {
+            auto const* const at = reinterpret_cast<std::uint8_t const*>(from + stream * piece + i);
+            SHARDWISE_UNROLL
+            for (int j = 0; j < 4; ++j)
+                sums[j] = veorq_u8(sums[j], veorq_u8(vld1q_u8(at + 16 * j), vld1q_u8(at + 64 + 16 * j)));
+        }
+    }
+    auto const sum = vreinterpretq_u64_u8(veorq_u8(veorq_u8(sums[0], sums[1]), veorq_u8(sums[2], sums[3])));
+    return vgetq_lane_u64(sum, 0) ^ vgetq_lane_u64(sum, 1);
+}
+
+SHARDWISE_TARGET_END
+
 #endif
 
 /// Reads a range that begins at a cache line once, as `streams` pieces side by side, and gives something that depends
@@ -69,6 +90,8 @@ inline std::uint64_t read_lines(std::byte const* from, std::int64_t bytes, [[may
 #if defined(SHARDWISE_HAS_X86_LEVELS)
     if (isa >= IsaLevel::avx512) return read_lines_avx512(from, bytes, streams);
     if (isa >= IsaLevel::avx2) return read_lines_avx2(from, bytes, streams);
+#elif defined(SHARDWISE_HAS_ARM_LEVELS)
+    if (isa >= IsaLevel::neon) return read_lines_neon(from, bytes, streams);
 #endif
     return read_lines_portable(from, bytes);
 }

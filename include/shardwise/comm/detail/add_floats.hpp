@@ -112,6 +112,61 @@ template <class Avx512, class Avx2>
     return whole;
 }
 
+#elif defined(SHARDWISE_HAS_ARM_LEVELS)
+
+SHARDWISE_TARGET_BEGIN_NEON
+
+/// A multiple of 16 floats.
+inline void add_floats_neon(float* out, float const* first, float const* second, std::int64_t count) {
+    for (std::int64_t i = 0; i < count; i += 16) {
+        float32x4_t sums[4];
+        SHARDWISE_UNROLL
+        for (int j = 0; j < 4; ++j) sums[j] = vaddq_f32(vld1q_f32(first + i + 4 * j), vld1q_f32(second + i + 4 * j));
+        SHARDWISE_UNROLL
+        for (int j = 0; j < 4; ++j) vst1q_f32(out + i + 4 * j, sums[j]);
+    }
+}
+
+/// A multiple of 16 floats.
+template <bool is_other_first>
+inline void add_and_replace_neon(float* sums, float* others, float const* next, std::int64_t count) {
+    for (std::int64_t i = 0; i < count; i += 4) {
+        float32x4_t const other = vld1q_f32(others + i);
+        vst1q_f32(others + i, vld1q_f32(next + i));
+        float32x4_t const own = vld1q_f32(sums + i);
+        vst1q_f32(sums + i, is_other_first ? vaddq_f32(other, own) : vaddq_f32(own, other));
+    }
+}
+
+/// A multiple of 16 floats.
+inline void add_arrays_neon(FloatArrays const& arrays, std::int64_t count) {
+    for (std::int64_t i = 0; i < count; i += 16) {
+        float32x4_t sums[4];
+        SHARDWISE_UNROLL
+        for (int j = 0; j < 4; ++j) sums[j] = vld1q_f32(arrays.from[0] + i + 4 * j);
+        for (std::int32_t source = 1; source < arrays.sources; ++source) {
+            SHARDWISE_UNROLL
+            for (int j = 0; j < 4; ++j) sums[j] = vaddq_f32(sums[j], vld1q_f32(arrays.from[source] + i + 4 * j));
+        }
+        for (std::int32_t target = 0; target < arrays.targets; ++target) {
+            SHARDWISE_UNROLL
+            for (int j = 0; j < 4; ++j) vst1q_f32(arrays.to[target] + i + 4 * j, sums[j]);
+        }
+    }
+}
+
+SHARDWISE_TARGET_END
+
+/// Gives the body as many of `count` floats as are whole vectors, from `least` on; returns how many these are. Every processor for
+/// which the program is compiled has it.
+template <class Neon>
+[[nodiscard]] std::int64_t in_vectors(std::int64_t count, std::int64_t least, Neon const& neon) {
+    if (count < least) return 0;
+    auto const whole = count / 16 * 16;
+    neon(whole);
+    return whole;
+}
+
 #endif
 
 /// out[i] = first[i] + second[i]: the same bits at every level, but other cores' memory comes faster in wide loads.
@@ -126,6 +181,8 @@ inline void add_floats(float* out, float const* first, float const* second, std:
     done = in_vectors(
         count, 64, [&](std::int64_t whole) { add_floats_avx512(out, first, second, whole); },
         [&](std::int64_t whole) { add_floats_avx2(out, first, second, whole); });
+#elif defined(SHARDWISE_HAS_ARM_LEVELS)
+    done = in_vectors(count, 64, [&](std::int64_t whole) { add_floats_neon(out, first, second, whole); });
 #endif
     for (; done < count; ++done)
         store_element(out, done, load_element<float>(first, done) + load_element<float>(second, done));
@@ -142,6 +199,9 @@ inline void add_and_replace(float* sums, float* others, float const* next, std::
     done = in_vectors(
         count, 64, [&](std::int64_t whole) { add_and_replace_avx512<is_other_first>(sums, others, next, whole); },
         [&](std::int64_t whole) { add_and_replace_avx2<is_other_first>(sums, others, next, whole); });
+#elif defined(SHARDWISE_HAS_ARM_LEVELS)
+    done = in_vectors(count, 64,
+                      [&](std::int64_t whole) { add_and_replace_neon<is_other_first>(sums, others, next, whole); });
 #endif
     for (; done < count; ++done) {
         auto const own = load_element<float>(sums, done);
@@ -158,6 +218,8 @@ inline void add_arrays(FloatArrays const& arrays, std::int64_t count) {
     done = in_vectors(
         count, 16, [&](std::int64_t whole) { add_arrays_avx512(arrays, whole); },
         [&](std::int64_t whole) { add_arrays_avx2(arrays, whole); });
+#elif defined(SHARDWISE_HAS_ARM_LEVELS)
+    done = in_vectors(count, 16, [&](std::int64_t whole) { add_arrays_neon(arrays, whole); });
 #endif
     for (; done < count; ++done) {
         auto sum = load_element<float>(arrays.from[0], done);

@@ -6,7 +6,7 @@
 #include <shardwise/executor/step_capacity.hpp>
 #include <shardwise/op/alibi_slopes.hpp>
 #include <shardwise/op/relative_buckets.hpp>
-#include <shardwise/parallel/step_attend_heads.hpp>
+#include <shardwise/parallel/attend_heads.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -74,7 +74,7 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
         AttentionOptions options;
         options.shape = op.attention;
         // A sequence whose chunk needs more than the longest and than one token is split over fewer threads.
-        return step_attend_heads_workspace<Backend>(options, heads, limits.step_tokens, sequences, limits.context);
+        return attend_heads_workspace<Backend>(options, heads, limits.step_tokens, sequences, limits.context);
     }
 
     template <Communicator C>
@@ -114,8 +114,8 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
         auto& stream = walk.stream;
         auto const attend = [&]<class Cache>(StepRows<Cache, Backend> const& keys,
                                              StepRows<Cache, Backend> const& values) {
-            return step_attend_heads<Backend, Cache>(q, keys, values, out, step.table, options, share, stream,
-                                                     step.scratch, sinks, slopes);
+            return attend_heads<Backend, Cache>(q, keys, values, out, step.table, options, share, stream, step.scratch,
+                                                sinks, slopes);
         };
         // An encoder sees its whole sequence in one step and keeps nothing.
         if (!shape.is_causal) return attend(StepRows<float, Backend>{k, {}, -1}, StepRows<float, Backend>{v, {}, -1});

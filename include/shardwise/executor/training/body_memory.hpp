@@ -4,6 +4,7 @@
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/executor/training/recomputation.hpp>
+#include <shardwise/executor/training/rounded_values.hpp>
 #include <shardwise/memory/arena.hpp>
 #include <shardwise/model/backward_program.hpp>
 
@@ -29,6 +30,13 @@ struct BodyMemory {
     struct Spot {
         Place place = Place::none;
         std::int64_t offset = 0;
+        /// Where the block keeps it in 16 bits, too, beside the working value; -1: nowhere.
+        std::int64_t packed = -1;
+    };
+    /// A value that is kept in 16 bits, and the step of the backward pass that it is brought back before.
+    struct Unpacked {
+        ValueId value = no_value;
+        std::size_t step = 0;
     };
     /// Where things are in one of the passes.
     struct Pass {
@@ -41,6 +49,8 @@ struct BodyMemory {
     Pass forward;
     Pass backward;
     List<Recomputation::Again> again;
+    /// In the order of their steps; before what runs again there.
+    List<Unpacked> unpacked;
     /// What each block of this kind keeps beside its input and output, and what it shares with others.
     std::int64_t kept = 0;
     std::int64_t working = 0;
@@ -59,8 +69,9 @@ namespace detail {
 
 class BodyMemoryPlanner {
 public:
-    BodyMemoryPlanner(BackwardBody const& body, BodyRows const& rows, Recompute what)
-        : body_(body), rows_(rows), how_(plan_recomputation(body, what)) {}
+    /// `rounded` are the values that are kept in 16 bits, or none.
+    BodyMemoryPlanner(BackwardBody const& body, BodyRows const& rows, Recompute what, List<char> const& rounded)
+        : body_(body), rows_(rows), rounded_(rounded), how_(plan_recomputation(body, what)) {}
 
     [[nodiscard]] BodyMemory plan() {
         made_.forward.values.resize(body_.values.size());
@@ -89,13 +100,20 @@ private:
         made_.kept += round_up(floats, 16);
         return {Place::kept, offset};
     }
+    [[nodiscard]] Spot keep_half(std::int64_t values) {
+        auto const kept = keep(ceil_divide(values, 2));
+        return {Place::none, 0, kept.offset};
+    }
 
     void keep_values() {
         auto& pass = made_.forward;
         pass.values[0].place = Place::block_input;
         pass.values[at(body_.forward.operations().back().output)].place = Place::block_output;
         for (auto const id : body_.saved) {
-            if (how_.is_kept[at(id)] != 0) pass.values[at(id)] = keep(rows_.all * width(id));
+            if (how_.is_kept[at(id)] == 0) continue;
+            auto const elements = rows_.all * width(id);
+            bool const is_half = !rounded_.empty() && rounded_[at(id)] != 0;
+            pass.values[at(id)] = is_half ? keep_half(elements) : keep(elements);
         }
         for (auto const number : body_.log_sums) {
             auto const i = static_cast<std::size_t>(number);
@@ -117,6 +135,8 @@ private:
         std::int64_t event = 0;
         std::size_t next = 0;
         for (std::size_t i = 0; i < body_.steps.size(); ++i) {
+            step_ = i;
+            begin_ = event;
             for (; next < how_.again.size() && how_.again[next].step == i; ++next) {
                 auto const number = how_.again[next].operation;
                 run(items, pass, operation(number), event, rows_.backward);
@@ -132,8 +152,16 @@ private:
         auto& out = pass.values[at(op.output)];
         if (out.place == Place::none) note(items, out, event, rows * width(op.output));
         for (auto const in : op.inputs) {
-            if (in != no_value) extend(items, pass.values[at(in)], event);
+            if (in != no_value) read(items, pass, in, event);
         }
+    }
+    /// A value that is kept in 16 bits comes back before the step that reads it first.
+    void read(List<Item>& items, BodyMemory::Pass& pass, ValueId id, std::int64_t event) {
+        auto& spot = pass.values[at(id)];
+        if (extend(items, spot, event) || spot.packed < 0) return;
+        note(items, spot, begin_, rows_.backward * width(id));
+        extend(items, spot, event);
+        made_.unpacked.push_back({id, step_});
     }
     void take_back(List<Item>& items, BodyMemory::Pass& pass, GradientStep const& step, std::int64_t event) {
         for (auto const to : step.writes) {
@@ -143,7 +171,7 @@ private:
                 note(items, spot, event, rows_.backward * width(to));
         }
         if (step.reads != no_value) extend(items, pass.values[at(step.reads)], event);
-        for_each_read(body_, step, [&](ValueId id) { extend(items, pass.values[at(id)], event); });
+        for_each_read(body_, step, [&](ValueId id) { read(items, pass, id, event); });
         if (step.part == GradientPart::inputs) extend(items, pass.log_sums[static_cast<std::size_t>(step.of)], event);
     }
     [[nodiscard]] bool is_log_sum_read(std::size_t number) const {
@@ -168,23 +196,30 @@ private:
         List<ArenaItem> lives;
         for (auto const& item : items) lives.push_back(item.life);
         auto const layout = plan_arena(Span<ArenaItem const>(lives.begin(), lives.size()));
-        for (std::size_t i = 0; i < items.size(); ++i)
-            *items[i].spot = {Place::working, layout.offsets[i].count() / static_cast<std::int64_t>(sizeof(float))};
+        for (std::size_t i = 0; i < items.size(); ++i) {
+            items[i].spot->place = Place::working;
+            items[i].spot->offset = layout.offsets[i].count() / static_cast<std::int64_t>(sizeof(float));
+        }
         auto const floats = ceil_divide(layout.peak.count(), static_cast<std::int64_t>(sizeof(float)));
         made_.working = std::max(made_.working, round_up(floats, 16));
     }
 
     BackwardBody const& body_;
     BodyRows rows_;
+    List<char> const& rounded_;
     Recomputation how_;
     BodyMemory made_;
+    /// The step of the backward pass that is planned, and when it begins.
+    std::size_t step_ = 0;
+    std::int64_t begin_ = 0;
 };
 
 }  // namespace detail
 
-/// Lays the values and gradients of a block out.
-[[nodiscard]] inline BodyMemory plan_body_memory(BackwardBody const& body, BodyRows const& rows, Recompute what) {
-    return detail::BodyMemoryPlanner(body, rows, what).plan();
+/// Lays the values and gradients of a block out; those that are `rounded` (rounded_values) are kept in 16 bits.
+[[nodiscard]] inline BodyMemory plan_body_memory(BackwardBody const& body, BodyRows const& rows, Recompute what,
+                                                 List<char> const& rounded = {}) {
+    return detail::BodyMemoryPlanner(body, rows, what, rounded).plan();
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -7,6 +7,7 @@
 #include <shardwise/executor/stored_parameter.hpp>
 #include <shardwise/executor/stored_rows.hpp>
 #include <shardwise/executor/training/parameter_piece.hpp>
+#include <shardwise/executor/training/trained_adapter.hpp>
 #include <shardwise/model/architecture.hpp>
 #include <shardwise/model/walk.hpp>
 #include <shardwise/op/visit_op.hpp>
@@ -63,21 +64,35 @@ class TensorCuts {
 public:
     TensorCuts() = default;
 
-    /// One rank shares nothing. `model` outlives this.
+    /// One rank shares nothing. `model` outlives this, and the adapter's halves are shared as the products beside them.
     ///
     /// Errors  invalid_argument for a rank that there is not, more ranks than key-value heads or than columns; unsupported with the
-    ///         operation that ranks cannot share
-    [[nodiscard]] static Result<TensorCuts> create(Model const& model, TensorPlace const& place) {
+    ///         operation that ranks cannot share, and for a base that is held in formats of its own
+    [[nodiscard]] static Result<TensorCuts> create(Model const& model, TensorPlace const& place,
+                                                   TrainedAdapter const& adapter = {}) {
         if (auto const checked = detail::check_place("training", place); !checked) return checked.error();
         TensorCuts out;
         out.place_ = place;
         out.blocks_.resize(model.program.blocks().size());
         if (place.ranks == 1) return out;
+        if (!adapter.options().held.empty())
+            return Error{ErrorCode::unsupported}
+                .in("low-rank adapter")
+                .because("is not trained over tensor-parallel ranks beside a packed base yet")
+                .fix("use data-parallel ranks");
+        if (!adapter.empty() && adapter.options().rank < place.ranks)
+            return Error{ErrorCode::invalid_argument}
+                .in("low-rank adapter")
+                .at("rank")
+                .because("is below the tensor-parallel ranks, of which each makes some of its columns")
+                .got(adapter.options().rank)
+                .at_least(place.ranks);
         std::map<std::string, Tensor const*, std::less<>> tensors;
         walk_tensors(model.tree, [&](std::string_view name, Tensor const& tensor) { tensors.emplace(name, &tensor); });
+        for (auto const& half : adapter.halves()) tensors.emplace(half.name, &half.tensor);
         std::size_t number = 0;
         for (auto const& block : model.program.blocks()) {
-            auto const& body = model.program.body(block);
+            auto const body = adapter.with_halves(model.program.body(block), block);
             auto& cuts = out.blocks_[number++];
             if (!has_attention(body)) {
                 bool const is_last = number == out.blocks_.size();
@@ -258,9 +273,11 @@ private:
                         piece_of(*stored.tensor, {split_units(op.out_features, place_.ranks, rank)}, inputs));
                     continue;
                 }
-                auto const rows = stored_rows(op, body, model, stored, false, columns);
+                auto of_rows = op;
+                if (TrainedAdapter::is_b(op.parameters[0])) of_rows.output = TrainedAdapter::product_of(op, body);
+                auto const rows = stored_rows(of_rows, body, model, stored, false, columns);
                 auto const counted =
-                    stored_rows(op, body, model, stored, false, counted_columns(op.output, cuts, rank));
+                    stored_rows(of_rows, body, model, stored, false, counted_columns(of_rows.output, cuts, rank));
                 if (slot > 0) {
                     made.own.push_back({rows, {{0, 1}}});
                     made.counted.push_back({counted, {{0, 1}}});

@@ -5,6 +5,7 @@
 #include <shardwise/core/text.hpp>
 #include <shardwise/executor/adapter.hpp>
 #include <shardwise/executor/parameter_name.hpp>
+#include <shardwise/executor/training/held_base.hpp>
 #include <shardwise/model/architecture.hpp>
 #include <shardwise/model/walk.hpp>
 
@@ -29,6 +30,8 @@ struct LowRankOptions {
     double alpha = 8.0;
     /// Products, by their modules' names or the ends of them; empty: all of the layers.
     std::vector<std::string> targets{};
+    /// What of the base is not float32: held_products.
+    HeldProducts held{};
 };
 
 /// Which products of a model a trained adapter changes, and their halves: with A [rank, inputs] and B [outputs, rank] beside a weight W,

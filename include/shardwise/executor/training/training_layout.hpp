@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/backend/host/product/source.hpp>
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/training/parameter_piece.hpp>
@@ -41,6 +42,21 @@ struct TrainingParameter {
     /// Of the copy that is cut along the other axis, among all of those; 0 elements: there is none.
     std::int64_t turned_begin = 0;
     std::int64_t turned_elements = 0;
+    /// Of a frozen product that is held in a format of its own, as [outputs, inputs] in the order of what it makes: where its data lie among
+    /// all of these. It is none of the floats.
+    Optional<HeldFormat> held{};
+    std::int64_t held_begin = 0;
+
+    /// Its extents, without data.
+    [[nodiscard]] WeightSource held_source() const {
+        auto const& shape = tensor->shape;
+        return {.format = held->format,
+                .outputs = shape[tensor->is_transposed ? 1 : 0],
+                .inputs = shape[tensor->is_transposed ? 0 : 1],
+                .data = {},
+                .scales = {},
+                .group = held->group};
+    }
 
     /// Calls `call(whole, own, count)` for elements that lie together in the whole parameter, where they and this rank's begin; for
     /// those alone that are in `range` of the rank's.
@@ -104,8 +120,8 @@ public:
             return begin;
         };
         for (auto const& half : out.adapter_.halves()) {
-            auto parameter =
-                out.describe(std::string(Adapter::prefix) + half.name, half.tensor, half.tensor.shape.elements(), cuts);
+            auto parameter = out.describe(half.name, half.tensor, half.tensor.shape.elements(), cuts);
+            parameter.name = std::string(Adapter::prefix) + half.name;
             parameter.begin = take(parameter.elements);
             auto const number = out.parameters_.size();
             out.places_.emplace(half.name, Place{number, number, parameter.begin});
@@ -115,6 +131,7 @@ public:
         auto const trained_elements = next;
         auto& list = is_frozen ? out.frozen_ : out.parameters_;
         std::vector<std::string> others;
+        Result<> wrong;
         walk_tensors(model.tree, [&](std::string_view name, Tensor const& tensor) {
             if (!tensor.is_parameter()) return;
             auto const elements = tensor.shape.checked_elements();
@@ -124,11 +141,21 @@ public:
                 if (tie.other == name) return others.emplace_back(name), void();
             }
             auto parameter = out.describe(name, tensor, *elements, cuts);
-            parameter.begin = take(parameter.elements);
+            auto const held = out.adapter_.options().held.find(name);
+            if (is_frozen && held != out.adapter_.options().held.end()) {
+                parameter.held = held->second;
+                parameter.held_begin = out.held_bytes_;
+                auto const bytes = detail::source_bytes(parameter.held_source());
+                if (!bytes) return wrong = bytes.error(), void();
+                out.held_bytes_ += round_up(bytes->data, held_alignment) + round_up(bytes->scales, held_alignment);
+            } else {
+                parameter.begin = take(parameter.elements);
+            }
             auto const number = list.size();
             out.places_.emplace(name, Place{number, number, parameter.begin, is_frozen});
             list.push_back(std::move(parameter));
         });
+        if (!wrong) return wrong.error();
         out.weight_elements_ = next;
         for (auto const& name : others) {
             for (auto const& tie : model.tree.ties()) {
@@ -194,7 +221,11 @@ public:
         return most;
     }
 
+    /// Of all products that are held in formats of their own.
+    [[nodiscard]] std::int64_t held_bytes() const { return held_bytes_; }
+
     static constexpr std::int64_t alignment = 16;
+    static constexpr std::int64_t held_alignment = 64;
 
 private:
     static constexpr std::int64_t max_elements = std::int64_t{1} << 48U;
@@ -229,6 +260,7 @@ private:
     std::int64_t weight_elements_ = 0;
     std::int64_t gradient_elements_ = 0;
     std::int64_t turned_elements_ = 0;
+    std::int64_t held_bytes_ = 0;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -29,6 +29,8 @@ struct TrainingLimits {
     std::int64_t context = 0;
     /// What the backward pass computes again rather than to have it kept. The bits do not depend on it.
     Recompute recompute = Recompute::none;
+    /// f32; or bf16 or f16, in which layers compute but for their hidden state: see rounded_values.
+    Dtype precision = Dtype::f32;
 };
 
 /// Where everything that a forward and a backward pass need beside weights and gradients lies, planned once: the pass allocates
@@ -46,7 +48,9 @@ struct TrainingMemory {
     };
 
     std::vector<BodyMemory> bodies;
-    /// That go forwards together through a block: one where values are computed again, so that those that are not kept are of one.
+    /// By body, what is rounded to 16 bits; empty where nothing is.
+    std::vector<List<char>> rounded;
+    /// That go forwards together through a block: one where values are computed again or kept in 16 bits, so that the others are of one.
     std::int64_t sequences_at_once = 1;
     std::vector<Table> tables;
     /// By block: what it keeps, and its input; after them the output of the last. In the kept memory.
@@ -59,6 +63,8 @@ struct TrainingMemory {
     std::int64_t weights_at = 0;
     std::int64_t scratch_at = 0;
     std::int64_t scratch = 0;
+    /// Of the weight that a product reads, where that is made anew for each.
+    std::int64_t product_weight_at = 0;
     std::int64_t tables_at = 0;
     /// Of tensor-parallel ranks.
     detail::GatherSizes gathered;
@@ -84,6 +90,22 @@ namespace detail {
         }
     }
     return false;
+}
+
+/// Elements of the largest weight that is rounded or decoded for its products.
+[[nodiscard]] inline std::int64_t product_weight_elements(TrainingProgram const& program,
+                                                          std::vector<List<char>> const& rounded) {
+    std::int64_t most = 0;
+    for (auto const& block : program.blocks()) {
+        auto const& operations = program.body(block).forward.operations();
+        for (std::size_t i = 0; i < operations.size(); ++i) {
+            auto const& trained = block.operations[i];
+            if (operations[i].kind != OpKind::linear) continue;
+            if (trained.parameters[0].held < 0 && !reads_half(rounded[block.body], operations[i])) continue;
+            most = std::max({most, trained.parameters[0].elements, trained.turned_elements});
+        }
+    }
+    return most;
 }
 
 /// What a block's operations gather of a sequence of `leaf` tokens.
@@ -131,13 +153,15 @@ namespace detail {
         .sequences = limits.sequences, .context = limits.context, .step_tokens = limits.context};
     if (auto const known = check_limits(checked, model); !known) return known.error();
     constexpr std::int64_t max_rows = std::int64_t{1} << 31U;
+    if (auto const known = check_precision(limits.precision); !known) return known.error();
     auto const rows = limits.sequences * limits.context;
     auto const leaf = limits.context;
     if (rows > max_rows) return Error{ErrorCode::size_overflow}.in("training").at("tokens").got(rows);
     auto const padded = [](std::int64_t floats) { return round_up(floats, 16); };
 
     TrainingMemory out;
-    out.sequences_at_once = limits.recompute == Recompute::none ? limits.sequences : 1;
+    bool const is_halved = is_half(limits.precision);
+    out.sequences_at_once = limits.recompute == Recompute::none && !is_halved ? limits.sequences : 1;
     BodyRows const body_rows{.all = rows, .forward = out.sequences_at_once * leaf, .backward = leaf};
     std::int64_t tables = 0;
     std::int64_t working = 0;
@@ -147,7 +171,8 @@ namespace detail {
         auto const& cuts = program.cuts().block(number++);
         bool const is_parted = detail::is_group_parted(program, number - 1);
         out.gathered.take(detail::gather_sizes(body, shared, program.place(), leaf, is_parted));
-        out.bodies.push_back(plan_body_memory(body, body_rows, limits.recompute));
+        out.rounded.push_back(is_halved ? rounded_values(body) : List<char>{});
+        out.bodies.push_back(plan_body_memory(body, body_rows, limits.recompute, out.rounded.back()));
         working = std::max(working, out.bodies.back().working);
         TrainingMemory::Table table;
         for (auto const& op : body.forward.operations()) {
@@ -197,7 +222,8 @@ namespace detail {
     out.gradients_at = working;
     out.weights_at = out.gradients_at + 2 * out.gradient_size;
     out.scratch_at = out.weights_at + padded(leaf);
-    out.tables_at = out.scratch_at + padded(out.scratch);
+    out.product_weight_at = out.scratch_at + padded(out.scratch);
+    out.tables_at = out.product_weight_at + padded(detail::product_weight_elements(program, out.rounded));
     out.gathered_at = out.tables_at + tables;
     out.working = out.gathered_at + out.gathered.all();
     out.positions = rows;

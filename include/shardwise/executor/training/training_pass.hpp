@@ -148,7 +148,7 @@ public:
                 auto const gradient = walk.gradient(walk.body.out_gradient);
                 if (auto const done = walk.drop(gradient, gradient, 0); !done) return done;
             }
-            if (auto const done = walk_back(walk, memory_of(i).again); !done) return done;
+            if (auto const done = walk_back(walk, memory_of(i)); !done) return done;
             std::swap(above, below);
         }
         return {};
@@ -242,6 +242,8 @@ private:
         auto const* const tables = working_.data() + plan_.tables_at;
         detail::TrainingWalk walk{program_->model(), block, program_->body(block), memory, stream};
         walk.weights = weights.data();
+        walk.held = weights.held().data();
+        walk.product_weight_memory = working_.data() + plan_.product_weight_at;
         if (tensor_.place.ranks > 1) {
             tensor_.turned = weights.turned();
             walk.tensor = &tensor_;
@@ -255,6 +257,10 @@ private:
         if (dropout_.rate > 0.0F) {
             walk.dropped = &program_->dropped(block);
             walk.dropout = &dropout_;
+        }
+        if (auto const& rounded = plan_.rounded[block.body]; !rounded.empty()) {
+            walk.precision = limits_.precision;
+            walk.rounded = &rounded;
         }
         walk.first = at;
         walk.tokens = tokens;
@@ -270,12 +276,18 @@ private:
     /// An operation of the forward pass.
     [[nodiscard]] static Result<> run(detail::TrainingWalk const& walk, std::size_t number) {
         auto const& op = walk.body.forward.operations()[number];
-        return detail::visit_trained(op.kind, [&](auto of) { return of.forward(walk, op, number); });
+        auto const done = detail::visit_trained(op.kind, [&](auto of) { return of.forward(walk, op, number); });
+        if (done) walk.round_value(op.output);
+        return done;
     }
     /// The steps of one block's backward pass, each behind what it reads and is not kept.
-    [[nodiscard]] static Result<> walk_back(detail::TrainingWalk const& walk, List<Recomputation::Again> const& again) {
+    [[nodiscard]] static Result<> walk_back(detail::TrainingWalk const& walk, BodyMemory const& memory) {
+        auto const& again = memory.again;
         std::size_t next = 0;
+        std::size_t unpacked = 0;
         for (std::size_t i = 0; i < walk.body.steps.size(); ++i) {
+            for (; unpacked < memory.unpacked.size() && memory.unpacked[unpacked].step == i; ++unpacked)
+                walk.unpack_value(memory.unpacked[unpacked].value);
             for (; next < again.size() && again[next].step == i; ++next) {
                 if (auto const done = run(walk, again[next].operation); !done) return done;
             }
@@ -291,19 +303,30 @@ private:
             case GradientPart::parameters: {
                 auto const number = static_cast<std::size_t>(step.of);
                 auto const& op = walk.body.forward.operations()[number];
-                return detail::visit_trained(op.kind, [&](auto of) {
+                auto const done = detail::visit_trained(op.kind, [&](auto of) {
                     return step.part == GradientPart::inputs ? of.inputs(walk, op, number, step)
                                                              : of.parameters(walk, op, number, step);
                 });
+                if (done) round_made(walk, step);
+                return done;
             }
             case GradientPart::reduction:
                 if (walk.shared != nullptr && step.spread == Spread::partial)
                     detail::gather_shares(*walk.tensor, walk.gradient(step.reads), walk.stream);
                 break;
-            case GradientPart::sum:
-                return add_backward(walk.gradient(step.reads), walk.gradient(step.writes[0]), true, walk.stream);
+            case GradientPart::sum: {
+                auto const done =
+                    add_backward(walk.gradient(step.reads), walk.gradient(step.writes[0]), true, walk.stream);
+                if (done) round_made(walk, step);
+                return done;
+            }
         }
         return {};
+    }
+    static void round_made(detail::TrainingWalk const& walk, GradientStep const& step) {
+        for (auto const id : step.writes) {
+            if (id != no_value) walk.round_gradient(id);
+        }
     }
 
     /// The loss; with `gradients`, those of the head, and of its input in `above`.

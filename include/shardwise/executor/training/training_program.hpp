@@ -36,6 +36,8 @@ struct TrainedParameter {
     std::size_t number = 0;
     /// It is read alone.
     bool is_frozen = false;
+    /// Of a product that is held in a format of its own, its number among what is frozen; else -1.
+    std::int64_t held = -1;
 };
 
 /// Rows of a weight that make columns of a value, one after another.
@@ -54,6 +56,7 @@ struct TrainedOperation {
     /// ranks' as `rows` are of this one's.
     TrainedCut cut = TrainedCut::none;
     std::int64_t turned = 0;
+    std::int64_t turned_elements = 0;
     std::vector<WeightRows> whole_rows;
     /// Of an attention whose key-value head several ranks read: all query heads, those that read one, and this rank's first.
     std::int64_t heads = 0;
@@ -97,19 +100,14 @@ public:
     /// Of one tensor-parallel rank, or of one that shares the model with no other. With `low_rank` an adapter is trained, and no weight
     /// of the model. `model` outlives this.
     ///
-    /// Errors  unsupported with the module and the parameter or operation that has no gradient, and for an adapter of tensor-parallel
-    ///         ranks; as check_model, TensorCuts and TrainedAdapter
+    /// Errors  unsupported with the module and the parameter or operation that has no gradient; as check_model, TensorCuts and
+    ///         TrainedAdapter
     [[nodiscard]] static Result<TrainingProgram> create(Model const& model, TensorPlace const& place = {},
                                                         LowRankOptions const& low_rank = {}) {
         if (auto const checked = check_model(model); !checked) return checked.error();
         auto const adapter = TrainedAdapter::create(model, low_rank);
         if (!adapter) return adapter.error();
-        if (!adapter->empty() && place.ranks > 1)
-            return Error{ErrorCode::unsupported}
-                .in("low-rank adapter")
-                .because("is not trained over tensor-parallel ranks yet")
-                .fix("use data-parallel ranks");
-        auto cuts = TensorCuts::create(model, place);
+        auto cuts = TensorCuts::create(model, place, *adapter);
         if (!cuts) return cuts.error();
         auto layout = TrainingLayout::create(model, *cuts, *adapter);
         if (!layout) return layout.error();
@@ -302,10 +300,16 @@ private:
             auto const& parameter = layout_.at(*found);
             out.parameters[slot] = {parameter.begin, found->gradient_begin, parameter.elements, found->gradient,
                                     found->is_frozen};
+            if (parameter.held) out.parameters[slot].held = static_cast<std::int64_t>(found->parameter);
             if (slot > 0) continue;
             out.turned = parameter.turned_begin;
+            out.turned_elements = parameter.turned_elements;
             if (op.kind == OpKind::embedding && !parameter.cut.is_whole()) out.cut = TrainedCut::outputs;
             if (op.kind != OpKind::linear) continue;
+            if (parameter.held) {
+                out.rows = {{{0, op.out_features}, 0}};
+                continue;
+            }
             out.is_transposed = parameter.tensor->is_transposed;
             auto of_rows = one;
             if (TrainedAdapter::is_b(op.parameters[0])) of_rows.output = TrainedAdapter::product_of(one, body);

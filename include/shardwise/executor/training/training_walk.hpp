@@ -5,7 +5,9 @@
 #include <shardwise/executor/training/body_memory.hpp>
 #include <shardwise/executor/training/gathered_columns.hpp>
 #include <shardwise/executor/training/training_program.hpp>
+#include <shardwise/kernels/half_values.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -54,6 +56,12 @@ struct TrainingWalk {
     float* input_gradient = nullptr;
     float* output_gradient = nullptr;
     Vector scratch{};
+    /// The dtype that values are rounded to, by value whether it is, null where none is; and memory for the weight that a product reads.
+    Dtype precision = Dtype::f32;
+    List<char> const* rounded = nullptr;
+    float* product_weight_memory = nullptr;
+    /// Frozen products in formats of their own.
+    WeightSource const* held = nullptr;
     /// Null for one rank; by value of a block how ranks hold it, null where they do not share its values.
     TensorRank const* tensor = nullptr;
     std::vector<SharedValue> const* shared = nullptr;
@@ -79,6 +87,46 @@ struct TrainingWalk {
         if (spot.place == BodyMemory::Place::block_output) from = output_gradient;
         return {from, {tokens, width(id)}};
     }
+    /// Rounds what an operation has made, and keeps it where the block keeps it in 16 bits.
+    void round_value(ValueId id) const {
+        if (rounded == nullptr || (*rounded)[static_cast<std::size_t>(id)] == 0) return;
+        auto const made = value(id);
+        if (auto* const to = packed(id))
+            pack_half(made.data(), to, made.elements(), precision, stream);
+        else
+            round_to_half(made.data(), made.data(), made.elements(), precision, stream);
+    }
+    /// Brings back what is kept in 16 bits.
+    void unpack_value(ValueId id) const {
+        auto const to = value(id);
+        unpack_half(packed(id), to.data(), to.elements(), precision, stream);
+    }
+    void round_gradient(ValueId id) const {
+        if (rounded == nullptr || (*rounded)[static_cast<std::size_t>(id)] == 0) return;
+        auto const made = gradient(id);
+        round_to_half(made.data(), made.data(), made.elements(), precision, stream);
+    }
+    /// What a product reads as its weight, until the next one does.
+    [[nodiscard]] float const* product_weight(Operation const& op, float const* from, std::int64_t elements) const {
+        if (rounded == nullptr || !reads_half(*rounded, op)) return from;
+        round_to_half(from, product_weight_memory, elements, precision, stream);
+        return product_weight_memory;
+    }
+
+    /// The same of a frozen product that is held in a format of its own.
+    [[nodiscard]] float const* decoded_weight(Operation const& op, WeightSource const& source) const {
+        auto* const to = product_weight_memory;
+        auto const decode = [&source, to](std::int64_t begin, std::int64_t end) {
+            for (auto row = begin; row < end; ++row) {
+                for (std::int64_t at = 0; at < source.inputs; at += source_chunk)
+                    decode_source(source, row, at, std::min(source_chunk, source.inputs - at),
+                                  to + row * source.inputs + at);
+            }
+        };
+        Host::launch(source.outputs, decode, stream, std::max<std::int64_t>(1, 16'384 / source.inputs));
+        return product_weight(op, to, source.outputs * source.inputs);
+    }
+
     /// Empty where nothing reads them.
     [[nodiscard]] Matrix log_sums(std::size_t operation) const {
         auto const& spot = memory.log_sums[operation];
@@ -125,6 +173,11 @@ struct TrainingWalk {
     }
 
 private:
+    /// Null where the block does not keep a value in 16 bits.
+    [[nodiscard]] std::uint16_t* packed(ValueId id) const {
+        auto const place = memory.values[static_cast<std::size_t>(id)].packed;
+        return place < 0 ? nullptr : reinterpret_cast<std::uint16_t*>(kept + place) + first * width(id);
+    }
     [[nodiscard]] Matrix at(BodyMemory::Spot const& spot, std::int64_t columns) const {
         if (spot.place == BodyMemory::Place::working) return {working + spot.offset, {tokens, columns}};
         auto* from = kept + spot.offset;

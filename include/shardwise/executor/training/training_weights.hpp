@@ -8,6 +8,7 @@
 #include <shardwise/core/fnv1a.hpp>
 #include <shardwise/executor/load_parameter.hpp>
 #include <shardwise/executor/parameter_name.hpp>
+#include <shardwise/executor/training/held_base.hpp>
 #include <shardwise/executor/training/training_layout.hpp>
 #include <shardwise/kernels/philox.hpp>
 #include <shardwise/parallel/collectives.hpp>
@@ -16,10 +17,12 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <set>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -41,41 +44,67 @@ public:
     /// What is allocated.
     [[nodiscard]] static Bytes bytes(TrainingLayout const& layout) {
         return Bytes{(layout.weight_elements() + layout.turned_elements() + layout.exchanged_elements()) *
-                     static_cast<std::int64_t>(sizeof(float))};
+                         static_cast<std::int64_t>(sizeof(float)) +
+                     layout.held_bytes()};
     }
 
     /// The parameters of a checkpoint, those of tensor-parallel rank `place`; with an adapter its halves, which begin as PEFT's do: A
-    /// uniform, by `seed`, and B zeros. `model` is what it was opened with, and outlives this.
+    /// uniform, by `seed`, and B zeros. The base's products are held as the adapter says (held_products of the same `quant`), all else in
+    /// float32. `model` is what it was opened with, and outlives this.
     ///
-    /// Errors  as StoredParameters::find; unsupported for packed weights and GGUF's order of rows; out_of_memory
+    /// Errors  as StoredParameters::find and ParameterLoader; unsupported for packed weights and GGUF files without an adapter; out_of_memory
     [[nodiscard]] static Result<TrainingWeights> load(HostContext& context, StoredParameters const& stored,
                                                       TensorPlace const& place = {}, TrainedAdapter const& adapter = {},
-                                                      std::uint64_t seed = 0) {
-        if (stored.is_gguf()) {
+                                                      std::uint64_t seed = 0, Optional<QuantScheme> const& quant = {}) {
+        if (stored.is_gguf() && adapter.empty()) {
             return Error{ErrorCode::unsupported}
                 .in("training")
-                .because("takes weights of safetensors files, not of GGUF")
-                .fix("give the original checkpoint");
+                .because("takes weights of safetensors files, not of GGUF, whose weights an adapter alone changes")
+                .fix("give the original checkpoint, or train an adapter");
         }
         auto made = create(context, stored.model(), place, adapter);
         if (!made) return made.error();
-        LoadOptions const options;
+        LoadOptions options;
+        options.quant = quant;
         ParameterLoader<Host> loader(context, stored, options);
+        LoadOptions const float_options{.dtype = Dtype::f32};
+        ParameterLoader<Host> float_loader(context, stored, float_options);
+        auto const readers = detail::parameter_readers(stored.model());
         for (std::size_t i = 0; i < adapter.halves().size(); ++i) {
-            if (adapter.halves()[i].is_a) fill_uniform(made->values(i), made->layout_.parameters()[i], seed);
+            if (adapter.halves()[i].is_a) made->fill_uniform(made->layout_.parameters()[i], seed);
         }
         for (auto const& parameter : adapter.empty() ? made->layout_.parameters() : made->layout_.frozen()) {
             auto const found = stored.find(parameter.name);
             if (!found) return found.error();
-            if (!found->packed.empty() || !found->scales.empty() || traits(found->format).block_elements != 1) {
+            auto const reader = readers.find(parameter.name);
+            if (parameter.held) {
+                auto const rows = rows_of(reader->second, stored, *found);
+                auto const done = made->hold(parameter, loader, *found, rows);
+                if (!done) return done.error();
+                if (auto const whole = stored.check_files(); !whole) return whole.error();
+                continue;
+            }
+            bool const is_product = reader != readers.end() && reader->second.operation->kind == OpKind::linear;
+            if (stored.is_gguf() && is_product && reader->second.is_in_layer && reader->second.slot == 0)
+                return Error{ErrorCode::unsupported}
+                    .in(parameter.name)
+                    .because("is of a GGUF file, whose products an adapter's base holds as they are")
+                    .fix("give the adapter what held_products says");
+            bool const is_packed = !found->packed.empty() || detail::is_packed(found->format);
+            if (is_packed && adapter.empty()) {
                 return Error{ErrorCode::unsupported}
                     .in(parameter.name)
                     .at(name_of(found->format))
                     .because("is packed, and float weights alone are trained");
             }
-            auto const values = loader.floats(*found, parameter.whole_elements);
+            auto values = is_packed && parameter.tensor->shape.rank() == 2
+                              ? matrix_floats(float_loader, *found)
+                              : loader.floats(*found, parameter.whole_elements);
             if (auto const whole = stored.check_files(); !whole) return whole.error();
             if (!values) return values.error();
+            if (reader != readers.end() && !adapter.empty())
+                if (auto const done = arrange(reader->second, stored, *found, adapter, parameter, *values); !done)
+                    return done.error();
             auto const* const from = values->data();
             made->fill(parameter, [from](float* to, std::int64_t whole, std::int64_t count) {
                 std::copy_n(from + whole, count, to);
@@ -133,6 +162,7 @@ public:
         if (!made) return made;
         std::copy_n(from.data(), from.layout().weight_elements(), made->memory_.data());
         std::copy_n(from.turned(), from.layout().turned_elements(), made->turned_.data());
+        std::copy_n(from.held_.data(), from.layout().held_bytes(), made->held_.data());
         return made;
     }
 
@@ -147,6 +177,8 @@ public:
         auto const& of = layout_.parameters()[parameter];
         return {memory_.data() + of.begin, {of.elements}};
     }
+    /// Frozen products that are held in formats of their own, by their numbers in the layout; others are empty.
+    [[nodiscard]] std::vector<WeightSource> const& held() const { return sources_; }
     /// All elements, gaps included.
     [[nodiscard]] float const* data() const { return memory_.data(); }
     /// Those of the copies that are cut along the other axis.
@@ -215,7 +247,7 @@ private:
 
     [[nodiscard]] static Result<TrainingWeights> create(HostContext& context, Model const& model,
                                                         TensorPlace const& place, TrainedAdapter const& adapter = {}) {
-        auto const cuts = TensorCuts::create(model, place);
+        auto const cuts = TensorCuts::create(model, place, adapter);
         if (!cuts) return cuts.error();
         auto layout = TrainingLayout::create(model, *cuts, adapter);
         if (!layout) return layout.error();
@@ -230,7 +262,82 @@ private:
         if (auto const done = allocate(out.memory_, out.layout_.weight_elements()); !done) return done.error();
         if (auto const done = allocate(out.turned_, out.layout_.turned_elements()); !done) return done.error();
         if (auto const done = allocate(out.exchanged_, out.layout_.exchanged_elements()); !done) return done.error();
+        auto held = Buffer<std::byte, Host>::allocate(context, out.layout_.held_bytes());
+        if (!held) return held.error();
+        out.held_ = std::move(*held);
+        for (auto const& parameter : out.layout_.frozen()) {
+            auto& source = out.sources_.emplace_back();
+            if (!parameter.held) continue;
+            source = parameter.held_source();
+            auto const bytes = detail::source_bytes(source);
+            if (!bytes) return bytes.error();
+            auto const* const data = out.held_.data() + parameter.held_begin;
+            source.data = {data, static_cast<std::size_t>(bytes->data)};
+            source.scales = {data + round_up(bytes->data, TrainingLayout::held_alignment),
+                             static_cast<std::size_t>(bytes->scales)};
+        }
         return Result<TrainingWeights>(std::move(out));
+    }
+
+    /// Rows of a file's weight in the order of what its product makes.
+    [[nodiscard]] static std::vector<UnitRange> rows_of(detail::ParameterReader const& reader,
+                                                        StoredParameters const& stored, StoredParameter const& found) {
+        auto const& op = *reader.operation;
+        return stored_rows(op, *reader.body, stored.model(), found, stored.is_gguf(), {{0, op.out_features}});
+    }
+    /// Copies a product of the base in the format in which it is held.
+    [[nodiscard]] Result<> hold(TrainingParameter const& parameter, ParameterLoader<Host>& loader,
+                                StoredParameter const& found, std::vector<UnitRange> const& rows) {
+        auto const extents = parameter.held_source();
+        auto const matrix = loader.matrix(found, {.outputs = extents.outputs,
+                                                  .inputs = extents.inputs,
+                                                  .is_turned = parameter.tensor->is_transposed,
+                                                  .rows = rows});
+        if (!matrix) return matrix.error();
+        auto const& source = matrix->source();
+        bool const is_same = source.format == extents.format && source.group == extents.group &&
+                             source.outputs == extents.outputs && source.inputs == extents.inputs;
+        if (!is_same)
+            return Error{ErrorCode::shape_mismatch}
+                .in(parameter.name)
+                .because("is held otherwise than the layout says");
+        auto* const to = held_.data() + parameter.held_begin;
+        std::copy(source.data.begin(), source.data.end(), to);
+        std::copy(source.scales.begin(), source.scales.end(),
+                  to + round_up(static_cast<std::int64_t>(source.data.size()), TrainingLayout::held_alignment));
+        return {};
+    }
+    /// All of a packed matrix.
+    [[nodiscard]] static Result<std::vector<float>> matrix_floats(ParameterLoader<Host>& loader,
+                                                                  StoredParameter const& found) {
+        auto const& shape = found.tensor->shape;
+        if (found.tensor->is_transposed)
+            return Error{ErrorCode::unsupported}.in(found.name).because("is packed by columns, outside of layers");
+        auto const matrix = loader.matrix(found, {.outputs = shape[0], .inputs = shape[1]});
+        if (!matrix) return matrix.error();
+        auto const& data = matrix->source().data;
+        std::vector<float> out(data.size() / sizeof(float));
+        std::memcpy(out.data(), data.data(), data.size());
+        return out;
+    }
+    /// Biases in the order of a held product's rows; norms as the model's files have them, where GGUF adds 1.
+    [[nodiscard]] static Result<> arrange(detail::ParameterReader const& reader, StoredParameters const& stored,
+                                          StoredParameter const& found, TrainedAdapter const& adapter,
+                                          TrainingParameter const& parameter, std::vector<float>& values) {
+        auto const& op = *reader.operation;
+        if (op.kind == OpKind::norm && op.norm == NormKind::rms_offset && stored.is_gguf()) {
+            for (auto& value : values) value -= 1.0F;
+        }
+        if (op.kind != OpKind::linear || reader.slot == 0) return {};
+        auto const weight = parameter.name.substr(0, parameter.name.rfind('.')) + ".weight";
+        if (adapter.options().held.count(weight) == 0) return {};
+        std::vector<float> ordered;
+        for (auto const& range : rows_of(reader, stored, found))
+            ordered.insert(ordered.end(), values.begin() + range.begin, values.begin() + range.end);
+        if (ordered.size() != values.size())
+            return Error{ErrorCode::shape_mismatch}.in(parameter.name).because("is another vector than its product's");
+        values = std::move(ordered);
+        return {};
     }
 
     /// Calls `make(to, whole, count)` for all that this rank holds of a parameter: elements of the whole from `whole` on.
@@ -256,13 +363,15 @@ private:
     }
 
     /// Kaiming's uniform numbers with a slope of sqrt(5): as far as 1 / sqrt(inputs). Of 24 bits.
-    static void fill_uniform(Vector values, TrainingParameter const& parameter, std::uint64_t seed) {
+    void fill_uniform(TrainingParameter const& parameter, std::uint64_t seed) {
         auto const stream = detail::fnv1a(parameter.name);
         auto const reach = 1.0 / std::sqrt(static_cast<double>(parameter.stride));
-        for (std::int64_t i = 0; i < values.elements(); ++i) {
-            auto const word = random_words(seed, stream, static_cast<std::uint64_t>(i))[0] >> 8U;
-            values.data()[i] = static_cast<float>(reach * (static_cast<double>(word) / 8388608.0 - 1.0));
-        }
+        fill(parameter, [&](float* to, std::int64_t whole, std::int64_t count) {
+            for (std::int64_t i = 0; i < count; ++i) {
+                auto const word = random_words(seed, stream, static_cast<std::uint64_t>(whole + i))[0] >> 8U;
+                to[i] = static_cast<float>(reach * (static_cast<double>(word) / 8388608.0 - 1.0));
+            }
+        });
     }
     static void fill_normal(float* to, std::int64_t first, std::int64_t count, InitialWeights const& how,
                             std::uint64_t stream) {
@@ -282,6 +391,8 @@ private:
     Buffer<float, Host> turned_;
     /// What ranks send and get of one parameter.
     Buffer<float, Host> exchanged_;
+    Buffer<std::byte, Host> held_;
+    std::vector<WeightSource> sources_;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -108,6 +108,10 @@ struct AttentionCut {
         kv_chunks = ceil_divide(kv_heads, kv_chunk);
     }
     [[nodiscard]] std::int64_t tiles() const { return kv_chunks * head_tiles * query_tiles; }
+    /// Rows of a tile of `queries` queries at most.
+    [[nodiscard]] std::int64_t max_rows(std::int64_t queries) const {
+        return kv_chunk * std::min(tile_queries, queries) * tile_heads;
+    }
     /// Early queries see few keys: the first, the last, the second, ... have the same work in each half.
     [[nodiscard]] AttentionTile tile(AttentionShape const& shape, std::int64_t queries, std::int64_t index) const {
         auto const per_chunk = head_tiles * query_tiles;
@@ -140,14 +144,12 @@ struct AttentionScratch {
     float* scores = nullptr;
     float* keys = nullptr;
 
-    /// Room for the widest level: keys in steps of 64.
-    [[nodiscard]] static std::int64_t floats(AttentionShape const& shape) {
-        return attention_tile_rows * shape.key_dim + attention_tile_rows * attention_part_keys + 64 * shape.key_dim;
+    /// Room for tiles of so many rows at the widest level: keys in steps of 64.
+    [[nodiscard]] static std::int64_t floats(AttentionShape const& shape, std::int64_t rows) {
+        return rows * shape.key_dim + rows * attention_part_keys + 64 * shape.key_dim;
     }
-    AttentionScratch(float* memory, AttentionShape const& shape)
-        : queries(memory),
-          scores(queries + attention_tile_rows * shape.key_dim),
-          keys(scores + attention_tile_rows * attention_part_keys) {}
+    AttentionScratch(float* memory, AttentionShape const& shape, std::int64_t rows)
+        : queries(memory), scores(queries + rows * shape.key_dim), keys(scores + rows * attention_part_keys) {}
 };
 
 /// What a part of the context adds to each row of a tile.

@@ -30,30 +30,6 @@ struct AddBody {
     }
 };
 
-/// to += value: also makes +0 of -0 where the value is +0.
-struct ShiftBody {
-    float* to;
-    float value;
-    constexpr void operator()(std::int64_t begin, std::int64_t end) const {
-        for (auto i = begin; i < end; ++i) to[i] += value;
-    }
-};
-
-/// sums += each row, one column after another, in the order of the rows.
-struct AddColumnsBody {
-    float const* from;
-    std::int64_t stride;
-    std::int64_t rows;
-    float* sums;
-    constexpr void operator()(std::int64_t begin, std::int64_t end) const {
-        for (auto j = begin; j < end; ++j) {
-            auto sum = sums[j];
-            for (std::int64_t i = 0; i < rows; ++i) sum += from[i * stride + j];
-            sums[j] = sum;
-        }
-    }
-};
-
 /// to += from, by the kernel that every back end has.
 template <ComputeBackend Backend>
 [[nodiscard]] Result<> add_to(TensorView<float, 1, Backend> to, float const* from, typename Backend::Stream& stream) {
@@ -65,18 +41,6 @@ template <ComputeBackend Backend>
 template <ComputeBackend Backend>
 void add(TensorView<float, 1, Backend> to, float const* from, typename Backend::Stream& stream) {
     launch_ranges<Backend>(to.elements(), row_grain(1), AddBody{to.data(), from}, stream);
-}
-
-template <ComputeBackend Backend>
-void shift(TensorView<float, 1, Backend> to, float value, typename Backend::Stream& stream) {
-    launch_ranges<Backend>(to.elements(), row_grain(1), ShiftBody{to.data(), value}, stream);
-}
-
-template <ComputeBackend Backend>
-void add_columns(TensorView<float const, 2, Backend> from, TensorView<float, 1, Backend> sums,
-                 typename Backend::Stream& stream) {
-    launch_ranges<Backend>(sums.elements(), row_grain(from.extent(0)),
-                           AddColumnsBody{from.data(), from.stride(0), from.extent(0), sums.data()}, stream);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

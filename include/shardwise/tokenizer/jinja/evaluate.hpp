@@ -106,7 +106,7 @@ inline JinjaValue JinjaInterpreter::evaluate(JinjaNode const& node) {
         case JinjaNodeKind::call_block:
         case JinjaNodeKind::filter_block:
         case JinjaNodeKind::with:
-        case JinjaNodeKind::scope:
+        case JinjaNodeKind::generation:
         case JinjaNodeKind::leave:
         case JinjaNodeKind::next:
             break;

@@ -64,8 +64,8 @@ inline JinjaInterpreter::Flow JinjaInterpreter::execute(JinjaNode const& node) {
             return execute_filter_block(node);
         case JinjaNodeKind::with:
             return execute_with(node);
-        case JinjaNodeKind::scope:
-            return execute_scoped(*node.children[0]);
+        case JinjaNodeKind::generation:
+            return execute_generation(node);
         case JinjaNodeKind::leave:
             return Flow::leave;
         case JinjaNodeKind::next:
@@ -127,6 +127,16 @@ inline JinjaInterpreter::Flow JinjaInterpreter::execute_assign_block(JinjaNode c
         value = evaluate(*node.children[1]);
     }
     assign(*node.children[0], std::move(value));
+    return flow;
+}
+
+inline JinjaInterpreter::Flow JinjaInterpreter::execute_generation(JinjaNode const& node) {
+    auto const begin = output_.size();
+    auto const flow = execute_scoped(*node.children[0]);
+    if (captures_ > 0)
+        has_lost_spans_ = true;
+    else
+        spans_.push_back({begin, output_.size()});
     return flow;
 }
 

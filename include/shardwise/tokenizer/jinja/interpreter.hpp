@@ -6,6 +6,7 @@
 #include <shardwise/tokenizer/jinja/methods.hpp>
 #include <shardwise/tokenizer/jinja/scope.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <ctime>
 #include <deque>
@@ -17,6 +18,12 @@
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail::jinja {
+
+/// A part of a text, in bytes.
+struct TextSpan {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+};
 
 /// Names that a template finds beside its own.
 using JinjaGlobals = std::vector<std::pair<std::string, JinjaValue>>;
@@ -33,6 +40,10 @@ public:
         execute(root);
         return std::move(output_);
     }
+    /// What the template has marked as written by the assistant ({% generation %}), in its order.
+    [[nodiscard]] std::vector<TextSpan> const& spans() const { return spans_; }
+    /// Whether something else is marked, whose place in the text is not known: in a macro, or in a text that was set.
+    [[nodiscard]] bool has_lost_spans() const { return has_lost_spans_; }
 
 private:
     /// How a statement ends.
@@ -60,6 +71,7 @@ private:
     Flow execute_with(JinjaNode const& node);
     Flow execute_assign_block(JinjaNode const& node);
     Flow execute_filter_block(JinjaNode const& node);
+    Flow execute_generation(JinjaNode const& node);
     void execute_call_block(JinjaNode const& node);
     void assign(JinjaNode const& target, JinjaValue value);
     void print(JinjaValue const& value);
@@ -91,7 +103,9 @@ private:
     template <class Body>
     std::string captured(Body body) {
         auto before = std::exchange(output_, {});
+        ++captures_;
         body();
+        --captures_;
         return std::exchange(output_, std::move(before));
     }
 
@@ -103,6 +117,10 @@ private:
     std::deque<JinjaLoop> loops_;
     JinjaValue piped_;  // what a block's filter takes
     std::string output_;
+    /// How many texts that are written around this one are not the output.
+    int captures_ = 0;
+    std::vector<TextSpan> spans_;
+    bool has_lost_spans_ = false;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail::jinja

@@ -47,7 +47,7 @@ enum class JinjaNodeKind : std::uint8_t {
     call_block,        // call, body, defaults of the last of names
     filter_block,      // filter, body
     with,              // body, target, value, target, value, ...
-    scope,             // body
+    generation,        // body, which the assistant writes
     leave,             // break
     next               // continue
 };

@@ -100,7 +100,7 @@ private:
             return node;
         }
         if (word == "generation") {
-            auto node = make(JinjaNodeKind::scope, line);
+            auto node = make(JinjaNodeKind::generation, line);
             add(node, closed({"endgeneration"}));
             return node;
         }

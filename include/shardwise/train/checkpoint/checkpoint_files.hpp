@@ -64,9 +64,12 @@ inline constexpr std::size_t max_copied_file = std::size_t{256} << 20U;
 /// Reads config.json and the tokenizer's files of a model: what a checkpoint needs to be a model by itself. A config.json alone
 /// has no tokenizer: put the files of one, if there is any, by CheckpointFiles::put.
 ///
+/// Checkpoints of an adapter are no models: their base may be packed, and of a GGUF file there are none of these files.
+///
 /// Errors  unsupported for presets and GGUF files, which have no config.json, and for a config.json of packed weights; file_not_found,
 ///         file_unreadable, malformed_file
-[[nodiscard]] inline Result<CheckpointFiles> read_checkpoint_files(ModelSource const& source) {
+[[nodiscard]] inline Result<CheckpointFiles> read_checkpoint_files(ModelSource const& source, bool is_adapter = false) {
+    if (is_adapter && source.kind == SourceKind::gguf) return CheckpointFiles{};
     if (source.config.empty() || source.kind == SourceKind::preset || source.kind == SourceKind::gguf)
         return Error{ErrorCode::unsupported}
             .in(source.name)
@@ -84,7 +87,7 @@ inline constexpr std::size_t max_copied_file = std::size_t{256} << 20U;
     auto const document = parse_json(*config, {.values = max_config_values, .may_repeat_keys = true});
     if (!document) return Error{document.error()}.in(source.config);
     auto const packing = document->root().find("quantization_config");
-    if (packing && !packing->is_null())
+    if (packing && !packing->is_null() && !is_adapter)
         return Error{ErrorCode::unsupported}
             .in(source.config)
             .at("quantization_config")

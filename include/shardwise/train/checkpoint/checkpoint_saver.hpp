@@ -19,8 +19,9 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// Writes checkpoints beside training: `start` copies what this rank writes, which is all that a step waits for, and a thread of its
-/// own brings the copy to the disk. `poll`, once a step, makes it a checkpoint when all ranks are through. One is in flight at a time.
+/// Writes checkpoints beside training: `start` copies what this rank writes, which is all that a step waits for. A thread of its own
+/// makes the files, brings the copy to the disk, and makes the folder a checkpoint, of several ranks one after another: `poll`, once a step,
+/// goes on where all ranks are through. One is in flight at a time.
 ///
 /// A disk that is full does not end a run: the error is kept (`failure`), the older checkpoints stay, the next one is tried; `finish`
 /// gives it where the last one could not be written.
@@ -103,28 +104,20 @@ public:
                        .got(staging_bytes(parts).count())
                        .at_most(memory_.size());
         if (auto const known = detail::share_error(comm, fits); !known) return known;
-        bool const is_first = comm.rank() == 0;
-        Result<> prepared;
-        if (is_first)
-            prepared = CheckpointWriter<Calls>::prepare(target_.out, *target_.layout, *target_.files, state.step);
-        auto const agreed = detail::share_error(comm, prepared);
-        if (!agreed) return keep(agreed.error());
         flight_ = std::make_unique<Flight>();
         flight_->state = state;
-        flight_->is_first = is_first;
+        flight_->is_first = comm.rank() == 0;
         copy(parts);
-        auto const write = [target = target_, flight = flight_.get()] {
-            flight->written = detail::write_own<Calls>(target, flight->state.step,
-                                                       {flight->parts.data(), flight->parts.size()}, flight->sums);
-            flight->is_done.store(true, std::memory_order_release);
-        };
-        // Without a thread the step waits for the disk.
-        if (!detail::start_thread(flight_->thread, write)) write();
+        launch([](CheckpointTarget const& target, Flight& flight) {
+            if (!flight.is_first) return;
+            flight.done =
+                CheckpointWriter<Calls>::prepare(target.out, *target.layout, *target.files, flight.state.step);
+        });
         return {};
     }
 
-    /// Makes the checkpoint that is in flight one, where all ranks have written it; all ranks call it after the same step. Does not
-    /// wait for the disk but for what makes the folder last.
+    /// Brings the checkpoint that is in flight on, where all ranks have done their part; all ranks call it after the same step. Does not
+    /// wait for the disk.
     ///
     /// Errors  as start
     template <Communicator C>
@@ -135,7 +128,7 @@ public:
             auto const agreed = all_reduce(comm, TensorView<std::int32_t, 1, Host>(&is_done, {1}), ReduceOp::min);
             if (!agreed) return agreed;
         }
-        return is_done == 1 ? complete(comm) : Result<>();
+        return is_done == 1 ? go_on(comm) : Result<>();
     }
 
     /// Waits for the checkpoint that is in flight; all ranks call it.
@@ -155,11 +148,15 @@ public:
     [[nodiscard]] bool is_in_flight() const { return flight_ != nullptr; }
 
 private:
+    /// What the threads of all ranks do: the first makes the files, each writes its own ranges, the first makes the folder a checkpoint.
+    enum class Stage { prepare, write, commit };
     struct Flight {
         TrainerState state;
         std::vector<CheckpointPart> parts;
         CheckpointSums sums;
-        Result<> written;
+        Stage stage = Stage::prepare;
+        /// How this rank's part of the stage ended.
+        Result<> done;
         bool is_first = false;
         std::atomic<bool> is_done{false};
         std::thread thread;
@@ -198,26 +195,59 @@ private:
         failure_ = error;
         return {};
     }
+    /// Does this rank's part of a stage beside training; without a thread the step waits for the disk.
+    template <class Work>
+    void launch(Work const& work) {
+        flight_->is_done.store(false, std::memory_order_relaxed);
+        auto const run = [work, target = target_, flight = flight_.get()] {
+            work(target, *flight);
+            flight->is_done.store(true, std::memory_order_release);
+        };
+        if (!detail::start_thread(flight_->thread, run)) run();
+    }
+    void launch_write() {
+        flight_->stage = Stage::write;
+        launch([](CheckpointTarget const& target, Flight& flight) {
+            flight.done = detail::write_own<Calls>(target, flight.state.step,
+                                                   {flight.parts.data(), flight.parts.size()}, flight.sums);
+        });
+    }
+    void launch_commit() {
+        flight_->stage = Stage::commit;
+        launch([](CheckpointTarget const& target, Flight& flight) {
+            if (!flight.is_first) return;
+            flight.done = CheckpointWriter<Calls>::commit(target.out, *target.layout, *target.files, flight.state,
+                                                          flight.sums, target.keep);
+        });
+    }
+    /// Waits for the stage, and begins the next one.
+    template <Communicator C>
+    [[nodiscard]] Result<> go_on(C& comm) {
+        if (flight_->thread.joinable()) flight_->thread.join();
+        auto done = detail::share_error(comm, flight_->done);
+        if (done && flight_->stage == Stage::write) {
+            auto all = detail::add_sums(comm, std::move(flight_->sums));
+            if (!all) return all.error();
+            flight_->sums = *std::move(all);
+        }
+        if (!done || flight_->stage == Stage::commit) {
+            auto const flight = std::move(flight_);
+            if (!done) {
+                if (flight->is_first) CheckpointWriter<Calls>::discard(target_.out, flight->state.step);
+                return keep(done.error());
+            }
+            failure_.reset();
+            saved_.push_back(flight->state.step);
+            return {};
+        }
+        flight_->stage == Stage::prepare ? launch_write() : launch_commit();
+        return {};
+    }
     template <Communicator C>
     [[nodiscard]] Result<> complete(C& comm) {
-        if (!flight_) return {};
-        if (flight_->thread.joinable()) flight_->thread.join();
-        auto const flight = std::move(flight_);
-        auto done = detail::share_error(comm, flight->written);
-        if (done) {
-            auto const all = detail::add_sums(comm, std::move(flight->sums));
-            if (!all) return all.error();
-            if (flight->is_first)
-                done = CheckpointWriter<Calls>::commit(target_.out, *target_.layout, *target_.files, flight->state,
-                                                       *all, target_.keep);
-            done = detail::share_error(comm, done);
+        while (flight_) {
+            if (auto const done = go_on(comm); !done) return done;
         }
-        if (!done) {
-            if (flight->is_first) CheckpointWriter<Calls>::discard(target_.out, flight->state.step);
-            return keep(done.error());
-        }
-        failure_.reset();
-        saved_.push_back(flight->state.step);
         return {};
     }
 

@@ -28,8 +28,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
          {layout.whole_elements(), std::int64_t{options.tp}, batch.context, batch.batch, batches.samples(),
           options.steps, options.max_skipped, options.check_every, schedule.warm_up, schedule.total, schedule.decay,
           std::int64_t{batch.shuffles}, static_cast<std::int64_t>(options.zero),
-          static_cast<std::int64_t>(schedule.kind), std::bit_cast<std::int64_t>(batch.seed),
-          std::bit_cast<std::int64_t>(options.dropout_seed)})
+          static_cast<std::int64_t>(options.precision), static_cast<std::int64_t>(schedule.kind),
+          std::bit_cast<std::int64_t>(batch.seed), std::bit_cast<std::int64_t>(options.dropout_seed)})
         hash = fnv1a_step(hash, static_cast<std::uint64_t>(number));
     for (auto const number : {options.clip.value_or(0.0), schedule.learning_rate, schedule.floor, options.dropout})
         hash = fnv1a_step(hash, std::bit_cast<std::uint64_t>(number));
@@ -67,6 +67,8 @@ template <Communicator C>
     if (position.step < 0) known = Error{bad}.at("step").because("is negative").got(position.step);
     std::int64_t last = -1;
     auto hash = fnv1a_step(fnv1a("position"), static_cast<std::uint64_t>(position.step));
+    hash = fnv1a_step(hash, std::bit_cast<std::uint64_t>(position.loss_scale));
+    hash = fnv1a_step(hash, static_cast<std::uint64_t>(position.good_steps));
     for (auto const step : position.skipped) {
         if (known && (step <= last || step >= position.step))
             known = Error{bad}

@@ -43,7 +43,8 @@ struct TrainerSizes {
     [[nodiscard]] TrainingLimits limits() const {
         return {.sequences = std::min(options.micro_batch, leaves()),
                 .context = batch.context,
-                .recompute = options.recompute};
+                .recompute = options.recompute,
+                .precision = options.precision};
     }
     /// The model's parameters by their sizes alone.
     [[nodiscard]] List<OptimizedParameter> parameters() const {

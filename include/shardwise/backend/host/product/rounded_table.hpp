@@ -5,6 +5,7 @@
 #include <shardwise/backend/host/product/quant_amx.hpp>
 #include <shardwise/backend/host/product/quant_avx2.hpp>
 #include <shardwise/backend/host/product/quant_avx512.hpp>
+#include <shardwise/backend/host/product/quant_i8mm.hpp>
 #include <shardwise/backend/host/product/quant_neon.hpp>
 #include <shardwise/backend/host/product/rounded_portable.hpp>
 #include <shardwise/backend/host/product/rounded_record.hpp>
@@ -51,7 +52,7 @@ namespace detail {
         case IsaLevel::neon:
             return quant_neon::rounded_kernels<>[index];
         case IsaLevel::neon_i8mm:
-            return quant_neon_i8mm::rounded_kernels<>[index];
+            return quant_neon_i8mm::rounded_kernels<quant_neon_i8mm::MatrixUnit>[index];
 #else
         case IsaLevel::neon:
         case IsaLevel::neon_i8mm:

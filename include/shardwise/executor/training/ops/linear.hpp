@@ -24,7 +24,7 @@ struct TrainedOp<LinearOp> : NeedsNoScratch {
         auto const out = walk.value(op.output);
         auto const& trained = walk.block.operations[number];
         if (trained.cut == TrainedCut::inputs) return forward_of_all(walk, op, number);
-        auto const* const weight = walk.weight(number, 0).data();
+        auto const* const weight = weight_of(walk, op, number);
         auto const bias = walk.weight(number, 1);
         for (auto const& part : trained.rows) {
             auto const to = out.columns(part.column, part.rows.size());
@@ -43,7 +43,7 @@ struct TrainedOp<LinearOp> : NeedsNoScratch {
         auto const to = walk.gradient(step.writes[0]);
         auto const& trained = walk.block.operations[number];
         if (trained.cut == TrainedCut::outputs) return inputs_of_all(walk, op, number, step);
-        auto const* const weight = walk.weight(number, 0).data();
+        auto const* const weight = weight_of(walk, op, number);
         bool is_added = step.is_added[0];
         for (auto const& part : trained.rows) {
             ConstMatrix const from = gradient.columns(part.column, part.rows.size());
@@ -83,6 +83,17 @@ struct TrainedOp<LinearOp> : NeedsNoScratch {
     }
 
 private:
+    [[nodiscard]] static float const* weight_of(TrainingWalk const& walk, Operation const& op, std::size_t number) {
+        auto const held = walk.parameter(number, 0).held;
+        if (held >= 0) return walk.decoded_weight(op, walk.held[held]);
+        auto const weight = walk.weight(number, 0);
+        return walk.product_weight(op, weight.data(), weight.elements());
+    }
+    /// Of a product that ranks share, the copy that is cut along the other axis.
+    [[nodiscard]] static float const* turned_of(TrainingWalk const& walk, Operation const& op, std::size_t number) {
+        auto const& trained = walk.block.operations[number];
+        return walk.product_weight(op, walk.tensor->turned + trained.turned, trained.turned_elements);
+    }
     /// This rank's outputs of all ranks' inputs, and then those of all.
     [[nodiscard]] static Result<> forward_of_all(TrainingWalk const& walk, Operation const& op, std::size_t number) {
         auto const& trained = walk.block.operations[number];
@@ -92,7 +103,7 @@ private:
         Operation turned = op;
         turned.in_features = inputs;
         turned.out_features = own.size();
-        ConstMatrix const weight = matrix_of(tensor.turned + trained.turned, turned, trained, {{0, own.size()}, 0});
+        ConstMatrix const weight = matrix_of(turned_of(walk, op, number), turned, trained, {{0, own.size()}, 0});
         auto const bias = walk.weight(number, 1);
         for (std::int64_t first = 0; first < walk.tokens; first += walk.sequence) {
             ConstMatrix const in =
@@ -121,10 +132,11 @@ private:
         Operation turned = op;
         turned.in_features = own.size();
         turned.out_features = walk.shared_value(op.output).width;
+        auto const* const weight = turned_of(walk, op, number);
         bool is_added = step.is_added[0];
         for (auto const& part : trained.whole_rows) {
             ConstMatrix const from = gradient.columns(part.column, part.rows.size());
-            ConstMatrix const matrix = matrix_of(tensor.turned + trained.turned, turned, trained, part);
+            ConstMatrix const matrix = matrix_of(weight, turned, trained, part);
             auto const done = trained.is_transposed
                                   ? Host::gemm<float>(from, matrix, to,
                                                       {.is_b_transposed = true, .accumulates = is_added}, walk.stream)

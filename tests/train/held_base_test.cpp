@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <shardwise/executor/training/held_base.hpp>
+#include <shardwise/json/value.hpp>
+#include <shardwise/model/files/checkpoint.hpp>
+#include <shardwise/train/train_ranks.hpp>
+
+#include <doctest/doctest.h>
+
+#include "curve_data.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+using namespace shardwise;
+using namespace shardwise::testing;
+
+namespace {
+
+template <class T>
+T take(Result<T> made) {
+    return TrainedModel::take(std::move(made));
+}
+
+/// A checkpoint of tests/golden with a new adapter, whose base is held as it is or as `quant` packs it; or in float32.
+struct HeldModel {
+    ModelSource source;
+    Checkpoint checkpoint;
+    StoredParameters stored;
+    LowRankOptions options{.rank = 3, .alpha = 6.0};
+    HostContext context{HostOptions{.threads = 1}};
+    std::optional<TrainingProgram> program;
+    std::optional<TrainingWeights> weights;
+
+    explicit HeldModel(std::string const& path, Optional<QuantScheme> const& quant = {}, bool is_held = true)
+        : source(take(find_model(path, {}, HubCache(HubEnvironment{})))),
+          checkpoint(take(read_checkpoint(source))),
+          stored(take(StoredParameters::open(source, checkpoint.model))) {
+        if (is_held) options.held = take(held_products(stored, quant));
+        program.emplace(take(TrainingProgram::create(checkpoint.model, {}, options)));
+        weights.emplace(take(TrainingWeights::load(context, stored, {}, program->layout().adapter(), 7, quant)));
+        CHECK(context.memory().current() == TrainingWeights::bytes(program->layout()));
+    }
+    /// The loss of the last of some tokens for each word that may follow.
+    [[nodiscard]] std::vector<float> last_losses(std::vector<std::int32_t> const& ids) {
+        auto const count = static_cast<std::int64_t>(ids.size());
+        auto pass =
+            take(TrainingPass::create(context, *program, {.sequences = 1, .context = count}, stored.rope_divisors()));
+        auto stream = context.make_stream();
+        REQUIRE(pass.forward(*weights, {ids.data(), {1, count}}, stream));
+        std::vector<float> out;
+        for (std::int32_t word = 0; word < checkpoint.model.config.vocab_size; ++word) {
+            std::vector<std::int32_t> const targets(ids.size(), word);
+            std::vector<float> losses(ids.size());
+            REQUIRE(pass.losses(*weights, 0, {targets.data(), {count}}, {losses.data(), {count}}, stream));
+            REQUIRE(stream.synchronize(soon()));
+            out.push_back(losses.back());
+        }
+        return out;
+    }
+    /// Losses and norms of some steps with one batch.
+    [[nodiscard]] std::vector<TrainedStep> train() {
+        auto ids = golden_tokens(4 * golden_context + 1);
+        for (auto& id : ids) id %= static_cast<std::int32_t>(checkpoint.model.config.vocab_size);
+        CurveData const data(checkpoint.model.config.vocab_size, ids);
+        TrainOptions const options{
+            .steps = 6, .micro_batch = 2, .schedule = {.learning_rate = 3e-3, .warm_up = 2, .total = 20, .floor = 0.1}};
+        return take(
+            train_ranks(context, *program, *weights, AdamW{}, data.batches(), options, 1, stored.rope_divisors()));
+    }
+};
+
+std::string text_of(std::string const& path) {
+    std::stringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+}
+/// The loss of each word by the logits of a reference.
+std::vector<double> losses_of(JsonValue const& logits) {
+    std::vector<double> out;
+    double sum = 0.0;
+    for (auto const value : logits) {
+        out.push_back(-*value.real());
+        sum += std::exp(*value.real());
+    }
+    for (auto& value : out) value += std::log(sum);
+    return out;
+}
+double largest_difference(std::vector<float> const& got, std::vector<double> const& expected) {
+    REQUIRE(got.size() == expected.size());
+    double most = 0.0;
+    for (std::size_t i = 0; i < got.size(); ++i)
+        most = std::max(most, std::abs(static_cast<double>(got[i]) - expected[i]));
+    return most;
+}
+std::vector<std::int32_t> ids_of(JsonValue const& list) {
+    std::vector<std::int32_t> out;
+    for (auto const id : list) out.push_back(static_cast<std::int32_t>(*id.integer()));
+    return out;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "TrainingWeights: the packed base of an adapter has the references' logits, and trains as in float32, bit for "
+    "bit") {
+    auto const root = std::string(SHARDWISE_SOURCE_DIR) + "/tests/golden/packed/";
+    auto const text = text_of(root + "expected.json");
+    auto const document = parse_json(text);
+    REQUIRE(document);
+    auto const ids = ids_of(*document->root().find("ids"));
+    auto const cases = *document->root().find("cases");
+    for (auto const one : cases) {
+        auto const name = std::string(one.key());
+        CAPTURE(name);
+        HeldModel packed(root + name);
+        CHECK(packed.program->layout().held_bytes() > 0);
+        CHECK(largest_difference(packed.last_losses(ids), losses_of(*one.find("logits"))) < 2e-4);
+        HeldModel single(root + name, {}, false);
+        // Of other forms nothing that a product takes is as small, and it is held in float32.
+        bool const is_small =
+            name == "nf4" || name == "nf4_double" || name == "int8" || name == "gptq" || name == "awq";
+        if (is_small)
+            CHECK(TrainingWeights::bytes(packed.program->layout()) < TrainingWeights::bytes(single.program->layout()));
+        auto const steps = packed.train();
+        auto const expected = single.train();
+        CHECK(steps.back().loss < steps.front().loss);
+        CHECK(steps.back().loss == doctest::Approx(expected.back().loss).epsilon(1e-6));
+        // bitsandbytes' int8 divides by 127 after the product with a row's largest value, what holds it before.
+        if (name == "int8") continue;
+        CHECK(steps == expected);
+        auto const halves = packed.program->layout().gradient_elements();
+        CHECK(std::equal(packed.weights->data(), packed.weights->data() + halves, single.weights->data()));
+    }
+}
+
+TEST_CASE("TrainingWeights: a GGUF base of an adapter has the logits of the model that it was made from") {
+    auto const root = std::string(SHARDWISE_SOURCE_DIR) + "/tests/golden/gguf/";
+    auto const text = text_of(root + "golden.json");
+    auto const document = parse_json(text);
+    REQUIRE(document);
+    for (auto const* const name : {"llama-q8_0", "gemma-f32", "gpt2-q8_0", "phi3-q8_0", "qwen2-q8_0",
+                                   "falcon_groups-bf16", "gpt_neox-f32", "mistral-bf16", "gemma3-q8_0", "olmo2-q8_0"}) {
+        CAPTURE(std::string(name));
+        auto const one = *document->root().find(name);
+        HeldModel model(root + name + ".gguf");
+        CHECK(largest_difference(model.last_losses(ids_of(*one.find("ids"))), losses_of(*one.find("output"))) < 2e-4);
+        auto const steps = model.train();
+        CHECK(steps.back().loss < steps.front().loss);
+    }
+    HeldModel const llama(root + "llama-q8_0.gguf");
+    HostContext context({.threads = 1});
+    CHECK(TrainingWeights::load(context, llama.stored).error().message().find("an adapter alone changes") !=
+          std::string::npos);
+    auto const adapter = take(TrainedAdapter::create(llama.checkpoint.model, {.rank = 2}));
+    CHECK_FALSE(TrainingWeights::load(context, llama.stored, {}, adapter));
+}
