@@ -69,7 +69,6 @@ CASES = {
     "mpnet_answers": (AutoModelForQuestionAnswering, 4, dict(SMALL, model_type="mpnet")),
     "bert_choices": (AutoModelForMultipleChoice, 1, dict(SMALL, model_type="bert")),
     # T5's encoder alone.
-    "t5": (T5EncoderModel, 0, dict(T5, feed_forward_proj="relu")),
     "t5_gated": (T5EncoderModel, 1, dict(T5, d_kv=3, feed_forward_proj="gated-gelu", relative_attention_num_buckets=8,
                                          relative_attention_max_distance=9)),
 }

@@ -16,10 +16,8 @@ inline std::string differing_fields(ModelConfig const& a, ModelConfig const& b) 
             switch (field.type) {
                 case FieldType::integer:
                 case FieldType::choice:
-                    is_same = a.*field.integer == b.*field.integer;
-                    break;
                 case FieldType::flag:
-                    is_same = a.*field.flag == b.*field.flag;
+                    is_same = field.number_of(a) == field.number_of(b);
                     break;
                 case FieldType::real:
                     is_same = field.rope != nullptr ? a.rope.*field.rope == b.rope.*field.rope

@@ -43,6 +43,24 @@ TEST_CASE("derive_absent: fills what is 0 from its row's source, and nothing els
     CHECK(config.kv_heads == 0);
 }
 
+TEST_CASE("Field: a row without a member is the family's own number, under its key") {
+    static constexpr std::array fields{positive_field("turns", 4), flag_field("mirrored", true),
+                                       natural_field("hidden_size", &ModelConfig::hidden_size, 8),
+                                       natural_field("wide", 0).derived_from(&ModelConfig::hidden_size, 2)};
+    ModelConfig config;
+    CHECK(count_own(fields) == 3);
+    CHECK(fields[0].number_of(config) == 4);
+    fields[0].store_number(config, 6);
+    config.hidden_size = 5;
+    set_own_defaults(fields, config);
+    CHECK(config.own["turns"] == 6);
+    CHECK(config.own["mirrored"] == 1);
+    CHECK_FALSE(config.own.has("hidden_size"));
+    derive_absent(fields, config);
+    CHECK(config.own["wide"] == 10);
+    CHECK(config.hidden_size == 5);
+}
+
 TEST_CASE("Field tables have one row per key, and no key that another row reads") {
     Architectures::for_each([&]<class Arch>(Arch) {
         std::set<std::string_view> keys;

@@ -91,6 +91,8 @@ struct Model {
 ///         could compute
 template <ModelArchitecture Arch>
 [[nodiscard]] constexpr Result<Model> describe(ModelConfig config) {
+    static_assert(count_own(Arch::fields) <= OwnNumbers::capacity, "a family has at most eight numbers of its own");
+    set_own_defaults(Arch::fields, config);
     if (auto const completed = Arch::complete(config); !completed) return completed.error();
     if (config.model_type.empty()) config.model_type = Arch::name;
     Model model{config, Arch::tree(config), {}, &family_of<Arch>};

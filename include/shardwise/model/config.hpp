@@ -5,6 +5,7 @@
 #include <shardwise/core/fixed_text.hpp>
 #include <shardwise/core/optional.hpp>
 #include <shardwise/model/layer_set.hpp>
+#include <shardwise/model/own_numbers.hpp>
 #include <shardwise/op/operation.hpp>
 #include <shardwise/op/rope_parameters.hpp>
 #include <shardwise/op/router_score.hpp>
@@ -42,9 +43,7 @@ struct ModelConfig {
     std::int64_t decoder_layers = 0;    // t5
     std::int64_t rotary_dim = 0;        // GGUF's rope.dimension_count; 0: from partial_rotary_factor
     std::int64_t position_buckets = 0;  // t5: relative_attention_num_buckets
-    std::int64_t position_reach = 0;    // t5: relative_attention_max_distance
     std::int64_t padding_id = 0;        // roberta: pad_token_id, after whose row positions begin; -1: at row 0
-    std::int64_t position_kind = 0;     // bert: position_embedding_type; 0 absolute, 1 and 2 with distances as well
     std::int64_t labels = 0;  // id2label, num_labels; after `complete` the width of a classifying head, else 0
 
     std::int64_t experts = 0;
@@ -55,7 +54,6 @@ struct ModelConfig {
     std::int64_t first_dense_layers = 0;   // deepseek: first_k_dense_replace
     std::int64_t expert_groups = 0;        // deepseek: n_group; 0: experts are chosen from all
     std::int64_t kept_expert_groups = 0;   // deepseek: topk_group
-    std::int64_t expert_choice = 0;        // deepseek_v2: topk_method; 0 greedy, 1 group_limited_greedy
     std::int64_t decoder_sparse_step = 1;  // qwen moe: every n-th layer has experts
     LayerSet dense_layers;                 // qwen moe: mlp_only_layers; after `complete`: every layer without experts
 
@@ -65,17 +63,9 @@ struct ModelConfig {
     std::int64_t qk_rope_head_dim = 0;
     std::int64_t v_head_dim = 0;
 
-    std::int64_t linear_key_heads = 0;  // qwen3_next: linear_num_key_heads; 0: no layer has a gated delta rule
-    std::int64_t linear_value_heads = 0;
-    std::int64_t linear_key_dim = 0;
-    std::int64_t linear_value_dim = 0;
-    std::int64_t linear_kernel = 0;            // linear_conv_kernel_dim
-    std::int64_t full_attention_interval = 0;  // every n-th layer has an attention
-    LayerSet linear_layers;                    // layers with a gated delta rule; after `complete` the truth
+    LayerSet linear_layers;  // qwen3_next: layers with a gated delta rule; after `complete` the truth
 
     std::int64_t sliding_window = 0;
-    std::int64_t attention_chunk = 0;  // llama4: attention_chunk_size
-    std::int64_t score_step = 0;       // llama4: floor_scale
     LayerSet sliding_layers;  // layers whose attention sees only the window; after `complete` the truth of every layer
     LayerSet rope_free_layers;  // layers whose queries and keys do not turn (smollm3: where no_rope_layers has a 0)
     std::int64_t rope_list_count = 0;     // entries of no_rope_layers; 0: absent, families derive it
@@ -93,22 +83,16 @@ struct ModelConfig {
     bool multi_query = false;         // falcon
     bool new_decoder_layout = false;  // falcon: new_decoder_architecture
     bool alibi = false;               // bloom, falcon
-    bool norm_before = true;          // opt: do_layer_norm_before
     bool gated_mlp = false;           // t5: is_gated_act
     bool use_sliding_window = true;   // qwen2, qwen3
     bool is_bidirectional = false;    // gemma3: use_bidirectional_attention
     bool norm_expert_weights = true;  // qwen moe: norm_topk_prob: chosen weights are divided by their sum
-    bool remove_final_norm = false;   // opt: _remove_final_layer_norm
     bool interleaved_rope = false;    // deepseek: neighbours of a head turn together, not its halves
     bool rounded_alibi = false;       // falcon: biases are rounded to bf16 and scaled as scores are
-    bool scaled_scores = true;        // gpt2: scale_attn_weights
     bool layer_scores = false;        // gpt2: scale_attn_by_inverse_layer_idx
     bool yarn_scores = false;         // deepseek: scores grow by yarn_magnitude(factor, mscale_all_dim) squared
     bool is_text_part = false;        // the text part of a model with other inputs, whose parts are not counted
     bool active_embedding = true;     // deepseek, gpt_oss: active parameters leave the input table out, as the cards do
-    bool scores_grow = false;         // llama4: attn_temperature_tuning
-    bool norm_affine = true;          // opt: layer_norm_elementwise_affine
-    bool residual_from_norm = false;  // bloom: apply_residual_connection_post_layernorm
     std::int64_t ln_in_parallel_attention = 0;  // falcon: num_ln_in_parallel_attn
     std::int64_t sliding_pattern = 0;           // gemma3: sliding_window_pattern; qwen: max_window_layers
 
@@ -127,6 +111,8 @@ struct ModelConfig {
     double attention_softcap = 0.0;
     double logit_softcap = 0.0;
     RopeParameters rope{};
+    /// What one family alone reads, by its own keys.
+    OwnNumbers own{};
 
     [[nodiscard]] constexpr Dtype dtype_or(Dtype fallback) const { return dtype.value_or(fallback); }
 };

@@ -6,6 +6,7 @@
 #include <shardwise/model/config.hpp>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -29,7 +30,8 @@ enum class FieldRule : std::uint8_t {
     any,       // flags and reals; null reads as 0
 };
 
-/// One row of a family's field table: a key of config.json, the member it fills, its default.
+/// One row of a family's field table: a key of config.json, the member it fills, its default. An integer, choice or flag without a
+/// member is the family's own: it fills ModelConfig::own under its key.
 ///
 /// Source  defaults are transformers 4.57's of the family's configuration class (tests/golden/config_defaults.json)
 struct Field {
@@ -67,6 +69,25 @@ struct Field {
     /// GGUF metadata without the key means 0, not the default (writers leave out what is null).
     bool is_zero_in_gguf = false;
 
+    [[nodiscard]] constexpr bool is_own() const {
+        bool const is_flag = type == FieldType::flag;
+        return (is_flag || type == FieldType::integer || type == FieldType::choice) && integer == nullptr &&
+               flag == nullptr;
+    }
+    /// The value of an integer, a choice or a flag; of the family's own the default where nobody set it.
+    [[nodiscard]] constexpr std::int64_t number_of(ModelConfig const& config) const {
+        if (is_own()) return config.own.has(key) ? config.own[key] : fallback;
+        return type == FieldType::flag ? (config.*flag ? 1 : 0) : config.*integer;
+    }
+    /// Stores it.
+    constexpr void store_number(ModelConfig& config, std::int64_t value) const {
+        if (is_own())
+            config.own.set(key, value);
+        else if (type == FieldType::flag)
+            config.*flag = value != 0;
+        else
+            config.*integer = value;
+    }
     /// Stores the value of a real field.
     constexpr void store(ModelConfig& config, double value) const {
         if (rope != nullptr)
@@ -79,10 +100,8 @@ struct Field {
         switch (type) {
             case FieldType::integer:
             case FieldType::choice:
-                config.*integer = fallback;
-                break;
             case FieldType::flag:
-                config.*flag = fallback != 0;
+                store_number(config, fallback);
                 break;
             case FieldType::real:
                 store(config, real_fallback);
@@ -185,6 +204,16 @@ struct Field {
     field.real_fallback = fallback;
     return field;
 }
+/// The same as the family's own.
+[[nodiscard]] constexpr Field positive_field(Literal key, std::int64_t fallback) {
+    return positive_field(key, nullptr, fallback);
+}
+[[nodiscard]] constexpr Field natural_field(Literal key, std::int64_t fallback) {
+    return natural_field(key, nullptr, fallback);
+}
+[[nodiscard]] constexpr Field flag_field(Literal key, bool fallback) {
+    return flag_field(key, nullptr, fallback);
+}
 /// One of a few words; the member takes the word's index, an absent field index 0.
 [[nodiscard]] constexpr Field choice_field(Literal key, std::int64_t ModelConfig::*member,
                                            Span<std::string_view const> choices) {
@@ -192,6 +221,9 @@ struct Field {
     field.integer = member;
     field.choices = choices;
     return field;
+}
+[[nodiscard]] constexpr Field choice_field(Literal key, Span<std::string_view const> choices) {
+    return choice_field(key, nullptr, choices);
 }
 /// A real of config.rope: rope_theta and its like, which one `rope_parameters` may hold too.
 [[nodiscard]] constexpr Field rope_field(Literal key, double RopeParameters::*member, double fallback) {
@@ -213,11 +245,25 @@ struct Field {
     return field;
 }
 
+/// How many rows are the family's own.
+[[nodiscard]] constexpr std::size_t count_own(Span<Field const> fields) {
+    std::size_t count = 0;
+    for (auto const& field : fields) count += field.is_own() ? 1 : 0;
+    return count;
+}
+
+/// Gives the family's own numbers that nobody set their defaults.
+constexpr void set_own_defaults(Span<Field const> fields, ModelConfig& config) {
+    for (auto const& field : fields) {
+        if (field.is_own() && !config.own.has(field.key)) field.store_default(config);
+    }
+}
+
 /// Fills the members that are still 0 and that their rows derive from other members.
 constexpr void derive_absent(Span<Field const> fields, ModelConfig& config) {
     for (auto const& field : fields) {
-        if (field.source != nullptr && config.*field.integer == 0)
-            config.*field.integer = field.source_factor * config.*field.source;
+        if (field.source != nullptr && field.number_of(config) == 0)
+            field.store_number(config, field.source_factor * config.*field.source);
     }
 }
 

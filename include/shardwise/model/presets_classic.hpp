@@ -40,7 +40,7 @@ namespace detail {
 [[nodiscard]] constexpr ModelConfig opt_350m_preset() {
     auto config = opt_preset("OPT-350M", 1024, 24, 16);
     config.embedding_size = 512;
-    config.norm_before = false;
+    config.own.set("do_layer_norm_before", 0);
     return config;
 }
 
@@ -116,7 +116,6 @@ namespace detail {
     config.head_dim = 64;
     config.decoder_layers = layers;
     config.position_buckets = 32;
-    config.position_reach = 128;
     config.norm_epsilon = 1e-6;
     config.activation = ActivationKind::relu;
     return config;

@@ -47,7 +47,7 @@ struct DeepseekSizes {
     config.interleaved_rope = is_v3;
     // V3, R1 and Kimi K2 are published in fp8: quantization_config of their config.json, README_WEIGHTS.md beside it.
     if (is_v3) config.quant = QuantScheme::fp8_blocks();
-    config.expert_choice = !is_v3 && own.expert_groups > 1 ? 1 : 0;
+    if (!is_v3) config.own.set("topk_method", own.expert_groups > 1 ? 1 : 0);
     return config;
 }
 

@@ -65,8 +65,6 @@ namespace detail {
     config.experts_per_token = 1;
     config.decoder_sparse_step = 2;
     config.rope_free_interval = 4;
-    config.attention_chunk = config.score_step = 8192;
-    config.scores_grow = true;
     config.score_growth = 0.1;
     return config;
 }

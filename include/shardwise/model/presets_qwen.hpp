@@ -41,10 +41,6 @@ namespace detail {
     auto config = decoder_preset("qwen3_next", "Qwen3-Next-80B-A3B", Dtype::bf16,
                                  {151936, 2048, 5120, 48, 16, 2, 256, 262144}, 10000000.0, 1e-6);
     config.rope.partial_rotary_factor = 0.25;
-    config.linear_key_heads = 16;
-    config.linear_value_heads = 32;
-    config.linear_key_dim = config.linear_value_dim = 128;
-    config.linear_kernel = config.full_attention_interval = 4;
     config.experts = 512;
     config.experts_per_token = 10;
     config.expert_intermediate_size = config.shared_expert_intermediate_size = 512;

@@ -37,7 +37,8 @@ TEST_CASE("bloom: there are no positions to look up, nor to rotate") {
 
 TEST_CASE("bloom: the residual may leave after the norms") {
     auto const residual = [](bool is_after) {
-        auto const model = family::made<Bloom>([=](ModelConfig& config) { config.residual_from_norm = is_after; });
+        auto const model = family::made<Bloom>(
+            [=](ModelConfig& config) { config.own.set("apply_residual_connection_post_layernorm", is_after ? 1 : 0); });
         auto const* sum = family::find_operation(model, OpKind::add);
         REQUIRE(sum != nullptr);
         return sum->inputs[0];

@@ -21,7 +21,7 @@ constexpr auto sized(std::int64_t hidden, std::int64_t layers, std::int64_t head
 constexpr auto projected = [](ModelConfig& config) {
     sized(1024, 24, 16)(config);
     config.embedding_size = 512;
-    config.norm_before = false;
+    config.own.set("do_layer_norm_before", 0);
 };
 
 }  // namespace

@@ -87,7 +87,8 @@ TEST_CASE("Programs read every parameter of their tree, and nothing that it lack
             if (read.count(first) + read.count(other) > 0) read.insert({first, other});
         }
         // transformers makes bert's table of positions also where distances replace it.
-        bool const has_idle_table = model.config.position_kind != 0;
+        bool const has_idle_table =
+            model.config.own.has("position_embedding_type") && model.config.own["position_embedding_type"] != 0;
         for (auto const& parameter : parameters) {
             auto const& name = parameter.first;
             bool const is_idle = has_idle_table && name.find("position_embeddings") != std::string::npos;

@@ -285,8 +285,8 @@ TEST_CASE("what a GGUF file does not state is what llama.cpp takes for granted")
     CHECK(model("gemma3").number("gemma3.attention.sliding_window", 8).read()->sliding_window == 8);
     CHECK(model("gemma3").read()->rope.local_theta == 10000.0);
     CHECK(model("gemma3").real("gemma3.rope.freq_base_swa", 5000.0F).read()->rope.local_theta == 5000.0);
-    CHECK(model("deepseek2").number("deepseek2.expert_group_count", 2).read()->expert_choice == 1);
-    CHECK(model("deepseek2").number("deepseek2.expert_group_count", 1).read()->expert_choice == 0);
+    CHECK(model("deepseek2").number("deepseek2.expert_group_count", 2).read()->own["topk_method"] == 1);
+    CHECK(model("deepseek2").number("deepseek2.expert_group_count", 1).read()->own["topk_method"] == 0);
     auto const v3 = model("deepseek2").tensor("blk.1.exp_probs_b.bias", {4}, 0).read();
     REQUIRE(v3);
     CHECK(v3->model_type.view() == "deepseek_v3");
@@ -296,6 +296,21 @@ TEST_CASE("what a GGUF file does not state is what llama.cpp takes for granted")
     CHECK(v3->expert_groups == 1);
     CHECK(model("t5").read()->activation == ActivationKind::relu);
     CHECK(model("t5").tensor("enc.blk.0.ffn_gate.weight", {64, 96}, 0).read()->activation == ActivationKind::gelu_new);
+}
+
+TEST_CASE("layers that predict further tokens are not the model's own, and llama4's chunks are as published or none") {
+    auto const layers = model("glm4moe").read()->layers;
+    CHECK(model("glm4moe").number("glm4moe.nextn_predict_layers", 1).read()->layers == layers - 1);
+    CHECK(model("glm4moe").number("glm4moe.nextn_predict_layers", 0).read()->layers == layers);
+    auto const none = model("glm4moe").number("glm4moe.nextn_predict_layers", 99).read();
+    REQUIRE_FALSE(none);
+    CHECK(none.error().message().find("nextn_predict_layers") != std::string::npos);
+    CHECK(model("llama4").read()->own["attention_chunk_size"] == 8192);
+    CHECK(model("llama4").number("llama4.attention.sliding_window", 4).read()->own["attention_chunk_size"] == 8192);
+    auto const whole = model("llama4").number("llama4.attention.sliding_window", 0).read();
+    REQUIRE(whole);
+    CHECK(whole->own["attention_chunk_size"] == 0);
+    CHECK(whole->own["attn_temperature_tuning"] == 0);
 }
 
 TEST_CASE("gpt_oss is scaled as its file says, and its ramp is not rounded") {

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
@@ -160,14 +161,23 @@ private:
         auto const stored = from.find(op.parameters[0]);
         if (!stored) return stored.error();
         auto const buckets = from.model().config.position_buckets;
+        auto const reach = op.attention.bias_reach;
+        // Fewer would leave no bucket for near keys, or none for those further away.
+        if (buckets < 4 || reach <= buckets / 4 || reach > (1 << 20)) {
+            return Error{ErrorCode::unsupported}
+                .in("attention")
+                .at(op.parameters[0])
+                .because("has " + std::to_string(buckets) + " buckets for keys up to " + std::to_string(reach) +
+                         " tokens away, which are too few, or too far");
+        }
         auto const heads = op.attention.heads;
         auto const table = from.parameters().floats(*stored, buckets * heads, std::nullopt);
         if (!table) return table.error();
         std::vector<float> biases;
         for (auto head = own.begin; head < own.end; ++head) {
-            for (auto offset = -op.attention.bias_reach; offset <= op.attention.bias_reach; ++offset)
+            for (auto offset = -reach; offset <= reach; ++offset)
                 biases.push_back((*table)[static_cast<std::size_t>(
-                    relative_bucket(offset, buckets, op.attention.bias_reach) * heads + head)]);
+                    relative_bucket(offset, buckets, reach) * heads + head)]);
         }
         return hold(hold_floats<Backend>(from.context(), biases));
     }

@@ -22,7 +22,7 @@ struct Bloom {
         positive_field("n_head", &ModelConfig::heads, 8).named("num_attention_heads").in_gguf("attention.head_count"),
         natural_field("seq_length", &ModelConfig::max_positions, 0).in_gguf("context_length"),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
-        flag_field("apply_residual_connection_post_layernorm", &ModelConfig::residual_from_norm, false),
+        flag_field("apply_residual_connection_post_layernorm", false),
         real_field("layer_norm_epsilon", &ModelConfig::norm_epsilon, 1e-5).in_gguf("attention.layer_norm_epsilon"),
     };
 
@@ -110,10 +110,11 @@ struct Bloom {
             auto const qkv = body.linear(normed, "qkv", "self_attention.query_key_value");
             auto const context = body.attention(qkv, qkv, qkv, detail::plain_attention(config));
             auto const attended = body.linear(context, "attention_out", "self_attention.dense");
-            auto const middle = body.add(config.residual_from_norm ? normed : body.input(), attended);
+            bool const is_from_norm = config.own["apply_residual_connection_post_layernorm"] != 0;
+            auto const middle = body.add(is_from_norm ? normed : body.input(), attended);
             auto const normed_again = body.layer_norm(middle, "post_attention_layernorm");
             auto const mlp = detail::append_mlp(body, config, normed_again, "mlp.dense_h_to_4h", "mlp.dense_4h_to_h");
-            (void)body.add(config.residual_from_norm ? normed_again : middle, mlp);
+            (void)body.add(is_from_norm ? normed_again : middle, mlp);
         });
         model.norm("ln_f", NormKind::layer);
         model.head("lm_head");

@@ -43,7 +43,7 @@ struct DeepseekV2 {
             .in_gguf("expert_feed_forward_length"),
         natural_field("first_k_dense_replace", &ModelConfig::first_dense_layers, 0)
             .in_gguf("leading_dense_block_count"),
-        choice_field("topk_method", &ModelConfig::expert_choice, choices),
+        choice_field("topk_method", choices),
         natural_field("n_group", &ModelConfig::expert_groups, 0).in_gguf("expert_group_count"),
         natural_field("topk_group", &ModelConfig::kept_expert_groups, 0).in_gguf("expert_group_used_count"),
         real_field("routed_scaling_factor", &ModelConfig::routed_scale, 1.0).in_gguf("expert_weights_scale"),
@@ -60,7 +60,7 @@ struct DeepseekV2 {
 
     static constexpr std::array gguf_defaults{
         GgufDefault(
-            "topk_method", [](ModelConfig& config) { config.expert_choice = config.expert_groups > 1 ? 1 : 0; },
+            "topk_method", [](ModelConfig& config) { config.own.set("topk_method", config.expert_groups > 1 ? 1 : 0); },
             "llama.cpp 0c1e570, src/llama-graph.cpp: build_moe_ffn chooses by groups where there are several"),
     };
 
@@ -76,7 +76,7 @@ struct DeepseekV2 {
         config.interleaved_rope = true;
         config.yarn_scores = true;
         config.norm_expert_weights = false;
-        if (config.expert_choice == 0) config.expert_groups = config.kept_expert_groups = 0;
+        if (config.own["topk_method"] == 0) config.expert_groups = config.kept_expert_groups = 0;
         return detail::complete_deepseek(config);
     }
 

@@ -25,7 +25,7 @@ struct Gpt2 {
             .named("max_position_embeddings")
             .in_gguf("context_length"),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
-        flag_field("scale_attn_weights", &ModelConfig::scaled_scores, true),
+        flag_field("scale_attn_weights", true),
         flag_field("scale_attn_by_inverse_layer_idx", &ModelConfig::layer_scores, false),
         real_field("layer_norm_epsilon", &ModelConfig::norm_epsilon, 1e-5).in_gguf("attention.layer_norm_epsilon"),
         activation_field("activation_function", ActivationKind::gelu_new),
@@ -58,7 +58,7 @@ struct Gpt2 {
         if (auto const ok = detail::check_size("n_embd", config.hidden_size); !ok) return ok;
         if (config.intermediate_size == 0) config.intermediate_size = 4 * config.hidden_size;
         config.kv_heads = config.heads;
-        if (!config.scaled_scores) config.score_scale = 1.0;
+        if (config.own["scale_attn_weights"] == 0) config.score_scale = 1.0;
         if (auto const ok = detail::check_sizes(config, keys); !ok) return ok;
         if (auto const ok = detail::check_size("n_positions", config.max_positions); !ok) return ok;
         config.head_dim = config.hidden_size / config.heads;

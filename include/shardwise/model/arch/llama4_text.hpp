@@ -36,16 +36,19 @@ struct Llama4Text {
         positive_field("interleave_moe_layer_step", &ModelConfig::decoder_sparse_step, 1)
             .in_gguf("interleave_moe_layer_step"),
         positive_field("no_rope_layer_interval", &ModelConfig::rope_free_interval, 4),
-        natural_field("attention_chunk_size", &ModelConfig::attention_chunk, 8192).in_gguf("attention.sliding_window"),
-        natural_field("floor_scale", &ModelConfig::score_step, 8192),
+        natural_field("attention_chunk_size", 8192).in_gguf("attention.sliding_window"),
+        positive_field("floor_scale", 8192),
         real_field("attn_scale", &ModelConfig::score_growth, 0.1),
-        flag_field("attn_temperature_tuning", &ModelConfig::scores_grow, true),
+        flag_field("attn_temperature_tuning", true),
         flag_field("use_qk_norm", &ModelConfig::qk_norm, true),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, false),
         real_field("rms_norm_eps", &ModelConfig::norm_epsilon, 1e-5).in_gguf("attention.layer_norm_rms_epsilon"),
         rope_field("rope_theta", &RopeParameters::theta, 500000.0).in_gguf("rope.freq_base"),
         activation_field("hidden_act", ActivationKind::silu),
     };
+
+    static constexpr std::string_view local_layers = "chunked_attention";
+    static constexpr std::string_view sparse_layers_key = "moe_layers";
 
     /// GGUF splits gate from up.
     static constexpr auto aliases = detail::join_aliases(
@@ -70,9 +73,9 @@ struct Llama4Text {
         GgufDefault(
             "no_rope_layer_interval",
             [](ModelConfig& config) {
-                bool const has_chunks = config.attention_chunk > 0;
-                config.attention_chunk = has_chunks ? 8192 : 0;
-                config.scores_grow = has_chunks;
+                bool const has_chunks = config.own["attention_chunk_size"] > 0;
+                config.own.set("attention_chunk_size", has_chunks ? 8192 : 0);
+                config.own.set("attn_temperature_tuning", has_chunks ? 1 : 0);
                 config.rope_free_interval = has_chunks ? 4 : config.layers + 1;
             },
             "llama.cpp 0c1e570, src/models/llama4.cpp: n_swa, load_swa_pattern, n_no_rope_layer_step"),
@@ -94,7 +97,7 @@ struct Llama4Text {
         config.interleaved_rope = true;
         config.router_score = RouterScore::sigmoid;
         config.norm_expert_weights = false;
-        config.sliding_window = config.attention_chunk;
+        config.sliding_window = config.own["attention_chunk_size"];
         return detail::complete_windows(config,
                                         [&](std::int64_t layer) { return !config.rope_free_layers.contains(layer); });
     }
@@ -180,8 +183,9 @@ private:
                                             detail::LayerKind const& kind) {
         auto shape = detail::attention_shape(config, kind.window);
         shape.chunk = kind.window;
-        if (!kind.has_rope && config.scores_grow) {
-            shape.score_step = config.score_step;
+        bool const grows = config.own["attn_temperature_tuning"] != 0;
+        if (!kind.has_rope && grows) {
+            shape.score_step = config.own["floor_scale"];
             shape.score_growth = config.score_growth;
         }
         auto q = body.linear(in, "q", "self_attn.q_proj");

@@ -25,10 +25,10 @@ struct Opt {
         positive_field("num_attention_heads", &ModelConfig::heads, 12),
         positive_field("max_position_embeddings", &ModelConfig::max_positions, 2048),
         optional_field("word_embed_proj_dim", &ModelConfig::embedding_size, 0),
-        flag_field("do_layer_norm_before", &ModelConfig::norm_before, true),
-        flag_field("_remove_final_layer_norm", &ModelConfig::remove_final_norm, false),
+        flag_field("do_layer_norm_before", true),
+        flag_field("_remove_final_layer_norm", false),
         flag_field("enable_bias", &ModelConfig::attention_bias, true),
-        flag_field("layer_norm_elementwise_affine", &ModelConfig::norm_affine, true),
+        flag_field("layer_norm_elementwise_affine", true),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
         activation_field("activation_function", ActivationKind::relu),
     };
@@ -59,7 +59,8 @@ struct Opt {
         auto const hidden = config.hidden_size;
         auto const width = config.intermediate_size;
         bool const bias = config.attention_bias;
-        auto const norm = config.norm_affine ? detail::add_layer_norm(part, hidden) : part.plain("LayerNorm");
+        auto const norm = config.own["layer_norm_elementwise_affine"] != 0 ? detail::add_layer_norm(part, hidden)
+                                                                           : part.plain("LayerNorm");
         auto const in = [&](TensorUse use) {
             return part.linear(hidden, hidden, bias, ShardRule::units(0, config.heads), use);
         };
@@ -121,11 +122,11 @@ private:
         return config.embedding_size != config.hidden_size;
     }
     static constexpr bool has_final_norm(ModelConfig const& config) {
-        return config.norm_before && !config.remove_final_norm;
+        return config.own["do_layer_norm_before"] != 0 && config.own["_remove_final_layer_norm"] == 0;
     }
 
     static constexpr void write_layer(BlockBuilder& body, ModelConfig const& config) {
-        bool const is_before = config.norm_before;
+        bool const is_before = config.own["do_layer_norm_before"] != 0;
         auto const normed = is_before ? body.layer_norm(body.input(), "self_attn_layer_norm") : body.input();
         auto const q = body.linear(normed, "q", "self_attn.q_proj");
         auto const k = body.linear(normed, "k", "self_attn.k_proj");

@@ -30,12 +30,12 @@ struct Qwen3Next {
         positive_field("num_key_value_heads", &ModelConfig::kv_heads, 2).in_gguf("attention.head_count_kv"),
         positive_field("head_dim", &ModelConfig::head_dim, 256).in_gguf("attention.key_length"),
         positive_field("max_position_embeddings", &ModelConfig::max_positions, 32768).in_gguf("context_length"),
-        positive_field("linear_conv_kernel_dim", &ModelConfig::linear_kernel, 4).in_gguf("ssm.conv_kernel"),
-        positive_field("linear_key_head_dim", &ModelConfig::linear_key_dim, 128).in_gguf("ssm.state_size"),
-        positive_field("linear_value_head_dim", &ModelConfig::linear_value_dim, 128),
-        positive_field("linear_num_key_heads", &ModelConfig::linear_key_heads, 16).in_gguf("ssm.group_count"),
-        positive_field("linear_num_value_heads", &ModelConfig::linear_value_heads, 32).in_gguf("ssm.time_step_rank"),
-        positive_field("full_attention_interval", &ModelConfig::full_attention_interval, 4)
+        positive_field("linear_conv_kernel_dim", 4).in_gguf("ssm.conv_kernel"),
+        positive_field("linear_key_head_dim", 128).in_gguf("ssm.state_size"),
+        positive_field("linear_value_head_dim", 128),
+        positive_field("linear_num_key_heads", 16).in_gguf("ssm.group_count"),
+        positive_field("linear_num_value_heads", 32).in_gguf("ssm.time_step_rank"),
+        positive_field("full_attention_interval", 4)
             .in_gguf("full_attention_interval"),
         natural_field("num_experts", &ModelConfig::experts, 512).named("num_local_experts").in_gguf("expert_count"),
         positive_field("num_experts_per_tok", &ModelConfig::experts_per_token, 10).in_gguf("expert_used_count"),
@@ -53,6 +53,9 @@ struct Qwen3Next {
         natural_field("rotary_dim", &ModelConfig::rotary_dim, 0).in_gguf("rope.dimension_count"),
         activation_field("hidden_act", ActivationKind::silu),
     };
+
+    static constexpr std::string_view local_layers = "linear_attention";
+    static constexpr LayerSet ModelConfig::*local_set = &ModelConfig::linear_layers;
 
     static constexpr auto aliases = detail::join_aliases(
         detail::gguf_frame, detail::gguf_qkv, detail::gguf_qk_norms, detail::gguf_gated_mlp, detail::gguf_experts,
@@ -74,7 +77,7 @@ struct Qwen3Next {
 
     static constexpr std::array gguf_defaults{
         GgufDefault(
-            "linear_value_head_dim", [](ModelConfig& config) { config.linear_value_dim = config.linear_key_dim; },
+            "linear_value_head_dim", [](ModelConfig& config) { config.own.set("linear_value_head_dim", config.own["linear_key_head_dim"]); },
             "llama.cpp 0c1e570, src/models/qwen3next.cpp: head_v_dim is ssm_d_state"),
         GgufDefault(
             "norm_topk_prob", [](ModelConfig& config) { config.norm_expert_weights = true; },
@@ -138,49 +141,46 @@ struct Qwen3Next {
 
 private:
     static constexpr DeltaShape delta_shape(ModelConfig const& config) {
-        return {config.linear_key_heads, config.linear_value_heads, config.linear_key_dim, config.linear_value_dim,
-                config.linear_kernel};
+        auto const& own = config.own;
+        return {own["linear_num_key_heads"], own["linear_num_value_heads"], own["linear_key_head_dim"],
+                own["linear_value_head_dim"], own["linear_conv_kernel_dim"]};
     }
     /// Which layers have states, and whether their heads go together.
     static constexpr Result<> complete_states(ModelConfig& config) {
-        struct Size {
-            std::string_view key;
-            std::int64_t value;
-        };
-        for (auto const& size : {Size{"linear_num_key_heads", config.linear_key_heads},
-                                 Size{"linear_num_value_heads", config.linear_value_heads},
-                                 Size{"linear_key_head_dim", config.linear_key_dim},
-                                 Size{"linear_value_head_dim", config.linear_value_dim},
-                                 Size{"linear_conv_kernel_dim", config.linear_kernel}}) {
-            if (size.value >= 1 && size.value <= (1 << 16)) continue;
+        for (std::string_view const key : {"linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim",
+                                           "linear_value_head_dim", "linear_conv_kernel_dim"}) {
+            auto const size = config.own[key];
+            if (size >= 1 && size <= (1 << 16)) continue;
             return Error{ErrorCode::invalid_field}
-                .at(size.key)
+                .at(key)
                 .because("is no size that a gated delta rule has here")
-                .got(size.value)
+                .got(size)
                 .between(1, 1 << 16);
         }
-        if (config.linear_value_heads % config.linear_key_heads != 0) {
+        auto const shape = delta_shape(config);
+        if (shape.value_heads % shape.key_heads != 0) {
             return Error{ErrorCode::invalid_field}
                 .at("linear_num_value_heads")
                 .because("is not a multiple of linear_num_key_heads")
-                .got(config.linear_value_heads)
-                .multiple_of(config.linear_key_heads);
+                .got(shape.value_heads)
+                .multiple_of(shape.key_heads);
         }
         auto wide = config;
-        for (auto const width : {config.linear_key_heads * (2 * config.linear_key_dim), config.linear_kernel,
-                                 config.linear_value_heads * 2 * config.linear_value_dim})
+        for (auto const width :
+             {shape.key_heads * (2 * shape.key_dim), shape.kernel, shape.value_heads * 2 * shape.value_dim})
             wide.intermediate_size = width > wide.intermediate_size ? width : wide.intermediate_size;
         if (auto const checked = detail::check_products(wide); !checked) return checked;
         if (config.layer_types_count == 0) {
-            if (config.full_attention_interval < 1) {
+            auto const interval = config.own["full_attention_interval"];
+            if (interval < 1) {
                 return Error{ErrorCode::invalid_field}
                     .at("full_attention_interval")
                     .because("must be at least 1")
-                    .got(config.full_attention_interval);
+                    .got(interval);
             }
             config.linear_layers = {};
             for (std::int64_t layer = 0; layer < config.layers; ++layer)
-                if ((layer + 1) % config.full_attention_interval != 0) config.linear_layers.insert(layer);
+                if ((layer + 1) % interval != 0) config.linear_layers.insert(layer);
         } else if (config.layer_types_count != config.layers) {
             return Error{ErrorCode::invalid_field}
                 .at("layer_types")
@@ -188,7 +188,7 @@ private:
                 .got(config.layer_types_count)
                 .expected(config.layers);
         }
-        config.full_attention_interval = 0;
+        config.own.set("full_attention_interval", 0);
         config.layer_types_count = config.layers;
         return {};
     }

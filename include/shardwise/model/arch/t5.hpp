@@ -33,7 +33,7 @@ struct T5 {
             .in_gguf("attention.head_count"),
         positive_field("relative_attention_num_buckets", &ModelConfig::position_buckets, 32)
             .in_gguf("attention.relative_buckets_count"),
-        positive_field("relative_attention_max_distance", &ModelConfig::position_reach, 128),
+        positive_field("relative_attention_max_distance", 128),
         natural_field("n_positions", &ModelConfig::max_positions, 0).in_gguf("context_length"),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
         real_field("layer_norm_epsilon", &ModelConfig::norm_epsilon, 1e-6).in_gguf("attention.layer_norm_rms_epsilon"),

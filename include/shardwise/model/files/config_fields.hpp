@@ -140,7 +140,7 @@ private:
             case FieldType::flag: {
                 auto const value = found.is_null() ? Result<bool>{false} : flag(key, found);
                 if (!value) return value.error();
-                config.*field.flag = *value;
+                field.store_number(config, *value ? 1 : 0);
                 return {};
             }
             case FieldType::real: {
@@ -173,7 +173,7 @@ private:
                                         ModelConfig& config) const {
         if (found.is_null()) {
             if (field.rule == FieldRule::positive) return wrong_type(key, found, "an integer of at least 1");
-            config.*field.integer = 0;
+            field.store_number(config, 0);
             return {};
         }
         if (field.has_letters && found.is_string()) {
@@ -181,13 +181,13 @@ private:
             if (!letters) return letters.error();
             if (letters->find_first_not_of('L') + 1 != letters->size() || letters->back() != 'G')
                 return error(ErrorCode::unsupported, key, "is not a G after any number of L");
-            config.*field.integer = static_cast<std::int64_t>(letters->size());
+            field.store_number(config, static_cast<std::int64_t>(letters->size()));
             return {};
         }
         bool const may_be_zero = field.rule == FieldRule::natural || field.rule == FieldRule::any;
         auto const value = integer(key, found, may_be_zero ? 0 : 1);
         if (!value) return value.error();
-        config.*field.integer = *value;
+        field.store_number(config, *value);
         return {};
     }
     [[nodiscard]] Result<> read_activation(Field const& field, std::string_view key, JsonValue found,
@@ -219,7 +219,7 @@ private:
         for (std::size_t i = 0; i < field.choices.size(); ++i) {
             if (field.choices[i].empty()) continue;
             if (field.choices[i] == *text) {
-                config.*field.integer = static_cast<std::int64_t>(i);
+                field.store_number(config, static_cast<std::int64_t>(i));
                 return {};
             }
             known += (known.empty() ? "" : ", ") + std::string(field.choices[i]);

@@ -167,18 +167,15 @@ struct ConfigPart {
 }
 
 /// Fields that are lists over layers.
-[[nodiscard]] inline Result<> read_layer_lists(ConfigObject const& object, ModelConfig& config) {
+[[nodiscard]] inline Result<> read_layer_lists(ConfigObject const& object, FileFamily const& family,
+                                               ModelConfig& config) {
     if (auto const types = object.find_set("layer_types")) {
         if (!types->is_array()) return object.wrong_type("layer_types", *types, "a list");
         std::int64_t layer = 0;
         for (auto const entry : *types) {
             auto const word = object.string("layer_types", entry);
             if (!word) return word.error();
-            // A family has layers with windows, with chunks or with states.
-            bool const has_states = config.linear_key_heads > 0;
-            auto const local = config.attention_chunk > 0 ? std::string_view{"chunked_attention"}
-                               : has_states               ? "linear_attention"
-                                                          : "sliding_attention";
+            auto const local = family.local_layers;
             if (*word != "full_attention" && *word != local) {
                 return object
                     .error(ErrorCode::unsupported, "layer_types",
@@ -186,17 +183,17 @@ struct ConfigPart {
                     .fix("known: full_attention, " + std::string(local));
             }
             if (layer >= LayerSet::capacity) break;
-            if (*word == local) (has_states ? config.linear_layers : config.sliding_layers).insert(layer);
+            if (*word == local) (config.*family.local_set).insert(layer);
             ++layer;
         }
         config.layer_types_count = static_cast<std::int64_t>(types->size());
     }
-    // Only the families whose fields gave these a value read the lists that go with them.
-    if (auto const sparse = config.attention_chunk > 0 ? object.find_set("moe_layers") : std::nullopt) {
-        if (!sparse->is_array()) return object.wrong_type("moe_layers", *sparse, "a list");
+    auto const key = family.sparse_layers_key;
+    if (auto const sparse = key.empty() ? std::nullopt : object.find_set(key)) {
+        if (!sparse->is_array()) return object.wrong_type(key, *sparse, "a list");
         LayerSet with_experts;
         for (auto const entry : *sparse) {
-            auto const layer = object.integer("moe_layers", entry, 0);
+            auto const layer = object.integer(key, entry, 0);
             if (!layer) return layer.error();
             if (*layer < LayerSet::capacity) with_experts.insert(*layer);
         }
@@ -204,6 +201,7 @@ struct ConfigPart {
             if (!with_experts.contains(layer)) config.dense_layers.insert(layer);
         config.decoder_sparse_step = 1;
     }
+    // Only the families whose fields gave this a value read the list that goes with it.
     if (auto const turning = config.rope_free_interval > 0 ? object.find_set("no_rope_layers") : std::nullopt) {
         if (!turning->is_array()) return object.wrong_type("no_rope_layers", *turning, "a list");
         std::int64_t layer = 0;
@@ -260,7 +258,7 @@ struct ConfigPart {
     out.config.model_type = family.name;
     if (auto const read = object.read(family.fields, out.config); !read) return read.error();
     if (auto const checked = check_layers(object, out.config); !checked) return checked.error();
-    if (auto const read = read_layer_lists(object, out.config); !read) return read.error();
+    if (auto const read = read_layer_lists(object, family, out.config); !read) return read.error();
     if (auto const read = read_rope_fields(object, out.config.rope, out.warnings); !read) return read.error();
 
     auto dtype = read_dtype(object);

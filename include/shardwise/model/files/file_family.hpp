@@ -34,6 +34,11 @@ struct FileFamily {
     std::string_view gguf_encoder_name;
     std::string_view gguf_encoder_class;
     Span<GgufDefault const> gguf_defaults;
+    /// The word of layer_types for layers that do not see everything, and the set that they fill.
+    std::string_view local_layers = "sliding_attention";
+    LayerSet ModelConfig::*local_set = &ModelConfig::sliding_layers;
+    /// The key of a list of the layers with experts; empty: the family reads none.
+    std::string_view sparse_layers_key;
     /// Of several layers the first has no window, not the last.
     bool gguf_full_layer_first = false;
     Result<> (*complete)(ModelConfig& config) = nullptr;
@@ -63,6 +68,9 @@ template <ModelArchitecture Arch>
         family.gguf_encoder_class = Arch::gguf_encoder_class;
     }
     if constexpr (requires { Arch::gguf_defaults; }) family.gguf_defaults = Arch::gguf_defaults;
+    if constexpr (requires { Arch::local_layers; }) family.local_layers = Arch::local_layers;
+    if constexpr (requires { Arch::local_set; }) family.local_set = Arch::local_set;
+    if constexpr (requires { Arch::sparse_layers_key; }) family.sparse_layers_key = Arch::sparse_layers_key;
     family.gguf_full_layer_first = requires {
         Arch::gguf_full_layer_first;
     };

@@ -194,7 +194,7 @@ private:
         auto const number = integer_of(*value, key);
         if (!number) return number.error();
         if (field.type == FieldType::flag) {
-            config.*field.flag = *number != 0;
+            field.store_number(config, *number);
             return {};
         }
         if (field.type != FieldType::integer) return {};
@@ -207,7 +207,7 @@ private:
                 .got(*number)
                 .at_most(max_config_size);
         }
-        config.*field.integer = *number;
+        field.store_number(config, *number);
         return {};
     }
     /// A whole number, or a list over layers in which all are the same.
@@ -237,7 +237,7 @@ private:
         if (std::find(needed.begin(), needed.end(), field.gguf) != needed.end()) {
             return error(ErrorCode::missing_field, key, "is needed and has no default");
         }
-        if (field.is_zero_in_gguf && field.integer != nullptr) config.*field.integer = 0;
+        if (field.is_zero_in_gguf) field.store_number(config, 0);
         // llama.cpp 0c1e570, src/llama-model.cpp: rope_freq_base_train
         if (field.rope == &RopeParameters::theta) config.rope.theta = 10000.0;
         if (field.integer == &ModelConfig::kv_heads) config.kv_heads = config.heads;
@@ -265,7 +265,7 @@ private:
         config.new_decoder_layout = has_two_norms || (config.kv_heads > 1 && config.kv_heads < config.heads);
         if (config.new_decoder_layout) config.ln_in_parallel_attention = has_two_norms ? 2 : 1;
         // Which layers have states.
-        for (std::int64_t layer = 0; config.linear_key_heads > 0 && layer < std::min(config.layers, LayerSet::capacity);
+        for (std::int64_t layer = 0; config.own.has("linear_num_key_heads") && layer < std::min(config.layers, LayerSet::capacity);
              ++layer) {
             if (has("blk." + std::to_string(layer) + ".ssm_conv1d.weight")) config.linear_layers.insert(layer);
             config.layer_types_count = config.layers;

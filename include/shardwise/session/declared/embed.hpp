@@ -61,8 +61,9 @@ struct Embedding {
 ///
 /// `files` and `model` are what read_checkpoint took and gave. Embeddings are in the order of the texts.
 ///
-/// Errors  invalid_argument for impossible ranks, empty texts and texts longer than the model's positions, and for
-///         scores of a model without labels, or normalized ones; unsupported for scores that are not computed; those of loading, of the executor and of the ranks
+/// Errors  invalid_argument for impossible ranks, empty texts, texts longer than the model's positions, and scores of a model
+///         without labels or normalized ones; unsupported for labels that are not scored; those of loading, of the executor and of
+///         the ranks
 /// Example  auto const source = find_model("./all-MiniLM-L6-v2", {}, HubCache(HubEnvironment::current()));
 ///          OpenCheckpoint files(*source);
 ///          auto const checkpoint = read_checkpoint(files);

@@ -11,7 +11,7 @@
 /// The bidirectional encoder that bert and roberta share: norms after the blocks, three embedding tables, no KV cache.
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// `position_embedding_type`, in the order of ModelConfig::position_kind.
+/// `position_embedding_type`: positions are added to the embeddings, or attention takes distances.
 inline constexpr std::array<std::string_view, 3> position_kinds{"absolute", "relative_key", "relative_key_query"};
 
 /// What differs between the two families.
@@ -24,7 +24,8 @@ struct BertLayout {
 
 /// True where positions are added to the embeddings; else attention takes distances.
 [[nodiscard]] constexpr bool has_absolute_positions(ModelConfig const& config) {
-    return config.position_kind == 0;
+    constexpr std::string_view key = "position_embedding_type";
+    return !config.own.has(key) || config.own[key] == 0;
 }
 
 /// The modules of a layer where they are not bert's (distilbert, mpnet).

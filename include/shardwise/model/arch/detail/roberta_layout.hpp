@@ -20,7 +20,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
         positive_field("max_position_embeddings", &ModelConfig::max_positions, 512).in_gguf("context_length"),
         positive_field("type_vocab_size", &ModelConfig::type_vocab_size, 2),
         natural_field("pad_token_id", &ModelConfig::padding_id, 1),
-        choice_field("position_embedding_type", &ModelConfig::position_kind, position_kinds),
+        choice_field("position_embedding_type", position_kinds),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
         real_field("layer_norm_eps", &ModelConfig::norm_epsilon, 1e-12).in_gguf("attention.layer_norm_epsilon"),
         activation_field("hidden_act", ActivationKind::gelu),

@@ -134,7 +134,7 @@ constexpr void append_t5_dense(T5Sublayer const& layer, ModelConfig const& confi
 constexpr void write_t5_block(BlockBuilder& body, ModelConfig const& config, bool is_decoder) {
     auto shape = plain_attention(config, is_decoder);
     shape.score_scale = 1.0;
-    if (!is_decoder) shape.bias_reach = config.position_reach;
+    if (!is_decoder) shape.bias_reach = config.own["relative_attention_max_distance"];
     auto hidden = append_t5_attention({body, "layer.0", "layer.0.SelfAttention"}, body.input(), no_value, shape);
     if (!is_decoder) return append_t5_dense({body, "layer.1", "layer.1.DenseReluDense"}, config, hidden);
     shape.is_causal = false;
