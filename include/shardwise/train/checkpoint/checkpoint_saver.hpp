@@ -108,10 +108,14 @@ public:
         flight_->state = state;
         flight_->is_first = comm.rank() == 0;
         copy(parts);
-        launch([](CheckpointTarget const& target, Flight& flight) {
+        // One rank alone writes as soon as there are files.
+        bool const is_alone = comm.size() == 1;
+        flight_->stage = is_alone ? Stage::write : Stage::prepare;
+        launch([is_alone](CheckpointTarget const& target, Flight& flight) {
             if (!flight.is_first) return;
             flight.done =
                 CheckpointWriter<Calls>::prepare(target.out, *target.layout, *target.files, flight.state.step);
+            if (is_alone && flight.done) write(target, flight);
         });
         return {};
     }
@@ -205,12 +209,13 @@ private:
         };
         if (!detail::start_thread(flight_->thread, run)) run();
     }
+    static void write(CheckpointTarget const& target, Flight& flight) {
+        flight.done = detail::write_own<Calls>(target, flight.state.step, {flight.parts.data(), flight.parts.size()},
+                                               flight.sums);
+    }
     void launch_write() {
         flight_->stage = Stage::write;
-        launch([](CheckpointTarget const& target, Flight& flight) {
-            flight.done = detail::write_own<Calls>(target, flight.state.step,
-                                                   {flight.parts.data(), flight.parts.size()}, flight.sums);
-        });
+        launch([](CheckpointTarget const& target, Flight& flight) { write(target, flight); });
     }
     void launch_commit() {
         flight_->stage = Stage::commit;
