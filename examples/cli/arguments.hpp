@@ -54,6 +54,7 @@ struct Arguments {
     bool chat = false;
     bool deterministic = false;
     bool no_graphs = false;
+    std::optional<std::string> comm;
     bool normalize = false;
     bool quick = false;
     bool mask_devices = false;

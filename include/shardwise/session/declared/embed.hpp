@@ -5,6 +5,7 @@
 #include <shardwise/core/on_call.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/session/pooling.hpp>
+#include <shardwise/session/run_devices.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -25,6 +26,9 @@ struct EmbedOptions {
     bool is_normalized = false;
     /// Tensor-parallel ranks, each a thread.
     std::int32_t tp = 1;
+    /// Where ranks compute.
+    RunDevices devices{};
+    DeviceComm comm = DeviceComm::automatic;
     /// Threads of all ranks together; 0: as many as the caller may use cores.
     int threads = 0;
     /// The same bits for any number of ranks.
@@ -58,7 +62,7 @@ struct Embedding {
 ///
 /// `files` and `model` are what read_checkpoint took and gave. Embeddings are in the order of the texts.
 ///
-/// Errors  invalid_argument for impossible ranks, empty texts and texts longer than the model's positions; those of
+/// Errors  no_such_device for devices of a vendor that the program was built without; invalid_argument for impossible ranks, empty texts and texts longer than the model's positions; those of
 ///         loading, of the executor and of the ranks
 /// Example  auto const source = find_model("./all-MiniLM-L6-v2", {}, HubCache(HubEnvironment::current()));
 ///          OpenCheckpoint files(*source);
