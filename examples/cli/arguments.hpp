@@ -56,6 +56,7 @@ struct Arguments {
     bool chat = false;
     bool deterministic = false;
     bool no_graphs = false;
+    std::optional<std::string> comm;
     bool normalize = false;
     bool scores = false;
     bool quick = false;

@@ -6,6 +6,7 @@
 #include <shardwise/placement/placement.hpp>
 #include <shardwise/plan/parallel_plan.hpp>
 #include <shardwise/session/pooling.hpp>
+#include <shardwise/session/run_devices.hpp>
 #include <shardwise/train/schedule.hpp>
 
 #include "rank_kind.hpp"
@@ -83,6 +84,11 @@ inline constexpr std::array<Choice<PlanObjective>, 3> plan_objective_choices{{{"
 inline constexpr std::array<Choice<RankKind>, 3> rank_kind_choices{
     {{"threads", RankKind::threads}, {"processes", RankKind::processes}, {"mpi", RankKind::mpi}}};
 
+inline constexpr std::array<Choice<DeviceComm>, 4> device_comm_choices{{{"auto", DeviceComm::automatic},
+                                                                        {"peers", DeviceComm::peers},
+                                                                        {"staged", DeviceComm::staged},
+                                                                        {"nccl", DeviceComm::nccl}}};
+
 inline constexpr std::array<Choice<ProductActivations>, 3> product_activation_choices{
     {{"full", ProductActivations::full}, {"int8", ProductActivations::int8}, {"bf16", ProductActivations::bf16}}};
 
@@ -100,7 +106,8 @@ inline constexpr std::array<Choice<Optional<Pooling>>, 5> pooling_choices{{{"aut
 inline constexpr std::array<Choice<OptimizerKind>, 3> train_optimizer_choices{
     {{"adamw", OptimizerKind::adam}, {"sgd", OptimizerKind::sgd}, {"adam8bit", OptimizerKind::adam8bit}}};
 inline constexpr std::array<std::string_view, 4> precision_words{"auto", "fp32", "bf16", "fp16"};
-inline constexpr std::array<std::string_view, 5> train_mode_words{"auto", "single", "data_parallel", "distributed", "hybrid"};
+inline constexpr std::array<std::string_view, 5> train_mode_words{"auto", "single", "data_parallel", "distributed",
+                                                                  "hybrid"};
 inline constexpr std::array<std::string_view, 5> pipeline_words{"gpipe", "1f1b", "interleaved", "zero_bubble",
                                                                 "zero_bubble_v"};
 inline constexpr std::array<std::string_view, 1> micro_batch_words{"auto"};

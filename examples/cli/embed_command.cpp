@@ -12,6 +12,7 @@
 #include "load_model.hpp"
 #include "log_lines.hpp"
 #include "requests.hpp"
+#include "run_device_words.hpp"
 #include "values.hpp"
 
 #include <algorithm>
@@ -54,6 +55,21 @@ struct EmbedRequest {
                              read_count("--threads", arguments.threads, 4096, options.threads)}) {
         if (!read) return read.error();
     }
+    auto devices = read_run_devices(arguments);
+    if (!devices) return devices.error();
+    options.devices = *std::move(devices);
+    if (arguments.devices && options.devices.empty()) {
+        return Error{ErrorCode::invalid_argument}
+            .in("--devices")
+            .at(*arguments.devices)
+            .because("names no devices to compute on")
+            .fix("write cuda:0,cuda:1 or hip:0");
+    }
+    auto const comm = read_comm(arguments, options.devices);
+    if (!comm) return comm.error();
+    options.comm = *comm;
+    if (!options.devices.empty() && !arguments.tp)
+        options.tp = static_cast<std::int32_t>(options.devices.numbers.size());
     return request;
 }
 

@@ -103,6 +103,14 @@ constexpr std::array generation_table{
            .is_set = &Arguments::monitor},
 };
 
+constexpr Option comm_option{
+    .flag = "--comm",
+    .value = "KIND",
+    .help = "how ranks on devices add up: by kernels that reach each other's memory, through the host's, or by NCCL",
+    .standard = "auto, peers where those are to be had",
+    .choices = words_of<device_comm_choices>,
+    .word = &Arguments::comm};
+
 constexpr std::array rank_table{
     Option{.flag = "--tp",
            .value = "N",
@@ -138,6 +146,7 @@ constexpr std::array rank_table{
                    "2xgpu:24GiB, auto, ...",
            .kind = ValueKind::devices,
            .word = &Arguments::devices},
+    comm_option,
     Option{.flag = "--no-graphs",
            .help = "put every kernel of a step into a device's stream by a call of its own",
            .is_set = &Arguments::no_graphs},
@@ -146,6 +155,13 @@ constexpr std::array rank_table{
 };
 
 constexpr std::array embed_rank_table{
+    Option{.flag = "--devices",
+           .value = "SPEC",
+           .help = "where to compute: cuda:0,cuda:1 or hip:0",
+           .standard = "the processor",
+           .kind = ValueKind::devices,
+           .word = &Arguments::devices},
+    comm_option,
     Option{.flag = "--tp",
            .value = "N",
            .help = "tensor-parallel ranks, at most as many as heads",

@@ -262,12 +262,6 @@ void catch_interrupts(RunRanks& ranks, std::optional<StopRequest>& stop) {
             .because("is for devices, and this run computes on the processor")
             .fix("name them: --devices cuda:0");
     }
-    if (!options.devices.empty() && (talks || is_group)) {
-        return error.in("--devices")
-            .because(talks ? "compute a prompt that is given, no conversation yet"
-                           : "are computed on by ranks that are threads, not processes yet")
-            .fix(talks ? "give --prompt" : "leave --ranks out");
-    }
     if (talks && arguments.monitor) {
         return error.in("--monitor")
             .because("measures one run, not a conversation")

@@ -3,6 +3,8 @@
 
 #include <shardwise/core/text.hpp>
 
+#include "choices.hpp"
+
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
@@ -62,6 +64,16 @@ Result<RunDevices> read_run_devices(Arguments const& arguments) {
         if (end == std::string_view::npos) return devices;
         text.remove_prefix(end + 1);
     }
+}
+
+Result<DeviceComm> read_comm(Arguments const& arguments, RunDevices const& devices) {
+    if (!arguments.comm) return DeviceComm::automatic;
+    auto const comm = choose<DeviceComm>("--comm", *arguments.comm, device_comm_choices);
+    if (!comm || !devices.empty()) return comm;
+    return Error{ErrorCode::unsupported}
+        .in("--comm")
+        .because("is for devices, and this run computes on the processor")
+        .fix("name them: --devices cuda:0");
 }
 
 }  // namespace shardwise::cli

@@ -14,4 +14,9 @@ namespace shardwise::cli {
 /// Errors  invalid_argument for devices of two vendors, one that is named twice, or what is no number of a device
 [[nodiscard]] Result<RunDevices> read_run_devices(Arguments const& arguments);
 
+/// How ranks on those devices add up.
+///
+/// Errors  invalid_argument for a word that is none of --comm; unsupported where there are no devices
+[[nodiscard]] Result<DeviceComm> read_comm(Arguments const& arguments, RunDevices const& devices);
+
 }  // namespace shardwise::cli

@@ -89,6 +89,9 @@ Result<RunOptions> read_run_options(Arguments const& arguments) {
     if (!devices) return devices.error();
     options.devices = *std::move(devices);
     options.has_graphs = !arguments.no_graphs;
+    auto const comm = read_comm(arguments, options.devices);
+    if (!comm) return comm.error();
+    options.comm = *comm;
     if (!options.devices.empty() && !arguments.tp)
         options.tp = static_cast<std::int32_t>(options.devices.numbers.size());
     if (arguments.kv_dtype) {

@@ -67,8 +67,8 @@ std::string run_json(RunAnswer const& answer) {
         for (auto const number : answer.devices.numbers)
             json.value(std::string(name_of(answer.devices.vendor)) + ":" + std::to_string(number));
         json.end_array();
-        // Ranks of one device each, or several on one, add up in the host's memory.
-        json.member("communicator", report.ranks.size() > 1 ? "staged" : "none");
+        json.member("communicator", report.communicator);
+        if (!report.communicator_reason.empty()) json.member("communicator_reason", report.communicator_reason);
         json.key("graphs").begin_object().member("captured", report.graphs.captured);
         json.member("replayed", report.graphs.replayed);
         if (!report.graphs.reason.empty()) json.member("reason", report.graphs.reason);

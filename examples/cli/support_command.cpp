@@ -81,7 +81,7 @@ template <class SupportOf>
         return strategy(ShardsTensors<B>, ComputeBackend<B>, CutsTensors<RunOptions>, why);
     }));
     rows.push_back(row("pipeline parallel", []<class B>(B*, DeviceKind) {
-        return strategy(RunsPipelines<B>, ComputeBackend<B>, CutsLayers<RunOptions>, in_host_memory);
+        return strategy(HandsOnStages<B>, ComputeBackend<B>, CutsLayers<RunOptions>, in_host_memory);
     }));
     rows.push_back(row("expert parallel", []<class B>(B*, DeviceKind) {
         return strategy(DealsExperts<B>, ComputeBackend<B>, CutsExperts<RunOptions>, in_host_memory);

@@ -12,6 +12,7 @@
 // Written in names that the emulator brings.
 #include <shardwise/backend/detail/matrix_tile.cuh>
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
@@ -21,9 +22,11 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 namespace shardwise::testing {
 
@@ -48,6 +51,24 @@ struct FakeMachine {
     }
     void mend() { fail(""); }
 
+    /// From now on a kernel's first launch on a device, and an allocation, wait until all that was put into the device's streams is done, and
+    /// keep every other launch from going on meanwhile: what a driver may do that loads code when it is first called.
+    void load_lazily(bool does) {
+        std::lock_guard const lock(driver_);
+        loads_lazily_ = does;
+        loaded_.clear();
+    }
+    /// Held during a launch.
+    [[nodiscard]] std::unique_lock<std::mutex> drive(std::int32_t device, void const* kernel) {
+        std::unique_lock lock(driver_);
+        if (loads_lazily_ && (kernel == nullptr || loaded_.insert({device, kernel}).second)) {
+            while (pending_[static_cast<std::size_t>(device)] > 0) std::this_thread::yield();
+        }
+        return lock;
+    }
+    /// Tasks in the streams of a device.
+    [[nodiscard]] std::atomic<int>& pending(std::int32_t device) { return pending_[static_cast<std::size_t>(device)]; }
+
     [[nodiscard]] int calls(std::string const& call) {
         std::lock_guard const lock(mutex_);
         return calls_[call];
@@ -69,6 +90,10 @@ struct FakeMachine {
     }
 
 private:
+    std::mutex driver_;
+    bool loads_lazily_ = false;
+    std::set<std::pair<std::int32_t, void const*>> loaded_;
+    std::array<std::atomic<int>, 16> pending_{};
     std::mutex mutex_;
     std::string failing_;
     int after_ = 0;
@@ -91,6 +116,7 @@ public:
     }
     void put(std::function<void()> task) {
         if (capture) return capture->tasks.push_back(std::move(task));
+        ++FakeMachine::get().pending(device);
         {
             std::lock_guard const lock(mutex_);
             tasks_.push_back(std::move(task));
@@ -113,6 +139,7 @@ private:
                 tasks_.pop_front();
             }
             task();
+            --FakeMachine::get().pending(device);
         }
     }
 
@@ -141,7 +168,11 @@ struct FakeApi {
     /// No vendor's warps are that narrow: a kernel that counts on 32 or 64 goes wrong here.
     static constexpr std::int32_t warp_size = 16;
     static constexpr bool co_resident_blocks = true;
+    /// Whether ranks add up by kernels that wait for each other without being asked to.
+    static constexpr bool tries_peers = true;
     static constexpr std::int64_t ticks_per_microsecond = 1000;
+    /// The vendor's library of collectives, as the loader finds it.
+    static constexpr std::string_view nccl_name = "libshardwise-no-nccl.so";
 
     static FakeMachine& machine() { return FakeMachine::get(); }
     static std::int32_t& current() {
@@ -168,6 +199,7 @@ struct FakeApi {
     static Result<void*> allocate(std::size_t bytes) {
         if (auto const result = machine().enter("allocate", ErrorCode::out_of_memory); !result) return result.error();
         if (capturing() != nullptr) return break_capture(capturing(), "allocate").error();
+        auto const lock = machine().drive(current(), nullptr);
         auto* const memory = ::operator new (bytes, std::align_val_t{256});
         // Memory of a device is not clean.
         std::memset(memory, 0xA5, bytes);
@@ -260,8 +292,14 @@ struct FakeApi {
         ++machine().graphs;
         return graph.release();
     }
+    static Result<> upload_graph(Graph graph, Stream stream) {
+        if (auto const result = enter("upload_graph", stream); !result) return result;
+        auto const lock = machine().drive(stream->device, graph);
+        return {};
+    }
     static Result<> launch_graph(Graph graph, Stream stream) {
         if (auto const result = enter("launch_graph", stream); !result) return result;
+        auto const lock = machine().drive(stream->device, graph);
         for (auto const& task : graph->tasks) stream->put(task);
         return {};
     }
@@ -366,6 +404,7 @@ struct DeviceLaunch<testing::FakeApi> {
     static Result<> launch(std::string_view name, void (*kernel)(Parameters...), std::int64_t blocks, int threads,
                            testing::FakeStream* stream, Parameters... arguments) {
         if (auto const result = testing::FakeApi::enter(name, stream); !result) return result;
+        auto const lock = testing::FakeMachine::get().drive(stream->device, reinterpret_cast<void const*>(kernel));
         stream->put([=] {
             testing::Emulator::run(blocks, threads, testing::FakeApi::warp_size, [=] { kernel(arguments...); });
         });

@@ -12,6 +12,7 @@
 #include <shardwise/backend/device_graph.hpp>
 #include <shardwise/kernels/all_reduce_launch.cuh>
 #include <shardwise/kernels/device/all_reduce.hpp>
+#include <shardwise/kernels/exchange_parts_launch.cuh>
 #include <shardwise/kernels/gemm_launch.cuh>
 #include <shardwise/kernels/multiply_experts_launch.cuh>
 #include <shardwise/kernels/multiply_launch.cuh>
@@ -78,6 +79,9 @@ template Result<> launch_combine_rows<FakeApi>(CombineRowsCall const&, FakeApi::
 template Result<> launch_all_reduce<FakeApi, float>(AllReduceCall const&, FakeApi::Stream);
 template Result<> launch_all_reduce<FakeApi, Bfloat16>(AllReduceCall const&, FakeApi::Stream);
 template Result<> launch_all_reduce<FakeApi, Float16>(AllReduceCall const&, FakeApi::Stream);
+template Result<> launch_exchange_parts<FakeApi, float>(PeerPartsCall const&, FakeApi::Stream);
+template Result<> launch_exchange_parts<FakeApi, Bfloat16>(PeerPartsCall const&, FakeApi::Stream);
+template Result<> launch_exchange_parts<FakeApi, Float16>(PeerPartsCall const&, FakeApi::Stream);
 
 template Result<> launch_activation<FakeApi>(ActivationCall<float> const&, FakeApi::Stream);
 template Result<> launch_activation<FakeApi>(ActivationCall<Bfloat16> const&, FakeApi::Stream);

@@ -10,6 +10,7 @@
 #include <shardwise/shardwise.hpp>
 
 #include "host_code.hpp"
+#include "nccl_signatures.hpp"
 
 #include <chrono>
 #include <span>

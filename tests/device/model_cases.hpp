@@ -35,6 +35,9 @@ struct ModelCase {
     double tolerance = 1e-4;
     bool has_graphs = true;
     std::int32_t pp = 1;
+    DeviceComm comm = DeviceComm::automatic;
+    std::vector<std::int32_t> devices{};
+    std::chrono::nanoseconds timeout = std::chrono::minutes(5);
     /// What the fake vendor's devices have.
     std::int64_t free_bytes = std::int64_t{1} << 30U;
 };
@@ -48,6 +51,29 @@ struct ModelCase {
     for (auto& one : all) one.max_new_tokens = of.new_tokens;
     return all;
 }
+
+/// What the fake vendor's devices have while this is there; of real ones nothing.
+class FakeRoom {
+public:
+#if !defined(SHARDWISE_HAS_CUDA) && !defined(SHARDWISE_HAS_HIP)
+    /// One block of each rank's sums: every block is a thread here.
+    explicit FakeRoom(std::int32_t multiprocessors = 2, std::int64_t free_bytes = std::int64_t{1} << 30U)
+        : multiprocessors_(std::exchange(FakeMachine::get().multiprocessors, multiprocessors)) {
+        FakeMachine::get().free_bytes = free_bytes;
+    }
+    ~FakeRoom() {
+        FakeMachine::get().free_bytes = 1234;
+        FakeMachine::get().multiprocessors = multiprocessors_;
+    }
+    FakeRoom(FakeRoom const&) = delete;
+    FakeRoom& operator=(FakeRoom const&) = delete;
+
+private:
+    std::int32_t multiprocessors_;
+#else
+    explicit FakeRoom(std::int32_t = 2, std::int64_t = 0) {}
+#endif
+};
 
 using ModelLogits = std::map<std::int64_t, std::vector<std::vector<float>>>;
 
@@ -66,6 +92,9 @@ template <class B>
     options.is_deterministic = of.is_deterministic;
     options.limit = std::chrono::minutes(4);
     options.has_graphs = of.has_graphs;
+    options.comm = of.comm;
+    options.devices.numbers = of.devices;
+    options.timeout = of.timeout;
     if (logits != nullptr) {
         options.on_logits = [logits](std::int64_t request, std::span<float const> row) {
             (*logits)[request].emplace_back(row.begin(), row.end());
@@ -75,14 +104,8 @@ template <class B>
     if constexpr (std::is_same_v<B, Host>) {
         return run_on_threads(files, model.checkpoint->model, requests, options);
     } else {
-#if !defined(SHARDWISE_HAS_CUDA) && !defined(SHARDWISE_HAS_HIP)
-        FakeMachine::get().free_bytes = of.free_bytes;
-#endif
-        auto ran = run_on_devices<B>(files, model.checkpoint->model, requests, options);
-#if !defined(SHARDWISE_HAS_CUDA) && !defined(SHARDWISE_HAS_HIP)
-        FakeMachine::get().free_bytes = 1234;
-#endif
-        return ran;
+        FakeRoom const room(of.tp, of.free_bytes);
+        return run_on_devices<B>(files, model.checkpoint->model, requests, options);
     }
 }
 

@@ -3,8 +3,11 @@
 
 #include "backends.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
+#include <vector>
 
 using namespace shardwise;
 using namespace std::chrono_literals;
@@ -283,6 +286,138 @@ TEST_CASE("all_reduce refuses a rank, a length or a stream that is not its own")
           ErrorCode::invalid_argument);
     CHECK(all_reduce<float>(*ranks.group, Rank{0}, in, values.view().part(0, 9), stream).error().code() ==
           ErrorCode::shape_mismatch);
+}
+
+namespace {
+
+/// Elements of each rank for every other: unlike, some none.
+std::int64_t part_of(std::int64_t from, std::int64_t to, std::int64_t scale) {
+    return (from + 2 * to) % 4 * scale;
+}
+
+/// all_gather, reduce_scatter and all_to_all of every rank, `shift` elements off the 16 bytes of the fast path.
+template <class T>
+void check_parts(Ranks& ranks, std::int64_t scale, std::int64_t shift, unsigned seed) {
+    CAPTURE(scale);
+    CAPTURE(shift);
+    auto const size = static_cast<std::int64_t>(ranks.size());
+    std::vector<std::int64_t> counts;
+    for (std::int64_t rank = 0; rank < size; ++rank) counts.push_back(part_of(rank, 0, scale));
+    auto const all = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+    std::int64_t largest = 0;
+    for (std::int64_t i = 0; i < size * size; ++i) largest = std::max(largest, part_of(i / size, i % size, scale));
+    struct Data {
+        std::vector<T> gathered, scattered, exchanged;
+        std::vector<Buffer<T, B>> memory;
+        std::vector<std::int64_t> sent, received;
+    };
+    std::vector<Data> data(ranks.size());
+    auto const at = [&](std::int64_t rank) -> Data& { return data[static_cast<std::size_t>(rank)]; };
+    auto const send = [&](Data& to, std::vector<T> values) {
+        values.insert(values.begin(), static_cast<std::size_t>(shift), T(0.0F));
+        to.memory.push_back(ranks.bench->send(values));
+    };
+    for (std::int64_t rank = 0; rank < size; ++rank) {
+        auto& own = at(rank);
+        auto const number = seed + static_cast<unsigned>(rank);
+        for (std::int64_t peer = 0; peer < size; ++peer) {
+            own.sent.push_back(part_of(rank, peer, scale));
+            own.received.push_back(part_of(peer, rank, scale));
+        }
+        own.gathered = numbers<T>(counts[static_cast<std::size_t>(rank)], number);
+        own.scattered = numbers<T>(all, number + 100);
+        own.exchanged = numbers<T>(std::accumulate(own.sent.begin(), own.sent.end(), std::int64_t{0}), number + 200);
+        for (auto const* const values : {&own.gathered, &own.scattered, &own.exchanged}) send(own, *values);
+        for (auto const count : {all, counts[static_cast<std::size_t>(rank)],
+                                 std::accumulate(own.received.begin(), own.received.end(), std::int64_t{0})})
+            send(own, std::vector<T>(static_cast<std::size_t>(count), T(7.0F)));
+    }
+    for (std::int64_t rank = 0; rank < size; ++rank) {
+        auto& own = at(rank);
+        auto& stream = ranks.streams[static_cast<std::size_t>(rank)];
+        Rank const number{static_cast<std::int32_t>(rank)};
+        auto const view = [&](std::size_t i) {
+            return TensorView<T, 1, B>(own.memory[i].data() + shift, {own.memory[i].size() - shift});
+        };
+        auto const in = [&](std::size_t i) { return TensorView<T const, 1, B>(view(i)); };
+        for (auto const& put :
+             {ranks.group->template all_gather<T>(number, in(0), view(3), counts, stream),
+              ranks.group->template reduce_scatter<T>(number, in(1), view(4), counts, stream),
+              ranks.group->template all_to_all<T>(number, in(2), own.sent, view(5), own.received, largest, stream)})
+            REQUIRE_MESSAGE(put, (put ? "" : put.error().message()));
+    }
+    std::vector<std::vector<T>> scattered;
+    std::vector<T> gathered;
+    for (auto const& one : data) {
+        gathered.insert(gathered.end(), one.gathered.begin(), one.gathered.end());
+        scattered.push_back(one.scattered);
+    }
+    auto const sums = sum_of(scattered);
+    std::int64_t begin = 0;
+    for (std::int64_t rank = 0; rank < size; ++rank) {
+        CAPTURE(rank);
+        auto const done = ranks.streams[static_cast<std::size_t>(rank)].synchronize(Deadline::after(60s));
+        INFO(std::string(done ? "" : done.error().message()));
+        REQUIRE(done);
+        std::vector<T> exchanged;
+        for (std::int64_t from = 0; from < size; ++from) {
+            auto first = at(from).exchanged.begin();
+            for (std::int64_t to = 0; to < rank; ++to) first += at(from).sent[static_cast<std::size_t>(to)];
+            exchanged.insert(exchanged.end(), first, first + at(from).sent[static_cast<std::size_t>(rank)]);
+        }
+        auto const fetch = [&](std::size_t i) {
+            auto values = ranks.bench->fetch(at(rank).memory[i]);
+            values.erase(values.begin(), values.begin() + shift);
+            return values;
+        };
+        auto const end = begin + counts[static_cast<std::size_t>(rank)];
+        CHECK(same_bits(fetch(3), gathered));
+        CHECK(same_bits(fetch(4), std::vector<T>(sums.begin() + begin, sums.begin() + end)));
+        CHECK(same_bits(fetch(5), exchanged));
+        begin = end;
+    }
+}
+
+}  // namespace
+
+TEST_CASE("Peers gather, scatter sums and exchange parts of unlike lengths, in pieces and off alignment") {
+    if (!B::co_resident_blocks) return;
+    for (int const count : {2, 3}) {
+        Ranks ranks(count, {.staging = Bytes{1024}, .blocks = 2});
+        if (!ranks.bench) return;
+        unsigned seed = 500;
+        check_parts<float>(ranks, 64, 0, seed += 10);
+        check_parts<float>(ranks, 301, 1, seed += 10);
+        check_parts<float>(ranks, 0, 0, seed += 10);
+        check_parts<Bfloat16>(ranks, 77, 3, seed += 10);
+        check_parts<Float16>(ranks, 128, 0, seed + 10);
+    }
+}
+
+TEST_CASE("Long sums of many ranks are made in two steps, with the bits of one") {
+    if (!B::co_resident_blocks) return;
+    CHECK_FALSE(Group::is_two_shot(2, std::int64_t{1} << 30U));
+    CHECK_FALSE(Group::is_two_shot(3, (512 << 10) - 1));
+    CHECK(Group::is_two_shot(4, 512 << 10));
+    CHECK(Group::is_two_shot(5, 256 << 10));
+    Ranks ranks(3, {.staging = Bytes{100'000}, .blocks = 2});
+    if (!ranks.bench) return;
+    check_all_reduce<float>(ranks, (128 << 10) + 5, 0, 900);
+}
+
+TEST_CASE("A rank that gives up ends the wait of the others at once, by its number among all") {
+    Ranks ranks(2, {.staging = Bytes{1024}, .blocks = 2, .limit = 60s, .numbers = {4, 5}});
+    if (!ranks.bench) return;
+    auto values = ranks.bench->send(numbers(100, 1));
+    TensorView<float const, 1, B> const in = values.view();
+    std::vector<std::int64_t> const counts{50, 50};
+    REQUIRE(ranks.group->all_gather<float>(Rank{0}, in.part(0, 50), values.view(), counts, ranks.streams[0]));
+    REQUIRE(ranks.group->give_up(Rank{1}));
+    auto const lost = ranks.streams[0].synchronize(Deadline::after(20s));
+    REQUIRE_FALSE(lost);
+    CHECK(lost.error().code() == ErrorCode::rank_lost);
+    CHECK(lost.error().subject() == "all_gather");
+    CHECK(lost.error().place() == "rank 1 (of all: rank 5)");
 }
 
 TEST_SUITE_END();

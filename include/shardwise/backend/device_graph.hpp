@@ -42,7 +42,9 @@ public:
         detail::DeviceScope<Api> const scope(stream.device());
         if (!scope.result()) return scope.result().error();
         if (auto const begun = Api::begin_capture(stream.native()); !begun) return begun.error();
+        stream.set_captured(true);
         Result<> const done = enqueue();
+        stream.set_captured(false);
         // Also after a failure: the stream is in the middle of a capture until it ends.
         auto const graph = Api::end_capture(stream.native());
         DeviceGraph made(stream.device());
@@ -50,6 +52,7 @@ public:
         if (!done) return done.error();
         if (stream.failure()) return *stream.failure();
         if (!graph) return graph.error();
+        if (auto const uploaded = Api::upload_graph(*graph, stream.native()); !uploaded) return uploaded.error();
         return Result<DeviceGraph>(std::move(made));
     }
 

@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -37,8 +38,11 @@ public:
           stream_(other.stream_),
           mark_(std::exchange(other.mark_, std::nullopt)),
           is_owner_(std::exchange(other.is_owner_, false)),
+          is_captured_(other.is_captured_),
           failure_(std::move(other.failure_)),
-          faults_(std::move(other.faults_)) {}
+          faults_(std::move(other.faults_)),
+          standing_(std::move(other.standing_)),
+          watcher_(std::move(other.watcher_)) {}
     DeviceStream& operator=(DeviceStream&&) = delete;
     /// Waits for what was put in, at most as long as the context's limit; a stream that it did not make is left alone.
     ~DeviceStream() {
@@ -65,8 +69,14 @@ public:
         if (mark_) {
             detail::DeviceScope<Api> const scope(device_);
             auto const marked = scope.result() ? Api::record(*mark_, stream_) : scope.result();
-            auto const reached = marked ? detail::poll([this] { return Api::is_reached(*mark_); }, deadline)
-                                        : Result<bool>(marked.error());
+            auto const begin = std::chrono::steady_clock::now();
+            auto const is_reached = [&]() -> Result<bool> {
+                auto const reached = Api::is_reached(*mark_);
+                if (!reached || *reached || !watcher_) return reached;
+                if (auto const sound = watcher_(std::chrono::steady_clock::now() - begin); !sound) return sound.error();
+                return false;
+            };
+            auto const reached = marked ? detail::poll(is_reached, deadline) : Result<bool>(marked.error());
             if (!reached) {
                 fail(reached.error());
             } else if (!*reached && !failure_) {
@@ -75,8 +85,10 @@ public:
                     .because("did not finish before its deadline")
                     .fix("allow more time, or find the kernel that does not end");
             }
-            for (auto const& fault : faults_) {
-                if (auto const found = detail::fault_result(fault->value()); !found) fail(found.error());
+            for (auto const* const faults : {&faults_, &standing_}) {
+                for (auto const& fault : *faults) {
+                    if (auto const found = detail::fault_result(fault->value()); !found) fail(found.error());
+                }
             }
             faults_.clear();
         }
@@ -88,6 +100,14 @@ public:
     void watch(Fault const& fault) {
         if (faults_.empty() || faults_.back() != fault) faults_.push_back(fault);
     }
+    /// The same from now on: for kernels that a graph puts in again.
+    void watch_always(Fault const& fault) { standing_.push_back(fault); }
+    /// Asks this while `synchronize` waits, with how long it has: an error ends the wait and stops the stream. None: {}.
+    using Watcher = std::function<Result<>(std::chrono::nanoseconds)>;
+    void watch_by(Watcher watcher) { watcher_ = std::move(watcher); }
+    /// Whether what is put in is taken down rather than run (DeviceGraph::capture says so).
+    [[nodiscard]] bool is_captured() const { return is_captured_; }
+    void set_captured(bool is_captured) { is_captured_ = is_captured; }
     /// Stops the stream, as a failure of its work would.
     void fail(Error const& error) {
         if (!failure_) failure_ = error;
@@ -131,8 +151,11 @@ private:
     /// The event that `synchronize` waits for.
     std::optional<typename Api::Event> mark_;
     bool is_owner_ = false;
+    bool is_captured_ = false;
     std::optional<Error> failure_;
     std::vector<Fault> faults_;
+    std::vector<Fault> standing_;
+    Watcher watcher_;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/comm/device/device_communicator.hpp>
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/trace_ring.hpp>
@@ -175,8 +176,8 @@ public:
         auto const rows = tokens * model_->config.experts_per_token;
         bool const repeats = can_repeat_ && rows <= Experts::few_rows &&
                              tokens == static_cast<std::int64_t>(parts.size()) && output_.is_logits && ends_model_ &&
-                             links.from < 0 && times_ == nullptr && comm.size() == 1 && exchange == nullptr;
-        auto const done = repeats ? graphs_.run(tokens, out.data(), stream, walk_all) : walk_all();
+                             links.from < 0 && times_ == nullptr && repeats_collectives(comm) && exchange == nullptr;
+        auto const done = repeats ? graphs_.run(tokens, out.data(), comm, stream, walk_all) : walk_all();
         Result<> copied;
         if (done && links.to >= 0) {
             auto const width = blocks_.back().cut.width(blocks_.back().program->operations().back().output);

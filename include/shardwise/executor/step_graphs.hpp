@@ -4,6 +4,7 @@
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/backend/device.hpp>
 #include <shardwise/backend/device_graph.hpp>
+#include <shardwise/comm/device/device_communicator.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/graph_counts.hpp>
 #include <shardwise/model/architecture.hpp>
@@ -39,8 +40,8 @@ public:
     [[nodiscard]] static bool can_capture(Model const&) { return false; }
     [[nodiscard]] GraphCounts const& counts() const { return counts_; }
 
-    template <class Walk>
-    [[nodiscard]] Result<> run(std::int64_t, void const*, typename Backend::Stream&, Walk const& walk) {
+    template <class C, class Walk>
+    [[nodiscard]] Result<> run(std::int64_t, void const*, C&, typename Backend::Stream&, Walk const& walk) {
         return walk();
     }
 
@@ -64,9 +65,11 @@ public:
     }
     [[nodiscard]] GraphCounts const& counts() const { return counts_; }
 
-    /// Puts a step into the stream: walk() does it call by call. `out` is where the step leaves its result.
-    template <class Walk>
-    [[nodiscard]] Result<> run(std::int64_t sequences, void const* out, DeviceStream<Api>& stream, Walk const& walk) {
+    /// Puts a step into the stream: walk() does it call by call. `out` is where the step leaves its result. The ranks of `comm` do so
+    /// alike: where one of them cannot take a step down, none does.
+    template <Communicator C, class Walk>
+    [[nodiscard]] Result<> run(std::int64_t sequences, void const* out, C& comm, DeviceStream<Api>& stream,
+                               Walk const& walk) {
         if (is_refused_) return walk();
         auto found = std::find_if(kept_.begin(), kept_.end(),
                                   [&](Kept const& kept) { return kept.sequences == sequences && kept.out == out; });
@@ -76,19 +79,24 @@ public:
         }
         if (found->graph.empty()) {
             auto graph = DeviceGraph<Api>::capture(stream, walk);
-            if (!graph) {
-                if (stream.failure()) return graph.error();
+            if (!graph && stream.failure()) return graph.error();
+            auto const all = detail::holds_on_all(comm, static_cast<bool>(graph));
+            if (!all) return all.error();
+            if (!*all) {
                 // The vendor does not take this down: nothing has run.
                 is_refused_ = true;
-                counts_.reason = graph.error().message();
+                counts_.reason = graph ? "another rank's steps cannot be taken down" : graph.error().message();
                 return walk();
             }
             found->graph.push_back(std::move(*graph));
             ++counts_.captured;
         }
-        found->graph.front().launch(stream);
-        ++counts_.replayed;
-        return {};
+        auto const launch = [&]() -> Result<> {
+            found->graph.front().launch(stream);
+            ++counts_.replayed;
+            return stream.failure() ? Result<>(*stream.failure()) : Result<>{};
+        };
+        return detail::put_together(comm, launch);
     }
 
 private:

@@ -19,6 +19,8 @@ constexpr int all_reduce_threads = 512;
 template <class Api, class T>
 class PeerBlock {
     using Code = DeviceCode<Api>;
+
+protected:
     static constexpr unsigned width = pack_elements<T>;
     static constexpr std::int64_t elements = width;
 
@@ -40,11 +42,11 @@ public:
     __device__ std::uint32_t last_step() const { return own_->step; }
 
     __device__ void write(std::uint32_t half) {
-        if (thread_ == 0) own_->calls[half][block_] = call_.identity;
+        note_call(half);
         auto* const staging = staging_of(call_.rank, half);
         auto const* const in = static_cast<T const*>(call_.in);
         bool const is_aligned = is_on_pack(in);
-        for_packs([&](std::int64_t first, std::int64_t count) {
+        for_packs(call_.count, [&](std::int64_t first, std::int64_t count) {
             if (is_aligned && count == elements) {
                 store_pack(staging + first, load_pack(in + first));
             } else {
@@ -78,13 +80,40 @@ public:
 
     __device__ void read(std::uint32_t half) {
         auto* const out = static_cast<T*>(call_.out);
+        sum_packs(out, call_.count, [&](std::int32_t rank) { return staging_of(rank, half); });
+    }
+
+    /// The last block to come here ends the rank's step.
+    __device__ void end(std::uint32_t step) {
+        __syncthreads();
+        if (thread_ != 0) return;
+        if (atomicAdd(&own_->finished, 1U) + 1U == static_cast<std::uint32_t>(call_.blocks)) {
+            own_->finished = 0;
+            own_->step = step;
+        }
+    }
+
+protected:
+    [[nodiscard]] __device__ T* staging_of(std::int32_t rank, std::uint32_t half) const {
+        auto* const halves = reinterpret_cast<std::byte*>(peers_[rank] + 1);
+        return reinterpret_cast<T*>(halves + static_cast<std::int64_t>(half) * call_.half_bytes);
+    }
+
+    /// What all ranks must agree on, for them to compare.
+    __device__ void note_call(std::uint32_t half) {
+        if (thread_ == 0) own_->calls[half][block_] = call_.identity;
+    }
+
+    /// out = the sum over ranks of what `of(rank)` points to, in their order.
+    template <class Of>
+    __device__ void sum_packs(T* out, std::int64_t size, Of const& of) {
         bool const is_aligned = is_on_pack(out);
-        for_packs([&](std::int64_t first, std::int64_t count) {
+        for_packs(size, [&](std::int64_t first, std::int64_t count) {
             Portion<T, width> portion;
             float sums[width] = {};
             for (std::int32_t rank = 0; rank < call_.ranks; ++rank) {
                 float values[width];
-                portion.load(staging_of(rank, half) + first);
+                portion.load(of(rank) + first);
                 portion.get(values);
                 SHARDWISE_DEVICE_UNROLL
                 for (unsigned i = 0; i < width; ++i) sums[i] = rank == 0 ? values[i] : sums[i] + values[i];
@@ -101,33 +130,18 @@ public:
         });
     }
 
-    /// The last block to come here ends the rank's step.
-    __device__ void end(std::uint32_t step) {
-        __syncthreads();
-        if (thread_ != 0) return;
-        if (atomicAdd(&own_->finished, 1U) + 1U == static_cast<std::uint32_t>(call_.blocks)) {
-            own_->finished = 0;
-            own_->step = step;
-        }
-    }
-
-private:
-    __device__ T* staging_of(std::int32_t rank, std::uint32_t half) const {
-        auto* const halves = reinterpret_cast<std::byte*>(peers_[rank] + 1);
-        return reinterpret_cast<T*>(halves + static_cast<std::int64_t>(half) * call_.half_bytes);
-    }
-
     /// body(first element, number of elements) for the packs of 16 bytes of this thread: the same ones on every rank.
     template <class Body>
-    __device__ void for_packs(Body const& body) const {
+    __device__ void for_packs(std::int64_t size, Body const& body) const {
         auto const threads = static_cast<std::int64_t>(call_.blocks) * all_reduce_threads;
         auto const index = static_cast<std::int64_t>(block_) * all_reduce_threads + thread_;
-        for (auto first = index * elements; first < call_.count; first += threads * elements) {
-            auto const left = call_.count - first;
+        for (auto first = index * elements; first < size; first += threads * elements) {
+            auto const left = size - first;
             body(first, left < elements ? left : elements);
         }
     }
 
+private:
     /// True where the condition holds for all threads of the block.
     template <class Condition>
     __device__ bool is_whole(Condition const& condition) {
@@ -150,6 +164,7 @@ private:
     /// Ends the group for this rank, and tells the others; the first reason is the one that the host reads. False.
     __device__ bool fail(FaultKind kind, std::int32_t rank, std::uint64_t got, std::uint64_t expected) {
         if (atomicCAS(&own_->failed, 0U, 1U) != 0) return false;
+        call_.fault->call = call_.kind;
         call_.fault->rank = rank;
         call_.fault->got = got;
         call_.fault->expected = expected;
@@ -165,7 +180,11 @@ private:
     AllReduceCall const& call_;
     PeerMemory* const* peers_;
     PeerMemory* own_;
+
+protected:
     int thread_;
+
+private:
     unsigned block_;
 };
 

@@ -248,7 +248,7 @@ struct Field {
 /// How many rows are the family's own.
 [[nodiscard]] constexpr std::size_t count_own(Span<Field const> fields) {
     std::size_t count = 0;
-    for (auto const& field : fields) count += field.is_own() ? 1 : 0;
+    for (auto const& field : fields) count += field.is_own() ? 1U : 0U;
     return count;
 }
 

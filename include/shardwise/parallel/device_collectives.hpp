@@ -3,11 +3,13 @@
 
 #include <shardwise/backend/device.hpp>
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/comm/device/device_communicator.hpp>
 #include <shardwise/comm/send_receive.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/tensor_view.hpp>
 #include <shardwise/parallel/collectives.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -15,6 +17,9 @@
 // The collectives of parallel/collectives.hpp for views and streams of a device, staged over any communicator of the host: out of the
 // device into pinned memory, which waits for what is in the stream; the host's collective; and back in stream order. They work between
 // any ranks, also where several share a device, and are what faster ones are held against. A failure stops the stream.
+//
+// With a DeviceCommunicator over peers they are kernels that wait for nothing on the host, where its PeerGroup has them for the
+// elements: sums, gathers and exchanges of float, bf16 and f16. All else is staged.
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -39,6 +44,30 @@ void run_staged(TensorView<T const, 1, DeviceBackend<Api>> in, TensorView<T, 1, 
     if (!done) return stream.fail(done.error());
     auto const returned = DeviceBackend<Api>::template copy<T>(TensorView<T const, 1, Host>(to), out, stream);
     if (!returned) stream.fail(returned.error());
+}
+
+/// Where the element type is one of the vendor's library.
+template <class T>
+inline constexpr bool is_nccl_element = NcclTable::dtype_of(dtype_of<T>) >= 0;
+
+/// Puts a collective of the vendor's library into the stream.
+template <class Api, class Put>
+void submit_by_nccl(DeviceStream<Api>& stream, Put const& put) {
+    if (stream.failure()) return;
+    if (Result<> const done = put(); !done) stream.fail(done.error());
+}
+
+/// Puts a collective over peers into the stream: put() -> Result<> does it. Together with the other ranks, but where it is taken down.
+template <class Api, class Put>
+void submit_over_peers(DeviceCommunicator<Api>& comm, DeviceStream<Api>& stream, Put const& put) {
+    if (stream.failure()) return;
+    auto const all = [&]() -> Result<> {
+        Result<> const done = put();
+        if (done && stream.failure()) return *stream.failure();
+        return done;
+    };
+    auto const done = stream.is_captured() ? all() : comm.put_together(all);
+    if (!done) stream.fail(done.error());
 }
 
 }  // namespace detail
@@ -122,6 +151,102 @@ void submit_send_to(C& comm, TensorView<T const, 1, DeviceBackend<Api>> in, std:
                     DeviceStream<Api>& stream) {
     auto const give = [&](TensorView<T const, 1, Host> from, TensorView<T, 1, Host>) { return send(comm, from, to); };
     detail::run_staged<T, Api>(in, {}, give, stream);
+}
+
+// The same over what a DeviceCommunicator has.
+
+template <class T, class Api>
+void submit_all_reduce(DeviceCommunicator<Api>& comm, TensorView<T, 1, DeviceBackend<Api>> data, ReduceOp op,
+                       DeviceStream<Api>& stream) {
+    if (comm.size() == 1) return;
+    if constexpr (ActivationElement<T>) {
+        if (comm.peers() != nullptr && op == ReduceOp::sum) {
+            return detail::submit_over_peers(comm, stream, [&] {
+                TensorView<T const, 1, DeviceBackend<Api>> const in = data;
+                return comm.peers()->template all_reduce<T>(comm.own_rank(), in, data, stream);
+            });
+        }
+    }
+    if constexpr (detail::is_nccl_element<T>) {
+        if (comm.nccl() != nullptr && op == ReduceOp::sum)
+            return detail::submit_by_nccl(stream, [&] { return comm.nccl()->template all_reduce<T>(data); });
+    }
+    submit_all_reduce(comm.control(), data, op, stream);
+}
+
+template <class T, class Count, class Api>
+void submit_all_gather(DeviceCommunicator<Api>& comm, TensorView<T const, 1, DeviceBackend<Api>> in,
+                       TensorView<T, 1, DeviceBackend<Api>> out, Count count, DeviceStream<Api>& stream) {
+    if constexpr (ActivationElement<T>) {
+        if (comm.peers() != nullptr) {
+            return detail::submit_over_peers(comm, stream, [&] {
+                detail::RankCounts const counts(comm.size(), count);
+                return comm.peers()->template all_gather<T>(comm.own_rank(), in, out, counts.span(), stream);
+            });
+        }
+    }
+    if constexpr (detail::is_nccl_element<T>) {
+        if (comm.nccl() != nullptr) {
+            return detail::submit_by_nccl(stream, [&] {
+                detail::RankCounts const counts(comm.size(), count);
+                return comm.nccl()->template all_gather<T>(in, out, counts.span());
+            });
+        }
+    }
+    submit_all_gather(comm.control(), in, out, count, stream);
+}
+
+template <class T, class Count, class Api>
+void submit_reduce_scatter(DeviceCommunicator<Api>& comm, TensorView<T const, 1, DeviceBackend<Api>> in,
+                           TensorView<T, 1, DeviceBackend<Api>> out, Count count, DeviceStream<Api>& stream) {
+    if constexpr (ActivationElement<T>) {
+        if (comm.peers() != nullptr) {
+            return detail::submit_over_peers(comm, stream, [&] {
+                detail::RankCounts const counts(comm.size(), count);
+                return comm.peers()->template reduce_scatter<T>(comm.own_rank(), in, out, counts.span(), stream);
+            });
+        }
+    }
+    if constexpr (detail::is_nccl_element<T>) {
+        if (comm.nccl() != nullptr) {
+            return detail::submit_by_nccl(stream, [&] {
+                detail::RankCounts const counts(comm.size(), count);
+                return comm.nccl()->template reduce_scatter<T>(in, out, counts.span());
+            });
+        }
+    }
+    submit_reduce_scatter(comm.control(), in, out, count, stream);
+}
+
+/// Ranks tell each other on the host what is the most that one sends to another, also while the stream is taken down.
+template <class T, class Sent, class Received, class Api>
+void submit_all_to_all(DeviceCommunicator<Api>& comm, TensorView<T const, 1, DeviceBackend<Api>> in, Sent sent,
+                       TensorView<T, 1, DeviceBackend<Api>> out, Received received, DeviceStream<Api>& stream) {
+    if constexpr (ActivationElement<T>) {
+        if (comm.peers() != nullptr && !stream.failure()) {
+            detail::RankCounts const send_counts(comm.size(), sent);
+            detail::RankCounts const receive_counts(comm.size(), received);
+            std::int64_t largest = 0;
+            for (auto const count : send_counts.span()) largest = std::max(largest, count);
+            auto const told =
+                all_reduce(comm.control(), TensorView<std::int64_t, 1, Host>(&largest, {1}), ReduceOp::max);
+            if (!told) return stream.fail(told.error());
+            return detail::submit_over_peers(comm, stream, [&] {
+                return comm.peers()->template all_to_all<T>(comm.own_rank(), in, send_counts.span(), out,
+                                                            receive_counts.span(), largest, stream);
+            });
+        }
+    }
+    if constexpr (detail::is_nccl_element<T>) {
+        if (comm.nccl() != nullptr) {
+            return detail::submit_by_nccl(stream, [&] {
+                detail::RankCounts const send_counts(comm.size(), sent);
+                detail::RankCounts const receive_counts(comm.size(), received);
+                return comm.nccl()->template all_to_all<T>(in, send_counts.span(), out, receive_counts.span());
+            });
+        }
+    }
+    submit_all_to_all(comm.control(), in, sent, out, received, stream);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -5,6 +5,7 @@
 #include <shardwise/comm/threads.hpp>
 #include <shardwise/kernels/device/all_reduce.hpp>
 #include <shardwise/parallel/collectives.hpp>
+#include <shardwise/parallel/device_collectives.hpp>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -14,6 +15,14 @@ concept ShardsTensors = ComputeBackend<B> &&
     requires(Threads& comm, TensorView<float, 1, B> data, typename B::Stream& stream) {
     submit_all_reduce(comm, data, ReduceOp::sum, stream);
 };
+
+/// A back end's stages hand their rows on, and take those of the stage before, in its streams.
+template <class B>
+concept HandsOnStages = ComputeBackend<B> &&
+    (HasHostMemory<B> || requires(Threads & comm, TensorView<float, 1, B> rows, typename B::Stream& stream) {
+        submit_send_to(comm, TensorView<float const, 1, B>(rows), 0, stream);
+        submit_receive_from(comm, rows, 0, stream);
+    });
 
 namespace detail {
 

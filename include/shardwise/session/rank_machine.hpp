@@ -65,6 +65,8 @@ public:
     [[nodiscard]] Result<IsaLevel> const& isa() const { return host_.context.isa(); }
     [[nodiscard]] RankHome<Backend> const& home() const { return *home_; }
     [[nodiscard]] typename Backend::Stream& stream() { return *stream_; }
+    /// Another stream instead of one that has failed; nothing refers to that.
+    void renew_stream() { stream_.emplace(context_->make_stream()); }
     [[nodiscard]] MemoryCounter& memory() { return context_->memory(); }
 
 private:

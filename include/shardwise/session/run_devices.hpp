@@ -18,6 +18,14 @@ enum class DeviceVendor : std::uint8_t { cuda, hip };
     return vendor == DeviceVendor::cuda ? "cuda" : "hip";
 }
 
+/// How ranks on devices add up.
+enum class DeviceComm : std::uint8_t {
+    automatic,  // peers where they are to be had, else staged
+    peers,      // by kernels that reach the others' device memory
+    staged,     // through the host's memory
+    nccl,       // by the vendor's library
+};
+
 /// The devices that ranks compute on: rank r has numbers[r % numbers.size()]. None: the processor.
 struct RunDevices {
     DeviceVendor vendor = DeviceVendor::cuda;

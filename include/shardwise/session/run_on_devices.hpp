@@ -4,16 +4,19 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/device_kernels.hpp>
 #include <shardwise/session/device_token_chooser.hpp>
+#include <shardwise/session/embed_on_backend.hpp>
+#include <shardwise/session/run_opened.hpp>
 #include <shardwise/session/run_options.hpp>
+#include <shardwise/session/run_over_group.hpp>
 #include <shardwise/session/run_over_threads.hpp>
-#include <shardwise/session/run_rank.hpp>
+#include <shardwise/session/serve_on_backend.hpp>
 
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// As run_on_threads, on devices: rank r computes on the device `options.devices.of_rank(r)` of the back end (0 where none is named), and
-/// its thread prepares what it loads. Ranks that share a device, or have one each, add up through the host's memory.
+/// its thread prepares what it loads. Ranks add up as `options.comm` says: by kernels over each other's memory, or through the host's.
 ///
 /// A template, so that a program without that back end does not compile it: with CUDA include backend/cuda.hpp, call it with Cuda in
 /// one unit, and link shardwise::cuda and the kernels.
@@ -24,12 +27,29 @@ template <ComputeBackend Backend>
 [[nodiscard]] Result<RunReport> run_on_devices(OpenCheckpoint& files, Model const& model,
                                                std::vector<GenerationRequest> const& requests,
                                                RunOptions const& options) {
+    typename detail::RankCommunicator<Backend>::Meeting meeting(static_cast<std::int32_t>(options.ranks()));
     return detail::run_over_threads(
         files, model, options, [&](auto& world, auto const& parameters, auto const& stages) {
             return options.is_deterministic
-                       ? detail::run_rank<Deterministic, Backend>(world, model, parameters, requests, options, stages)
-                       : detail::run_rank<Fast, Backend>(world, model, parameters, requests, options, stages);
+                       ? detail::run_rank<Deterministic, Backend>(world, model, parameters, requests, options, stages,
+                                                                  &meeting)
+                       : detail::run_rank<Fast, Backend>(world, model, parameters, requests, options, stages, &meeting);
         });
+}
+
+/// As run_in_group, on devices: ranks that are processes add up through the host's memory.
+///
+/// Errors  as run_on_devices
+template <ComputeBackend Backend>
+[[nodiscard]] Result<RunReport> run_in_group_on_devices(HostCommunicator& world, OpenCheckpoint& files,
+                                                        Model const& model,
+                                                        std::vector<GenerationRequest> const& requests,
+                                                        RunOptions const& options) {
+    return detail::run_over_group(world, files, model, options, [&](auto const& parameters, auto const& stages) {
+        return options.is_deterministic
+                   ? detail::run_rank<Deterministic, Backend>(world, model, parameters, requests, options, stages)
+                   : detail::run_rank<Fast, Backend>(world, model, parameters, requests, options, stages);
+    });
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

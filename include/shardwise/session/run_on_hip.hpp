@@ -7,6 +7,7 @@
 #include <shardwise/backend/hip.hpp>
 #include <shardwise/session/run_on_devices.hpp>
 
+#include <cstdint>
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
@@ -15,6 +16,25 @@ SHARDWISE_ON_CALL_BODY
 Result<RunReport> run_on_hip(OpenCheckpoint& files, Model const& model, std::vector<GenerationRequest> const& requests,
                              RunOptions const& options) {
     return run_on_devices<Hip>(files, model, requests, options);
+}
+
+SHARDWISE_ON_CALL_BODY
+Result<std::vector<Embedding>> embed_on_hip(OpenCheckpoint& files, Model const& model,
+                                            std::vector<std::vector<std::int32_t>> const& texts,
+                                            EmbedOptions const& options) {
+    return embed_on_backend<Hip>(files, model, texts, options);
+}
+
+SHARDWISE_ON_CALL_BODY
+Result<> serve_on_hip(OpenCheckpoint& files, Model const& model, RunOptions const& options, NextRequest const& next,
+                      OnGeneration const& on_generation) {
+    return serve_on_backend<Hip>(files, model, options, next, on_generation);
+}
+
+SHARDWISE_ON_CALL_BODY
+Result<RunReport> run_in_group_on_hip(HostCommunicator& world, OpenCheckpoint& files, Model const& model,
+                                      std::vector<GenerationRequest> const& requests, RunOptions const& options) {
+    return run_in_group_on_devices<Hip>(world, files, model, requests, options);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

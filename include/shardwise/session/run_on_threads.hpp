@@ -5,8 +5,8 @@
 
 #if SHARDWISE_HAS_BODY(RUN)
 #include <shardwise/session/run_on_vendor.hpp>
+#include <shardwise/session/run_opened.hpp>
 #include <shardwise/session/run_over_threads.hpp>
-#include <shardwise/session/run_rank.hpp>
 
 #include <vector>
 

@@ -37,6 +37,7 @@ struct RunOptions {
     std::vector<LayerHome> layer_homes{};
     /// Where ranks compute.
     RunDevices devices{};
+    DeviceComm comm = DeviceComm::automatic;
     /// Whether a device's steps may be launched as graphs.
     bool has_graphs = true;
     /// Threads of all ranks together; 0: as many as the caller may use cores.
@@ -122,6 +123,10 @@ struct RunReport {
     std::int64_t decode_tokens = 0;
     /// Of rank 0.
     GraphCounts graphs;
+    /// What the ranks of a stage added up with: of devices "peers", "staged" or, of one rank, "none"; and why not with peers, where those
+    /// were tried.
+    std::string communicator;
+    std::string communicator_reason;
     /// On rank 0, where there is a trace: those of all ranks.
     std::vector<RankTrace> traces;
 };

@@ -6,7 +6,6 @@
 #include <shardwise/comm/broadcast.hpp>
 #include <shardwise/comm/host_communicator.hpp>
 #include <shardwise/core/deadline.hpp>
-#include <shardwise/core/on_call.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/block_times.hpp>
 #include <shardwise/executor/check_product_activations.hpp>
@@ -19,6 +18,7 @@
 #include <shardwise/session/largest_of_ranks.hpp>
 #include <shardwise/session/log_layout.hpp>
 #include <shardwise/session/plan_stages.hpp>
+#include <shardwise/session/rank_communicator.hpp>
 #include <shardwise/session/rank_machine.hpp>
 #include <shardwise/session/rank_tracer.hpp>
 #include <shardwise/session/request_limits.hpp>
@@ -46,14 +46,19 @@ template <ReductionPolicy Policy, ComputeBackend Backend = Host>
 class RunRank {
     using Clock = std::chrono::steady_clock;
     using Executor = RankExecutor<Backend, Policy>;
-    using Exchange = ExpertParallel<Backend, HostCommunicator>;
-    using RankSession = Session<Backend, Policy, HostCommunicator>;
+    using Communicators = RankCommunicator<Backend>;
+    using Exchange = ExpertParallel<Backend, typename Communicators::Type>;
+    using RankSession = Session<Backend, Policy, typename Communicators::Type>;
 
 public:
+    using Meeting = typename Communicators::Meeting;
+
     RunRank(HostCommunicator& world, Model const& model, RunOptions const& options, ExecutorLimits const& limits)
         : world_(world), model_(model), options_(options), limits_(limits), machine_(cores_of(world, options)) {}
 
-    [[nodiscard]] Result<> load(StoredParameters const& parameters, std::vector<StageBlocks> const& stages) {
+    /// Opens what the rank computes with, and finds the ranks that it works with; `meeting` where they are threads of this process.
+    [[nodiscard]] Result<> open(Meeting* meeting) {
+        if (auto const opened = agree_on(world_, machine_.open(options_, world_.rank())); !opened) return opened;
         if (options_.ep > 1) {
             auto team = world_.split(world_.rank() / (options_.tp * options_.pp));
             if (!team) return team.error();
@@ -68,13 +73,17 @@ public:
             if (!group) return group.error();
             group_.emplace(std::move(*group));
         }
+        return communicators_.open(options_, group(), team(), machine_, meeting);
+    }
+
+    [[nodiscard]] Result<> load(StoredParameters const& parameters, std::vector<StageBlocks> const& stages) {
+        auto const stage = team().rank() / options_.tp;
         TensorPlace const place{options_.tp, team().rank() % options_.tp};
         TensorPlace const experts{options_.ep, groups_ ? groups_->peers().rank() : 0};
         auto const& blocks = stages[static_cast<std::size_t>(stage)];
         log_layout(model_, options_, blocks, world_.rank());
         auto const& isa = machine_.isa();
         if (!isa) return isa.error();
-        if (auto const opened = machine_.open(options_, world_.rank()); !opened) return opened;
         auto const formats = formats_of(parameters, options_.load);
         auto const rounds = check_product_activations(model_, formats, limits_.product_activations);
         if (!rounds) return rounds.error();
@@ -89,6 +98,7 @@ public:
             predicted_ += *rows;
         }
         auto const beside = session_bytes(limits_, model_.config.vocab_size);
+        // What peers see is there already.
         if (auto const fits = machine_.check_free(predicted_ + beside); !fits) return fits;
         auto load = options_.load;
         if (!is_first()) load.observer = {};
@@ -113,10 +123,10 @@ public:
 
     /// Makes the session; every rank does so alike.
     [[nodiscard]] Result<> begin() {
-        StageRelay<HostCommunicator> relay;
+        StageRelay<typename Communicators::Type> relay;
         if (options_.pp > 1) {
             auto const rank = team().rank(), last = options_.tp * (options_.pp - 1);
-            relay.links = {&team(), rank < options_.tp ? -1 : rank - options_.tp,
+            relay.links = {&communicators_.team(), rank < options_.tp ? -1 : rank - options_.tp,
                            rank >= last ? -1 : rank + options_.tp};
             relay.teller = last;
             // Only rank 0 knows whether anybody looks.
@@ -128,7 +138,8 @@ public:
         }
         if (is_first() && options_.times != nullptr) executor_->measure(*options_.times);
         if (gathers_times_ && !is_first()) executor_->measure(own_times_.emplace(model_.program), first_block_);
-        auto session = RankSession::create(machine_.home(), *executor_, limits_, group(), machine_.stream(), relay);
+        auto session =
+            RankSession::create(machine_.home(), *executor_, limits_, communicators_.group(), machine_.stream(), relay);
         if (!session) return session.error();
         session_.emplace(std::move(*session));
         if (auto const done = tracer_.begin(world_, options_.trace_events); !done) return done;
@@ -242,6 +253,8 @@ public:
         }
         for (auto const& request : requests) report.prompt_tokens += static_cast<std::int64_t>(request.prompt.size());
         report.graphs = executor_->graphs();
+        report.communicator = communicators_.kind();
+        report.communicator_reason = communicators_.reason();
         report.decode_tokens = std::max<std::int64_t>(made - static_cast<std::int64_t>(requests.size()), 0);
         return {};
     }
@@ -257,7 +270,7 @@ public:
         return {.weights = executor_->weight_bytes(),
                 .cache = executor_->cache_bytes(),
                 .activations = executor_->activation_bytes() + rows + beside,
-                .predicted = predicted_ + beside + staging,
+                .predicted = predicted_ + beside + staging + communicators_.bytes(),
                 .peak = machine_.memory().peak() + staging,
                 .held = machine_.memory().current() + staging};
     }
@@ -279,6 +292,7 @@ public:
         auto const named = name_rank(error, world_.rank());
         // Who waits in the smaller group is to hear the reason, not that this rank left.
         if (group_) (void)group_->fail(named);
+        communicators_.give_up();
         if (groups_) (void)groups_->peers().fail(named);
         if (team_) (void)team_->fail(named);
         return world_.fail(named).error();
@@ -335,6 +349,7 @@ private:
     std::optional<HostCommunicator> group_;
     std::optional<ExpertGroups> groups_;
     RankMachine<Backend> machine_;
+    Communicators communicators_;
     Bytes predicted_{};
     std::optional<Executor> executor_;
     std::optional<Exchange> exchange_;
@@ -351,49 +366,6 @@ private:
     bool gathers_times_ = false;
     RankTracer tracer_;
 };
-
-template <ReductionPolicy Policy, ComputeBackend Backend = Host>
-[[nodiscard]] Result<RunReport> run_rank(HostCommunicator& world, Model const& model,
-                                         StoredParameters const& parameters,
-                                         std::vector<GenerationRequest> const& requests, RunOptions const& options,
-                                         std::vector<StageBlocks> const& stages) {
-    auto const started = std::chrono::steady_clock::now();
-    RunReport report;
-    RunRank<Policy, Backend> rank(world, model, options, limits_for(requests, model.config, options));
-    auto done = agree_on(world, rank.load(parameters, stages));
-    if (done) done = agree_on(world, rank.begin());
-    if (done) {
-        auto queued = rank.begin_texts(requests);
-        if (queued) queued = rank.queue(requests);
-        done = agree_on(world, queued);
-    }
-    report.load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-    if (done) log_loaded(options, rank.own_memory(), report.load_seconds, world.rank());
-    if (done) done = rank.generate(requests, report);
-    if (done) log_generated(options, report, world.rank());
-    if (!done) options.log(LogLevel::error, world.rank(), done.error().message());
-    if (done) done = rank.end_trace(report);
-    if (done) done = rank.count_memory(report);
-    if (!done) return rank.fail(done.error());
-    return Result<RunReport>(std::move(report));
-}
-
-/// As run_in_group, with the parameters opened.
-SHARDWISE_ON_CALL
-[[nodiscard]] Result<RunReport> run_opened(HostCommunicator& world, Model const& model,
-                                           StoredParameters const& parameters,
-                                           std::vector<GenerationRequest> const& requests, RunOptions const& options,
-                                           std::vector<StageBlocks> const& stages);
-
-#if SHARDWISE_HAS_BODY(RUN)
-SHARDWISE_ON_CALL_BODY
-Result<RunReport> run_opened(HostCommunicator& world, Model const& model, StoredParameters const& parameters,
-                             std::vector<GenerationRequest> const& requests, RunOptions const& options,
-                             std::vector<StageBlocks> const& stages) {
-    return options.is_deterministic ? run_rank<Deterministic>(world, model, parameters, requests, options, stages)
-                                    : run_rank<Fast>(world, model, parameters, requests, options, stages);
-}
-#endif
 
 }  // namespace detail
 

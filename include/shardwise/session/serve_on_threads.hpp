@@ -4,137 +4,16 @@
 #include <shardwise/session/declared/serve_on_threads.hpp>
 
 #if SHARDWISE_HAS_BODY(RUN)
-#include <shardwise/comm/agree_on.hpp>
-#include <shardwise/comm/barrier.hpp>
-#include <shardwise/comm/broadcast.hpp>
-#include <shardwise/session/run_rank.hpp>
-
-#include <algorithm>
-#include <condition_variable>
-#include <cstdint>
-#include <mutex>
-#include <optional>
-#include <utility>
-#include <vector>
+#include <shardwise/session/run_on_vendor.hpp>
+#include <shardwise/session/serve_on_backend.hpp>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
-
-namespace detail {
-
-/// Hands the first rank's requests to the others, which wait without a deadline: for a person, say.
-class RequestBoard {
-public:
-    /// Nothing ends it for all ranks, now and later.
-    void post(std::optional<GenerationRequest> request) {
-        {
-            std::lock_guard const lock(mutex_);
-            request_ = std::move(request);
-            ++posted_;
-        }
-        changed_.notify_all();
-    }
-    /// Request number `turn`, from 1 on; the next is posted when all ranks have taken it.
-    [[nodiscard]] std::optional<GenerationRequest> take(std::int64_t turn) {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return posted_ >= turn; });
-        return request_;
-    }
-
-private:
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    std::optional<GenerationRequest> request_;
-    std::int64_t posted_ = 0;
-};
-
-/// Ends a board with the scope that it stands in; null: it does nothing.
-class BoardEnd {
-public:
-    explicit BoardEnd(RequestBoard* board) : board_(board) {}
-    BoardEnd(BoardEnd const&) = delete;
-    BoardEnd& operator=(BoardEnd const&) = delete;
-    ~BoardEnd() {
-        if (board_ != nullptr) board_->post(std::nullopt);
-    }
-
-private:
-    RequestBoard* board_;
-};
-
-/// Generates for one request; refused requests are no error.
-template <ReductionPolicy Policy>
-[[nodiscard]] Result<> serve_one(RunRank<Policy>& rank, HostCommunicator& world, GenerationRequest request,
-                                 OnGeneration const& on_generation) {
-    bool const is_first = world.rank() == 0;
-    std::vector<GenerationRequest> const one{std::move(request)};
-    // Only the first rank has texts, and only its group computes: the others hear from it whether there is anything to do.
-    auto const is_legal = [&](Result<> const& own) -> Result<bool> {
-        std::int32_t legal = own ? 1 : 0;
-        auto const told = broadcast(world, TensorView<std::int32_t, 1, Host>(&legal, {1}), 0);
-        if (!told) return told.error();
-        if (legal == 0 && is_first) on_generation(own.error());
-        return legal != 0;
-    };
-    auto goes_on = is_legal(rank.begin_texts(one));
-    if (goes_on && *goes_on) goes_on = is_legal(rank.queue(one));
-    if (!goes_on) return goes_on.error();
-    if (!*goes_on) return {};
-    RunReport report;
-    auto const done = rank.generate(one, report);
-    if (done && is_first) on_generation(std::move(report.generations[0]));
-    return done;
-}
-
-template <ReductionPolicy Policy>
-[[nodiscard]] Result<> serve_rank(HostCommunicator& world, Model const& model, StoredParameters const& parameters,
-                                  ExecutorLimits const& limits, RunOptions const& options,
-                                  std::vector<StageBlocks> const& stages, RequestBoard& board, NextRequest const& next,
-                                  OnGeneration const& on_generation) {
-    RunRank<Policy> rank(world, model, options, limits);
-    auto done = agree_on(world, rank.load(parameters, stages));
-    // Nobody is asked anything before all ranks are ready.
-    if (done) done = agree_on(world, rank.begin());
-    if (done) rank.keep_last();
-    for (std::int64_t turn = 1; done; ++turn) {
-        if (world.rank() == 0) board.post(next());
-        auto request = board.take(turn);
-        if (!request) return {};
-        // The next request is not posted before all ranks have this one.
-        done = barrier(world);
-        if (done) done = serve_one(rank, world, *std::move(request), on_generation);
-    }
-    return rank.fail(done.error());
-}
-
-}  // namespace detail
 
 SHARDWISE_ON_CALL_BODY
 Result<> serve_on_threads(OpenCheckpoint& files, Model const& model, RunOptions const& options, NextRequest const& next,
                           OnGeneration const& on_generation) {
-    // Requests come one at a time: no other shares the cache.
-    auto own = options;
-    own.cache_tokens = 0;
-    auto const stages = plan_stages(model, own);
-    if (!stages) return stages.error();
-    auto const parameters = StoredParameters::open(files, model);
-    if (!parameters) return parameters.error();
-    auto context = options.context;
-    if (model.config.max_positions > 0) context = std::min(context, model.config.max_positions);
-    ExecutorLimits const limits{1, context,          std::max<std::int64_t>(std::min(options.step_tokens, context), 1),
-                                0, options.kv_dtype, options.product_activations};
-    detail::RequestBoard board;
-    return run_threads(static_cast<std::int32_t>(options.ranks()),
-                       [&](Threads& thread) -> Result<> {
-                           HostCommunicator world(std::move(thread));
-                           // Nobody waits for a request of a first rank that has gone, also where a callback throws.
-                           detail::BoardEnd const end(world.rank() == 0 ? &board : nullptr);
-                           return options.is_deterministic
-                                      ? detail::serve_rank<Deterministic>(world, model, *parameters, limits, options,
-                                                                          *stages, board, next, on_generation)
-                                      : detail::serve_rank<Fast>(world, model, *parameters, limits, options, *stages,
-                                                                 board, next, on_generation);
-                       },
-                       {.timeout = options.timeout});
+    if (!options.devices.empty()) return detail::serve_on_vendor(files, model, options, next, on_generation);
+    return serve_on_backend<Host>(files, model, options, next, on_generation);
 }
 
 SHARDWISE_ON_CALL_BODY

@@ -25,7 +25,11 @@ struct AnyApi {
     static constexpr std::string_view name = "device";
     static constexpr std::int32_t warp_size = 32;
     static constexpr bool co_resident_blocks = true;
+    /// Whether ranks add up by kernels that wait for each other without being asked to.
+    static constexpr bool tries_peers = true;
     static constexpr std::int64_t ticks_per_microsecond = 1000;
+    /// The vendor's library of collectives, as the loader finds it.
+    static constexpr std::string_view nccl_name = "no library";
 
     static Result<std::int32_t> count_devices();
     static Result<std::int32_t> current_device();
@@ -49,6 +53,7 @@ struct AnyApi {
     static Result<> enable_peer(std::int32_t device, std::int32_t peer);
     static Result<> begin_capture(Stream stream);
     static Result<Graph> end_capture(Stream stream);
+    static Result<> upload_graph(Graph graph, Stream stream);
     static Result<> launch_graph(Graph graph, Stream stream);
     static void destroy_graph(Graph graph);
 };

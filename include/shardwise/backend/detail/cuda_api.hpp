@@ -32,8 +32,12 @@ struct CudaApi {
     static constexpr std::string_view name = "cuda";
     static constexpr std::int32_t warp_size = 32;
     static constexpr bool co_resident_blocks = true;
+    /// Whether ranks add up by kernels that wait for each other without being asked to.
+    static constexpr bool tries_peers = true;
     /// %globaltimer counts nanoseconds.
     static constexpr std::int64_t ticks_per_microsecond = 1000;
+    /// The vendor's library of collectives, as the loader finds it.
+    static constexpr std::string_view nccl_name = "libnccl.so.2";
 
     static Result<std::int32_t> count_devices() {
         int count = 0;
@@ -152,6 +156,9 @@ struct CudaApi {
         (void)cudaGraphDestroy(graph);
         if (!made) return (void)cudaGetLastError(), made.error();
         return instance;
+    }
+    static Result<> upload_graph(Graph graph, Stream stream) {
+        return cuda_result(cudaGraphUpload(graph, stream), "cudaGraphUpload");
     }
     static Result<> launch_graph(Graph graph, Stream stream) {
         return cuda_result(cudaGraphLaunch(graph, stream), "cudaGraphLaunch");

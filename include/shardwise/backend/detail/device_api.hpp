@@ -25,6 +25,8 @@ concept DeviceApi = requires(typename Api::Stream stream, typename Api::Event ev
     { Api::name } -> std::convertible_to<std::string_view>;
     { Api::warp_size } -> std::convertible_to<std::int32_t>;
     { Api::co_resident_blocks } -> std::convertible_to<bool>;
+    { Api::nccl_name } -> std::convertible_to<std::string_view>;
+    { Api::tries_peers } -> std::convertible_to<bool>;
     { Api::count_devices() } -> std::same_as<Result<std::int32_t>>;
     { Api::current_device() } -> std::same_as<Result<std::int32_t>>;
     { Api::select_device(device) } -> std::same_as<Result<>>;
@@ -48,6 +50,8 @@ concept DeviceApi = requires(typename Api::Stream stream, typename Api::Event ev
     // What is put into a stream between the two is taken down, not run; the end makes a graph of it that can be launched.
     { Api::begin_capture(stream) } -> std::same_as<Result<>>;
     { Api::end_capture(stream) } -> std::same_as<Result<typename Api::Graph>>;
+    // Brings a graph to the device, so that its first launch is like every other.
+    { Api::upload_graph(graph, stream) } -> std::same_as<Result<>>;
     { Api::launch_graph(graph, stream) } -> std::same_as<Result<>>;
     Api::destroy_graph(graph);
 };

@@ -7,15 +7,32 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+[[nodiscard]] constexpr std::string_view name_of(PeerCall call) {
+    switch (call) {
+        case PeerCall::all_gather:
+            return "all_gather";
+        case PeerCall::reduce_scatter:
+            return "reduce_scatter";
+        case PeerCall::all_to_all:
+            return "all_to_all";
+        case PeerCall::all_reduce:
+            break;
+    }
+    return "all_reduce";
+}
 
 /// What a record says, as an error; success where it says nothing.
 [[nodiscard]] inline Result<> fault_result(FaultRecord& record) {
     auto const kind = static_cast<FaultKind>(std::atomic_ref(record.kind).load(std::memory_order_acquire));
     if (kind == FaultKind::none) return {};
-    auto const place = "rank " + std::to_string(record.rank);
-    auto const start = [&](ErrorCode code) { return Error{code}.in("all_reduce").at(place); };
+    auto const further = record.further[record.rank];
+    auto const place = "rank " + std::to_string(record.rank) +
+                       (further == 0 ? "" : " (of all: rank " + std::to_string(record.rank + further) + ")");
+    auto const start = [&](ErrorCode code) { return Error{code}.in(name_of(record.call)).at(place); };
     switch (kind) {
         case FaultKind::call_differs:
             return start(ErrorCode::collective_mismatch)

@@ -37,8 +37,12 @@ struct HipApi {
 #else
     static constexpr bool co_resident_blocks = true;
 #endif
+    /// No AMD device has run kernels that wait for each other yet: whoever wants them asks for them.
+    static constexpr bool tries_peers = false;
     /// The constant clock of gfx9 (s_memrealtime) counts at 100 MHz.
     static constexpr std::int64_t ticks_per_microsecond = 100;
+    /// The vendor's library of collectives, as the loader finds it.
+    static constexpr std::string_view nccl_name = "librccl.so.1";
 
     static Result<std::int32_t> count_devices() {
         int count = 0;
@@ -171,6 +175,8 @@ struct HipApi {
         if (!made) return (void)hipGetLastError(), made.error();
         return instance;
     }
+    /// HIP 5.2 has no such call: the first launch does it.
+    static Result<> upload_graph(Graph, Stream) { return {}; }
     static Result<> launch_graph(Graph graph, Stream stream) {
         return hip_result(hipGraphLaunch(graph, stream), "hipGraphLaunch");
     }

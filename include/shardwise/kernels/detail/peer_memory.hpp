@@ -26,7 +26,7 @@ struct PeerMemory {
     alignas(line) std::uint64_t calls[2][max_blocks];          // [half][block]: bytes and dtype of the call
 };
 
-/// An all-reduce of one rank as its kernel takes it.
+/// A collective of one rank as its kernel takes it; for an all-reduce all that there is.
 struct AllReduceCall {
     PeerMemory* peers[PeerMemory::max_ranks];
     std::int32_t rank;
@@ -42,6 +42,20 @@ struct AllReduceCall {
     /// What must be the same on all ranks.
     std::uint64_t identity;
     std::int32_t blocks;
+    PeerCall kind;
+};
+
+/// A collective in which ranks hand out or take parts of unequal lengths. A staging half is cut into as many slots as a rank hands out
+/// parts, `slot` elements each, of which a call moves one piece.
+struct PeerPartsCall {
+    AllReduceCall base;
+    std::int64_t slot;
+    /// Elements that go to each rank; of an all_gather the first: to all.
+    std::int64_t sent[PeerMemory::max_ranks];
+    std::int64_t sent_at[PeerMemory::max_ranks];
+    /// Elements that come from each rank; of a reduce_scatter the first: from each.
+    std::int64_t received[PeerMemory::max_ranks];
+    std::int64_t received_at[PeerMemory::max_ranks];
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

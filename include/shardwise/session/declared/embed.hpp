@@ -5,6 +5,7 @@
 #include <shardwise/core/on_call.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/session/pooling.hpp>
+#include <shardwise/session/run_devices.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -28,6 +29,9 @@ struct EmbedOptions {
     bool has_scores = false;
     /// Tensor-parallel ranks, each a thread.
     std::int32_t tp = 1;
+    /// Where ranks compute.
+    RunDevices devices{};
+    DeviceComm comm = DeviceComm::automatic;
     /// Threads of all ranks together; 0: as many as the caller may use cores.
     int threads = 0;
     /// The same bits for any number of ranks.
@@ -61,9 +65,9 @@ struct Embedding {
 ///
 /// `files` and `model` are what read_checkpoint took and gave. Embeddings are in the order of the texts.
 ///
-/// Errors  invalid_argument for impossible ranks, empty texts, texts longer than the model's positions, and scores of a model
-///         without labels or normalized ones; unsupported for labels that are not scored; those of loading, of the executor and of
-///         the ranks
+/// Errors  no_such_device for devices of a vendor that the program was built without; invalid_argument for impossible ranks, empty
+///         texts, texts longer than the model's positions, and scores of a model without labels or normalized ones; unsupported for
+///         labels that are not scored; those of loading, of the executor and of the ranks
 /// Example  auto const source = find_model("./all-MiniLM-L6-v2", {}, HubCache(HubEnvironment::current()));
 ///          OpenCheckpoint files(*source);
 ///          auto const checkpoint = read_checkpoint(files);

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/comm/agree_on.hpp>
+#include <shardwise/comm/barrier.hpp>
+#include <shardwise/comm/device/device_communicator.hpp>
+#include <shardwise/comm/device/nccl_library.hpp>
+#include <shardwise/comm/device/peer_meeting.hpp>
+#include <shardwise/comm/host_communicator.hpp>
+#include <shardwise/core/result.hpp>
+#include <shardwise/session/rank_machine.hpp>
+#include <shardwise/session/run_options.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+/// What a rank's layers add up with over the ranks that share its stage, and its stage hands on with: on the host the groups themselves.
+template <ComputeBackend Backend>
+class RankCommunicator {
+public:
+    using Type = HostCommunicator;
+    /// Ranks of the host need none.
+    struct Meeting {
+        explicit Meeting(std::int32_t) {}
+    };
+
+    [[nodiscard]] Result<> open(RunOptions const&, HostCommunicator& group, HostCommunicator& team,
+                                RankMachine<Backend>&, Meeting*) {
+        group_ = &group;
+        team_ = &team;
+        return {};
+    }
+    [[nodiscard]] Type& group() { return *group_; }
+    [[nodiscard]] Type& team() { return *team_; }
+    [[nodiscard]] Bytes bytes() const { return Bytes{0}; }
+    [[nodiscard]] std::string_view kind() const { return group_->kind(); }
+    [[nodiscard]] std::string const& reason() const { return reason_; }
+    void give_up() const {}
+
+private:
+    HostCommunicator* group_ = nullptr;
+    HostCommunicator* team_ = nullptr;
+    std::string reason_;
+};
+
+/// On devices: over peers where ranks are threads whose devices reach each other, else through the host's memory.
+template <class Api>
+class RankCommunicator<DeviceBackend<Api>> {
+public:
+    using Type = DeviceCommunicator<Api>;
+    using Meeting = PeerMeeting<Api>;
+
+    /// `meeting` is null where ranks are no threads of one process. All ranks of a group come to the same.
+    ///
+    /// Errors  unsupported for what is asked for and is not there; those of the groups
+    [[nodiscard]] Result<> open(RunOptions const& options, HostCommunicator& group, HostCommunicator& team,
+                                RankMachine<DeviceBackend<Api>>& machine, Meeting* meeting) {
+        team_.emplace(team);
+        Error refused{ErrorCode::unsupported};
+        refused.in("comm").fix("use staged, or automatic");
+        if (options.comm == DeviceComm::nccl && group.size() > 1) return open_nccl(options, group, machine);
+        bool const wants =
+            options.comm == DeviceComm::peers || (options.comm == DeviceComm::automatic && Api::tries_peers);
+        if (!wants || group.size() == 1) return group_.emplace(group), Result<>{};
+        if (meeting == nullptr || group.size() > PeerGroup<Api>::max_ranks || !Api::co_resident_blocks) {
+            reason_ = meeting == nullptr ? "ranks that are processes have no common memory on devices yet"
+                      : group.size() > PeerGroup<Api>::max_ranks ? "a group of peers has at most 8 ranks"
+                                                                 : "kernels of this vendor do not run at once";
+            if (options.comm == DeviceComm::peers) return refused.at("peers").because(reason_);
+            return group_.emplace(group), Result<>{};
+        }
+        auto const devices = static_cast<std::int64_t>(std::max<std::size_t>(options.devices.numbers.size(), 1));
+        PeerOptions peers;
+        peers.on_device = static_cast<std::int32_t>((options.ranks() + devices - 1) / devices);
+        peers.limit = std::chrono::duration_cast<std::chrono::microseconds>(options.timeout);
+        auto joined = meeting->join(group, machine.home().context, machine.stream(), peers);
+        if (joined) return group_.emplace(group, std::move(*joined), machine.stream()), Result<>{};
+        if (options.comm == DeviceComm::peers) return joined.error();
+        // Where it is the threads' own group that has failed, nothing goes on.
+        if (auto const sound = barrier(group); !sound) return sound;
+        reason_ = joined.error().message();
+        machine.renew_stream();
+        return group_.emplace(group), Result<>{};
+    }
+    [[nodiscard]] Type& group() { return *group_; }
+    [[nodiscard]] Type& team() { return *team_; }
+    /// What the rank holds on its device.
+    [[nodiscard]] Bytes bytes() const { return group_ ? group_->bytes() : Bytes{0}; }
+    [[nodiscard]] std::string_view kind() const {
+        return group_->size() == 1 && team_->size() > 1 ? "staged" : group_->kind();
+    }
+    /// Why it is not peers where those would have been taken; empty: they are, or were not wanted.
+    [[nodiscard]] std::string const& reason() const { return reason_; }
+    /// Tells ranks whose kernels wait for this one's that it ends.
+    void give_up() {
+        if (group_ && group_->peers() != nullptr) (void)group_->peers()->give_up(group_->own_rank());
+        if (group_ && group_->nccl() != nullptr) group_->nccl()->abort();
+    }
+
+private:
+    [[nodiscard]] Result<> open_nccl(RunOptions const& options, HostCommunicator& group,
+                                     RankMachine<DeviceBackend<Api>>& machine) {
+        auto const table = load_nccl(std::string(Api::nccl_name));
+        if (auto const agreed = agree_on(group, table ? Result<>{} : Result<>{table.error()}); !agreed) return agreed;
+        auto nccl = Nccl<Api>::join(*table, group, machine.home().context, machine.stream(), options.timeout);
+        if (!nccl) return nccl.error();
+        group_.emplace(group, std::move(*nccl));
+        return {};
+    }
+
+    std::optional<Type> group_;
+    std::optional<Type> team_;
+    std::string reason_;
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

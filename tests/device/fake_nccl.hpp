@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/comm/device/nccl_library.hpp>
+
+#include "fake_vendor.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace shardwise::testing {
+
+/// A library of NCCL's interface for the fake vendor, of floats: ranks of a group meet in their streams. It fails where it is told to,
+/// stays in progress for a while after each call, and notices ranks that have been aborted.
+class FakeNccl {
+public:
+    /// The call of that name fails on that rank.
+    void fail(std::string call, int rank = -1) {
+        failing_ = std::move(call);
+        failing_rank_ = rank;
+    }
+    /// How often a communicator says after a call that it is still in progress; -1: always.
+    std::atomic<int> asks_in_progress{0};
+    /// A status that asking a communicator of a rank finds from now on.
+    std::atomic<int> async_status{0};
+    std::atomic<int> async_rank{-1};
+    /// Communicators that are alive.
+    std::atomic<int> alive{0};
+
+    static FakeNccl& get() {
+        static FakeNccl library;
+        return library;
+    }
+    void mend() {
+        fail("");
+        asks_in_progress = 0;
+        async_status = 0;
+        async_rank = -1;
+    }
+
+    [[nodiscard]] static NcclTable table();
+
+private:
+    /// What ranks of one id have in common: messages by sender, receiver and number.
+    struct Group {
+        std::mutex mutex;
+        std::condition_variable changed;
+        std::map<std::pair<std::pair<int, int>, int>, std::vector<float>> messages;
+    };
+    struct Comm {
+        std::shared_ptr<Group> group;
+        int rank = 0;
+        int ranks = 0;
+        int left = 0;
+        std::shared_ptr<std::atomic<bool>> is_aborted = std::make_shared<std::atomic<bool>>(false);
+        /// By the other rank.
+        std::map<int, int> sent{};
+        std::map<int, int> received{};
+    };
+    using Task = std::function<void()>;
+
+    static Comm& of(NcclTable::Handle handle) { return *static_cast<Comm*>(handle); }
+    static int enter(char const* call, Comm* comm) {
+        auto& library = get();
+        bool const fails = library.failing_ == call &&
+                           (library.failing_rank_ < 0 || comm == nullptr || comm->rank == library.failing_rank_);
+        if (fails) return 3;
+        if (comm == nullptr) return 0;
+        comm->left = library.asks_in_progress;
+        return comm->left == 0 ? 0 : NcclTable::in_progress;
+    }
+    /// Parts of a group of calls run after it has ended, sends before receives, as a device does both at once.
+    struct Pending {
+        int depth = 0;
+        std::vector<std::pair<FakeStream*, Task>> sends;
+        std::vector<std::pair<FakeStream*, Task>> receives;
+    };
+    static Pending& pending() {
+        static thread_local Pending calls;
+        return calls;
+    }
+    static void put(void* stream, Task task, bool is_send) {
+        auto& calls = pending();
+        (is_send ? calls.sends : calls.receives).emplace_back(static_cast<FakeStream*>(stream), std::move(task));
+        if (calls.depth == 0) flush();
+    }
+    static void flush() {
+        auto& calls = pending();
+        for (auto* const list : {&calls.sends, &calls.receives}) {
+            for (auto& [stream, task] : *list) stream->put(std::move(task));
+            list->clear();
+        }
+    }
+    static void put_send(Comm& comm, int to, float const* data, std::size_t count, void* stream) {
+        auto const key = std::pair{std::pair{comm.rank, to}, comm.sent[to]++};
+        put(
+            stream,
+            [group = comm.group, key, data, count] {
+                std::lock_guard const lock(group->mutex);
+                group->messages[key].assign(data, data + count);
+                group->changed.notify_all();
+            },
+            true);
+    }
+    /// take(message) once it is there.
+    template <class Take>
+    static void put_receive(Comm& comm, int from, void* stream, Take const& take) {
+        auto const key = std::pair{std::pair{from, comm.rank}, comm.received[from]++};
+        put(
+            stream,
+            [group = comm.group, is_aborted = comm.is_aborted, key, take] {
+                std::unique_lock lock(group->mutex);
+                auto const is_there = [&] { return *is_aborted || group->messages.contains(key); };
+                while (!group->changed.wait_for(lock, std::chrono::milliseconds(5), is_there)) {
+                }
+                if (*is_aborted) return;
+                take(group->messages.at(key));
+                group->messages.erase(key);
+            },
+            false);
+    }
+    /// Every rank's part for `root` (-1: for all) summed in the order of ranks.
+    static void put_sum(Comm& comm, float const* in, float* out, std::size_t count, int root, void* stream) {
+        for (int to = 0; to < comm.ranks; ++to) {
+            if (root < 0 || to == root) put_send(comm, to, in, count, stream);
+        }
+        if (root >= 0 && comm.rank != root) return;
+        for (int from = 0; from < comm.ranks; ++from) {
+            put_receive(comm, from, stream, [out, from](std::vector<float> const& part) {
+                for (std::size_t i = 0; i < part.size(); ++i) out[i] = from == 0 ? part[i] : out[i] + part[i];
+            });
+        }
+    }
+
+    std::mutex mutex_;
+    std::map<int, std::weak_ptr<Group>> groups_;
+    int ids_ = 0;
+    std::string failing_;
+    int failing_rank_ = -1;
+};
+
+inline NcclTable FakeNccl::table() {
+    NcclTable made;
+    made.get_version = [](int* version) {
+        *version = 22809;
+        return enter("ncclGetVersion", nullptr);
+    };
+    made.get_unique_id = [](NcclTable::UniqueId* id) {
+        std::lock_guard const lock(get().mutex_);
+        auto const number = ++get().ids_;
+        std::memcpy(id->internal, &number, sizeof number);
+        return enter("ncclGetUniqueId", nullptr);
+    };
+    made.init_rank = [](NcclTable::Handle* to, int ranks, NcclTable::UniqueId id, int rank, NcclTable::Config* config) {
+        if (config->size != sizeof(NcclTable::Config) || config->magic != 0xcafebeefU || config->blocking != 0)
+            return 4;
+        int number = 0;
+        std::memcpy(&number, id.internal, sizeof number);
+        auto comm = std::make_unique<Comm>();
+        comm->rank = rank;
+        comm->ranks = ranks;
+        {
+            std::lock_guard const lock(get().mutex_);
+            comm->group = get().groups_[number].lock();
+            if (!comm->group) get().groups_[number] = comm->group = std::make_shared<Group>();
+        }
+        auto const status = enter("ncclCommInitRankConfig", comm.get());
+        if (status != 0 && status != NcclTable::in_progress) return status;
+        ++get().alive;
+        *to = comm.release();
+        return status;
+    };
+    made.finalize = [](NcclTable::Handle comm) { return enter("ncclCommFinalize", &of(comm)); };
+    made.destroy = [](NcclTable::Handle comm) {
+        delete &of(comm);
+        --get().alive;
+        return 0;
+    };
+    made.abort = [](NcclTable::Handle comm) {
+        *of(comm).is_aborted = true;
+        delete &of(comm);
+        --get().alive;
+        return 0;
+    };
+    made.error_string = [](int) -> char const* { return "was told to fail"; };
+    made.async_error = [](NcclTable::Handle comm, int* status) {
+        auto& own = of(comm);
+        auto const left = own.left;
+        if (own.left > 0) --own.left;
+        *status = left != 0 ? NcclTable::in_progress : get().async_rank == own.rank ? get().async_status.load() : 0;
+        return get().failing_ == "ncclCommGetAsyncError" ? 3 : 0;
+    };
+    made.all_reduce = [](void const* in, void* out, std::size_t count, int, int, NcclTable::Handle comm, void* stream) {
+        put_sum(of(comm), static_cast<float const*>(in), static_cast<float*>(out), count, -1, stream);
+        return enter("ncclAllReduce", &of(comm));
+    };
+    made.reduce = [](void const* in, void* out, std::size_t count, int, int, int root, NcclTable::Handle comm,
+                     void* stream) {
+        put_sum(of(comm), static_cast<float const*>(in), static_cast<float*>(out), count, root, stream);
+        return enter("ncclReduce", &of(comm));
+    };
+    made.reduce_scatter = [](void const* in, void* out, std::size_t count, int, int, NcclTable::Handle comm,
+                             void* stream) {
+        for (int to = 0; to < of(comm).ranks; ++to) {
+            auto const* const part = static_cast<float const*>(in) + static_cast<std::size_t>(to) * count;
+            put_sum(of(comm), part, static_cast<float*>(out), count, to, stream);
+        }
+        return enter("ncclReduceScatter", &of(comm));
+    };
+    made.broadcast = [](void const* in, void* out, std::size_t count, int, int root, NcclTable::Handle comm,
+                        void* stream) {
+        auto& own = of(comm);
+        for (int to = 0; to < own.ranks && own.rank == root; ++to)
+            put_send(own, to, static_cast<float const*>(in), count, stream);
+        put_receive(own, root, stream, [out](std::vector<float> const& part) {
+            if (!part.empty()) std::memcpy(out, part.data(), part.size() * sizeof(float));
+        });
+        return enter("ncclBroadcast", &own);
+    };
+    made.all_gather = [](void const* in, void* out, std::size_t count, int, NcclTable::Handle comm, void* stream) {
+        auto& own = of(comm);
+        for (int to = 0; to < own.ranks; ++to) put_send(own, to, static_cast<float const*>(in), count, stream);
+        for (int from = 0; from < own.ranks; ++from) {
+            auto* const part = static_cast<float*>(out) + static_cast<std::size_t>(from) * count;
+            put_receive(own, from, stream, [part](std::vector<float> const& values) {
+                if (!values.empty()) std::memcpy(part, values.data(), values.size() * sizeof(float));
+            });
+        }
+        return enter("ncclAllGather", &own);
+    };
+    made.send = [](void const* in, std::size_t count, int, int peer, NcclTable::Handle comm, void* stream) {
+        put_send(of(comm), peer, static_cast<float const*>(in), count, stream);
+        return enter("ncclSend", &of(comm));
+    };
+    made.receive = [](void* out, std::size_t, int, int peer, NcclTable::Handle comm, void* stream) {
+        put_receive(of(comm), peer, stream, [out](std::vector<float> const& part) {
+            if (!part.empty()) std::memcpy(out, part.data(), part.size() * sizeof(float));
+        });
+        return enter("ncclRecv", &of(comm));
+    };
+    made.group_start = [] {
+        auto const status = enter("ncclGroupStart", nullptr);
+        if (status == 0) ++pending().depth;
+        return status;
+    };
+    made.group_end = [] {
+        if (--pending().depth == 0) flush();
+        return enter("ncclGroupEnd", nullptr);
+    };
+    return made;
+}
+
+}  // namespace shardwise::testing
