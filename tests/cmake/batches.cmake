@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # A room's test files are compiled in batches, several in one unit (make_batch.cmake): the suite builds in a fraction of the time.
 
-# shardwise_batches(OUT ROOM SOURCE...): the units of these files. One that reopens our namespace stays alone.
+# shardwise_batches(OUT ROOM SOURCE...): the units of these files. One that reopens our namespace or replaces operator new stays alone.
 function(shardwise_batches out room)
     set(units "")
     set(together "")
     foreach(source IN LISTS ARGN)
-        file(STRINGS "${source}" reopened REGEX "^namespace shardwise::inline" LIMIT_COUNT 1)
+        file(STRINGS "${source}" reopened REGEX "^namespace shardwise::inline|^void\\* operator new" LIMIT_COUNT 1)
         if(reopened OR SHARDWISE_BATCH LESS 2)
             list(APPEND units "${source}")
         else()

@@ -7,50 +7,14 @@
 
 #include <doctest/doctest.h>
 
+#include "allocations.hpp"
 #include "checkpoint_files.hpp"
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <new>
 #include <string>
 #include <vector>
-
-namespace {
-
-/// What the calling thread has asked the allocator for.
-thread_local std::int64_t allocations = 0;
-
-void* counted_memory(std::size_t bytes, std::size_t alignment) {
-    ++allocations;
-    return std::aligned_alloc(alignment,
-                              (bytes + alignment - 1) / alignment * alignment + (bytes == 0 ? alignment : 0));
-}
-
-}  // namespace
-
-// The other forms of new and delete call these.
-void* operator new(std::size_t bytes) {
-    if (auto* const memory = counted_memory(bytes, alignof(std::max_align_t))) return memory;
-    throw std::bad_alloc();
-}
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
-    if (auto* const memory = counted_memory(bytes, static_cast<std::size_t>(alignment))) return memory;
-    throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept {
-    std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-    std::free(memory);
-}
-void operator delete(void* memory, std::align_val_t) noexcept {
-    std::free(memory);
-}
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
-    std::free(memory);
-}
 
 namespace {
 
@@ -130,11 +94,11 @@ void check(EmptyModel const& model, Combination const& one) {
             for (std::int64_t slot = 0; slot < one.limits.sequences; ++slot) parts.push_back({slot, past, tokens});
             std::vector<std::int32_t> const ids(static_cast<std::size_t>(tokens * one.limits.sequences), 3);
             TensorView<float, 2, Host> const out(logits.data(), {one.limits.sequences, model.model.config.vocab_size});
-            auto const before = allocations;
+            auto const before = allocations_of_thread();
             if (auto const ran = executor->forward(ids, parts, out, comm, stream); !ran) return ran;
             if (auto const ended = stream.synchronize(Deadline::after(std::chrono::seconds(60))); !ended) return ended;
             // A step of one token each, which is not the first, asks for no memory.
-            if (past > whole && one.homes.empty()) CHECK(allocations == before);
+            if (past > whole && one.homes.empty()) CHECK(allocations_of_thread() == before);
             past += tokens;
         }
         auto const peak = context.memory().peak().count();

@@ -211,7 +211,8 @@ TEST_CASE("Trainer: dropout leaves the same elements on any ranks, also where th
 
 TEST_CASE("Trainer: in 16 bits, any ranks give the bits of one, in the predicted memory and traffic") {
     CurveData const data;
-    for (auto const& [name, precision] : {std::pair{"llama_tied", Dtype::bf16}, std::pair{"gpt2", Dtype::f16}}) {
+    for (auto const& [config_name, precision] : {std::pair{"llama_tied", Dtype::bf16}, std::pair{"gpt2", Dtype::f16}}) {
+        std::string const name = config_name;
         CAPTURE(name);
         auto const config = golden_config(name);
         auto const expected = train(config, data, 5, AdamW{}, {.dropout = 0.1, .precision = precision});

@@ -42,7 +42,8 @@ TEST_CASE("TrainingPass: in 16 bits gradients differ from float32's as those of 
         words >> one.first >> one.second;
     }
     REQUIRE(errors.size() == 6);
-    for (auto const& [model, of_parameters] : errors) {
+    for (auto const& [model_name, of_parameters] : errors) {
+        std::string const model = model_name;
         CAPTURE(model);
         TrainedModel trained(config_of(model));
         auto const sums = [&](Dtype precision, float scale) {
