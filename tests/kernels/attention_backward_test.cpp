@@ -312,7 +312,13 @@ TEST_CASE("attention_backward: what does not fit or has no gradient is refused b
     in = attention.forward();
     auto options = attention.options;
     options.shape.bias_reach = 2;
-    CHECK(message(in, options, whole).find("biases by distance") != std::string::npos);
+    CHECK(message(in, options, whole).find("bias_reach") != std::string::npos);
+    options = attention.options;
+    options.shape.chunk = 4;
+    CHECK(message(in, options, whole).find("chunk") != std::string::npos);
+    options = attention.options;
+    options.shape.has_rounded_slopes = true;
+    CHECK(message(in, options, whole).find("has_rounded_slopes") != std::string::npos);
     options = attention.options;
     options.soft_cap = -1.0F;
     CHECK(message(in, options, whole).find("soft_cap") != std::string::npos);

@@ -147,7 +147,7 @@ TEST_CASE("rope_frequencies: refuses what cannot be turned, and says which value
     CHECK(message({.kind = RopeKind::dynamic}, {.rotary = 2, .max_positions = 9}).find("two pairs") !=
           std::string::npos);
     CHECK(message({.kind = RopeKind::llama3, .factor = 8.0}, {.rotary = 8}).find("original") != std::string::npos);
-    CHECK(message({.kind = RopeKind::llama3, .low_frequency_factor = 4.0, .original_max_positions = 8}, {.rotary = 8})
+    CHECK(message({.kind = RopeKind::llama3, .low_frequency_factor = 4.5, .original_max_positions = 8}, {.rotary = 8})
               .find("high_frequency_factor") != std::string::npos);
     CHECK(message({.kind = RopeKind::yarn}, {.rotary = 8}).find("max_positions") != std::string::npos);
     CHECK(message({.kind = RopeKind::longrope}, {.rotary = 8, .max_positions = 4, .sequence = 5}) ==
