@@ -55,8 +55,8 @@ struct Training {
 inline std::vector<std::string> compared_lines(std::string const& path) {
     std::vector<std::string> out;
     auto const text = read_text(path);
-    for (std::size_t at = 0; at < text.size();) {
-        auto const end = std::min(text.find('\n', at), text.size());
+    // A line that is still being written does not count.
+    for (std::size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string::npos;) {
         auto line = text.substr(at, end - at);
         for (int i = 0; i < 4; ++i) line.resize(line.rfind(','));
         out.push_back(line);
