@@ -286,6 +286,11 @@ TEST_CASE("all_reduce refuses a rank, a length or a stream that is not its own")
           ErrorCode::invalid_argument);
     CHECK(all_reduce<float>(*ranks.group, Rank{0}, in, values.view().part(0, 9), stream).error().code() ==
           ErrorCode::shape_mismatch);
+    // More counts than a group can have ranks are refused before any is taken.
+    std::vector<std::int64_t> const many(1000, 1);
+    for (auto const& refused : {ranks.group->all_gather<float>(Rank{0}, in, values.view(), many, stream),
+                                ranks.group->reduce_scatter<float>(Rank{0}, in, values.view(), many, stream)})
+        CHECK(refused.error().code() == ErrorCode::invalid_argument);
 }
 
 namespace {

@@ -97,14 +97,9 @@ public:
     template <ActivationElement T>
     [[nodiscard]] Result<> all_gather(Rank rank, TensorView<T const, 1, Backend> in, TensorView<T, 1, Backend> out,
                                       std::span<std::int64_t const> counts, DeviceStream<Api>& stream) {
-        Parts parts;
-        std::int64_t largest = 0;
-        for (std::size_t from = 0; from < counts.size(); ++from) {
-            parts.received_at[from] = parts.all_received();
-            parts.received[from] = counts[from];
-            largest = std::max(largest, counts[from]);
-        }
         if (auto const checked = check_counts("all_gather", counts, in.elements(), rank); !checked) return checked;
+        Parts parts;
+        auto const largest = Parts::lay_out(counts, parts.received, parts.received_at);
         parts.sent[0] = in.elements();
         auto const all = parts.all_received();
         if (auto const checked = check("all_gather", rank, out.elements(), all, stream); !checked) return checked;
@@ -120,14 +115,9 @@ public:
     template <ActivationElement T>
     [[nodiscard]] Result<> reduce_scatter(Rank rank, TensorView<T const, 1, Backend> in, TensorView<T, 1, Backend> out,
                                           std::span<std::int64_t const> counts, DeviceStream<Api>& stream) {
-        Parts parts;
-        std::int64_t largest = 0;
-        for (std::size_t to = 0; to < counts.size(); ++to) {
-            parts.sent_at[to] = parts.all_sent();
-            parts.sent[to] = counts[to];
-            largest = std::max(largest, counts[to]);
-        }
         if (auto const checked = check_counts("reduce_scatter", counts, out.elements(), rank); !checked) return checked;
+        Parts parts;
+        auto const largest = Parts::lay_out(counts, parts.sent, parts.sent_at);
         parts.received[0] = out.elements();
         auto const all = parts.all_sent();
         if (auto const checked = check("reduce_scatter", rank, in.elements(), all, stream); !checked) return checked;
@@ -188,6 +178,19 @@ private:
         std::array<std::int64_t, max_ranks> received{};
         std::array<std::int64_t, max_ranks> received_at{};
 
+        /// Lays checked counts one after another; returns the largest.
+        static std::int64_t lay_out(std::span<std::int64_t const> counts, std::array<std::int64_t, max_ranks>& sizes,
+                                    std::array<std::int64_t, max_ranks>& begins) {
+            std::int64_t end = 0;
+            std::int64_t largest = 0;
+            for (std::size_t i = 0; i < counts.size(); ++i) {
+                begins[i] = end;
+                sizes[i] = counts[i];
+                end += counts[i];
+                largest = std::max(largest, counts[i]);
+            }
+            return largest;
+        }
         [[nodiscard]] std::int64_t all_sent() const { return sum(sent); }
         [[nodiscard]] std::int64_t all_received() const { return sum(received); }
         [[nodiscard]] static std::int64_t sum(std::array<std::int64_t, max_ranks> const& counts) {
