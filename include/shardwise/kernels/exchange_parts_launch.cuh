@@ -3,7 +3,7 @@
 
 #include <shardwise/backend/detail/device_launch.cuh>
 #include <shardwise/core/result.hpp>
-#include <shardwise/kernels/exchange_parts.cuh>
+#include <shardwise/kernels/detail/exchange_parts.cuh>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
