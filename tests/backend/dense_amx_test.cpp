@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "bf16_problem.hpp"
 #include "memory_tiles.hpp"
 
 #include <algorithm>
@@ -22,18 +23,11 @@ using namespace shardwise;
 
 namespace {
 
-using Floats = std::vector<float>;
-
-/// What tiles make of a number below the smallest normal one.
-float flushed(float value) {
-    return std::abs(value) < std::numeric_limits<float>::min() ? std::copysign(0.0F, value) : value;
-}
-float multiply_add(float a, float b, float sum) {
-    return flushed(std::fma(flushed(a), flushed(b), flushed(sum)));
-}
-float add(float a, float b) {
-    return flushed(flushed(a) + flushed(b));
-}
+using test::add;
+using test::Floats;
+using test::multiply_add;
+using test::Problem;
+using test::product;
 
 /// With products of bf16, tdpbf16ps.
 class Bf16Tiles : public test::MemoryTiles {
@@ -74,30 +68,6 @@ private:
     }
 };
 
-/// A product whose weights and activations no two places share.
-struct Problem {
-    std::int64_t rows;
-    std::int64_t outputs;
-    std::int64_t inputs;
-    UnitRange range;
-    std::vector<Bfloat16> weight;
-    Floats in;
-
-    Problem(std::int64_t rows_, std::int64_t outputs_, std::int64_t inputs_, UnitRange range_, std::mt19937& random,
-            int exponents = 3)
-        : rows(rows_), outputs(outputs_), inputs(inputs_), range(range_) {
-        std::normal_distribution<float> normal;
-        std::uniform_int_distribution<int> exponent(-exponents, exponents);
-        auto const value = [&] { return std::ldexp(normal(random), exponent(random)); };
-        // What lies outside of the range reaches no result.
-        for (std::int64_t i = 0; i < outputs * inputs; ++i) {
-            bool const is_within = i % inputs >= range.begin && i % inputs < range.end;
-            weight.emplace_back(is_within ? value() : std::nanf(""));
-        }
-        for (std::int64_t i = 0; i < rows * range.size(); ++i) in.push_back(value());
-    }
-};
-
 /// The first eight bits of a number, and what is left.
 float take_bits(float& value) {
     std::uint32_t bits;
@@ -132,35 +102,6 @@ Floats expected(Problem const& problem, int pieces) {
             out.push_back(sum);
         }
     }
-    return out;
-}
-
-/// The product by a kernel, of which the calling thread makes all.
-Floats product(detail::ProductKernel const& kernel, HostContext& context, Problem const& problem) {
-    auto const weight = Host::hold_weight(context, {.format = WeightFormat::bf16,
-                                                    .outputs = problem.outputs,
-                                                    .inputs = problem.inputs,
-                                                    .data = std::as_bytes(std::span(problem.weight)),
-                                                    .scales = {}});
-    REQUIRE(weight);
-    auto const stride = detail::prepared_row_bytes(kernel, problem.range);
-    std::vector<std::byte> prepared(static_cast<std::size_t>(problem.rows * stride));
-    Floats out(static_cast<std::size_t>(problem.rows * problem.outputs), std::nanf(""));
-    for (std::int64_t row = 0; row < problem.rows; ++row) {
-        detail::prepare_range(kernel, problem.in.data() + row * problem.range.size(), problem.range,
-                              prepared.data() + row * stride);
-    }
-    detail::run_product(kernel, {.weight = weight->packed(),
-                                 .inputs = problem.range,
-                                 .in = problem.in.data(),
-                                 .in_stride = problem.range.size(),
-                                 .prepared = prepared.data(),
-                                 .prepared_stride = stride,
-                                 .rows = problem.rows,
-                                 .first_panel = 0,
-                                 .last_panel = ceil_divide(problem.outputs, detail::panel_outputs),
-                                 .out = out.data(),
-                                 .out_stride = problem.outputs});
     return out;
 }
 

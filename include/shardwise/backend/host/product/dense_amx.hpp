@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/host/product/ask_ahead.hpp>
 #include <shardwise/backend/host/product/bf16_tiles.hpp>
+#include <shardwise/backend/host/product/dense_avx512_bf16.hpp>
 #include <shardwise/backend/host/product/dense_tiles.hpp>
 #include <shardwise/backend/host/product/intrinsics.hpp>
 #include <shardwise/backend/host/product/quant_inline.hpp>
@@ -78,16 +79,6 @@ inline void prepare_full(float const* row, std::int64_t inputs, std::byte* prepa
             store_upper_halves(second, to + value_bytes);
             store_upper_halves(_mm512_castps_si512(third), to + 2 * value_bytes);
         }
-    }
-}
-
-/// Writes a row step by step, rounded to 32 bf16 each, to even where two are as near. Zeros fill the last step.
-inline void prepare_rounded(float const* row, std::int64_t inputs, std::byte* prepared) {
-    for (std::int64_t k = 0; k < round_up(inputs, step_inputs); k += 16, prepared += value_bytes / 2) {
-        auto const left = inputs - k;
-        auto const mask = static_cast<__mmask16>(left >= 16 ? 0xffffU : left <= 0 ? 0U : (1U << left) - 1U);
-        auto const rounded = _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, row + k));
-        std::memcpy(prepared, &rounded, sizeof rounded);
     }
 }
 
@@ -322,7 +313,7 @@ inline constexpr ProductKernel full_bf16_kernel{.prepared_bytes = &prepared_byte
                                                 .prepared_at_once = prepared_of_a_prompt};
 template <class Tiles = Tiles>
 inline constexpr ProductKernel rounded_bf16_kernel{.prepared_bytes = &prepared_bytes<1>,
-                                                   .prepare = &prepare_rounded,
+                                                   .prepare = &avx512_bf16::prepare_rounded,
                                                    .multiply = &multiply_bf16<Tiles, 1>,
                                                    .begins_anywhere = true,
                                                    .prepared_at_once = prepared_of_a_prompt};

@@ -6,6 +6,7 @@
 #include <shardwise/backend/host/product/dense_amx.hpp>
 #include <shardwise/backend/host/product/dense_avx2.hpp>
 #include <shardwise/backend/host/product/dense_avx512.hpp>
+#include <shardwise/backend/host/product/dense_avx512_bf16.hpp>
 #include <shardwise/backend/host/product/dense_neon.hpp>
 #include <shardwise/backend/host/product/dense_portable.hpp>
 #include <shardwise/backend/host/product/host_format.hpp>
@@ -79,6 +80,7 @@ static_assert(has_each_dense_product(), "dense_products has one row for each for
 [[nodiscard]] inline ProductKernel rounded_bf16_kernel([[maybe_unused]] IsaLevel level) {
 #if defined(SHARDWISE_HAS_X86_LEVELS)
     if (level == IsaLevel::amx) return amx::rounded_bf16_kernel<>;
+    if (level >= IsaLevel::avx512_bf16) return avx512_bf16::rounded_kernel;
     if (level >= IsaLevel::avx512) return rounded_floats_kernel<&avx512::multiply_bf16>;
     if (level >= IsaLevel::avx2) return rounded_floats_kernel<&avx2::multiply_bf16>;
 #elif defined(SHARDWISE_HAS_ARM_LEVELS)
