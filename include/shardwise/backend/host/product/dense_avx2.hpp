@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/host/product/dense_tiles.hpp>
 #include <shardwise/backend/host/product/intrinsics.hpp>
+#include <shardwise/backend/host/product/quant_inline.hpp>
 
 #if defined(SHARDWISE_HAS_X86_LEVELS)
 
@@ -16,49 +17,40 @@ namespace detail::avx2 {
 inline constexpr unsigned max_streaming_rows = 3;
 inline constexpr std::int64_t prefetch_distance = 2048;
 
-/// How the values of the 16 outputs of a panel are read: two registers for each of `inputs` inputs.
+/// How the values of the 16 outputs of a panel are read: two registers for each of the `inputs` inputs that lie together, one input
+/// after another: with the sums of six rows there is no room for more.
 struct ReadF32 {
     static constexpr unsigned inputs = 1;
     static constexpr std::int64_t pair = 1;
     static constexpr std::int64_t bytes = 64;
+    template <unsigned input>
     static void read(std::byte const* from, __m256* values) {
         auto const* const floats = reinterpret_cast<float const*>(from);
         values[0] = _mm256_load_ps(floats);
         values[1] = _mm256_load_ps(floats + 8);
     }
-    static void read_last(std::byte const*, __m256*) {}
 };
 struct ReadBf16 {
     static constexpr unsigned inputs = 2;
     static constexpr std::int64_t pair = 2;
     static constexpr std::int64_t bytes = 64;
+    template <unsigned input>
     static void read(std::byte const* from, __m256* values) {
         auto const* const pairs = reinterpret_cast<__m256i const*>(from);
-        auto const upper = _mm256_set1_epi32(-65536);
-        values[0] = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_load_si256(pairs), 16));
-        values[1] = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_load_si256(pairs + 1), 16));
-        values[2] = _mm256_castsi256_ps(_mm256_and_si256(_mm256_load_si256(pairs), upper));
-        values[3] = _mm256_castsi256_ps(_mm256_and_si256(_mm256_load_si256(pairs + 1), upper));
-    }
-    static void read_last(std::byte const* from, __m256* values) {
-        auto const* const pairs = reinterpret_cast<__m256i const*>(from);
-        values[0] = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_load_si256(pairs), 16));
-        values[1] = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_load_si256(pairs + 1), 16));
+        for (int half = 0; half < 2; ++half) {
+            auto const both = _mm256_load_si256(pairs + half);
+            values[half] = _mm256_castsi256_ps(input == 0 ? _mm256_slli_epi32(both, 16)
+                                                          : _mm256_and_si256(both, _mm256_set1_epi32(-65536)));
+        }
     }
 };
 struct ReadF16 {
     static constexpr unsigned inputs = 2;
     static constexpr std::int64_t pair = 1;
     static constexpr std::int64_t bytes = 64;
+    template <unsigned input>
     static void read(std::byte const* from, __m256* values) {
-        auto const* const halves = reinterpret_cast<__m128i const*>(from);
-        values[0] = _mm256_cvtph_ps(_mm_load_si128(halves));
-        values[1] = _mm256_cvtph_ps(_mm_load_si128(halves + 1));
-        values[2] = _mm256_cvtph_ps(_mm_load_si128(halves + 2));
-        values[3] = _mm256_cvtph_ps(_mm_load_si128(halves + 3));
-    }
-    static void read_last(std::byte const* from, __m256* values) {
-        auto const* const halves = reinterpret_cast<__m128i const*>(from);
+        auto const* const halves = reinterpret_cast<__m128i const*>(from) + 2 * input;
         values[0] = _mm256_cvtph_ps(_mm_load_si128(halves));
         values[1] = _mm256_cvtph_ps(_mm_load_si128(halves + 1));
     }
@@ -75,6 +67,20 @@ inline void write_sums(float* out, __m256 sums, std::int64_t outputs, bool accum
     for (std::int64_t i = 0; i < outputs; ++i) out[i] = accumulates ? out[i] + values[i] : values[i];
 }
 
+/// Adds an input of some rows by the outputs of a panel.
+template <class Read, unsigned input, unsigned rows>
+SHARDWISE_ALWAYS_INLINE void add_input(std::byte const* panel, float const* in, std::int64_t stride,
+                                       __m256 (&sums)[std::size_t{rows}][2]) {
+    __m256 values[2];
+    Read::template read<input>(panel, values);
+    SHARDWISE_UNROLL
+    for (unsigned row = 0; row < rows; ++row) {
+        auto const factor = _mm256_set1_ps(in[row * stride]);
+        sums[row][0] = _mm256_fmadd_ps(factor, values[0], sums[row][0]);
+        sums[row][1] = _mm256_fmadd_ps(factor, values[1], sums[row][1]);
+    }
+}
+
 template <class Read, unsigned rows>
 inline void multiply_panel(TileTask const& task, unsigned index) {
     auto const* panel = task.panels[index];
@@ -89,48 +95,23 @@ inline void multiply_panel(TileTask const& task, unsigned index) {
     std::int64_t k = 0;
     if constexpr (Read::pair > 1) {
         if (task.begins_within) {
-            __m256 values[2 * Read::inputs];
-            Read::read(panel, values);
-            SHARDWISE_UNROLL
-            for (unsigned row = 0; row < rows; ++row) {
-                auto const factor = _mm256_set1_ps(in[row * stride]);
-                sums[row][0] = _mm256_fmadd_ps(factor, values[2], sums[row][0]);
-                sums[row][1] = _mm256_fmadd_ps(factor, values[3], sums[row][1]);
-            }
+            add_input<Read, 1, rows>(panel, in, stride, sums);
             panel += Read::bytes;
             k = 1;
         }
     }
     for (; k + Read::inputs <= task.inputs; k += Read::inputs) {
-        __m256 values[2 * Read::inputs];
-        Read::read(panel, values);
         if constexpr (rows <= max_streaming_rows) {
             _mm_prefetch(reinterpret_cast<char const*>(panel + prefetch_distance), _MM_HINT_T0);
         } else {
             _mm_prefetch(reinterpret_cast<char const*>(fetch), _MM_HINT_T1);
             fetch += Read::bytes;
         }
+        add_input<Read, 0, rows>(panel, in + k, stride, sums);
+        if constexpr (Read::inputs == 2) add_input<Read, 1, rows>(panel, in + k + 1, stride, sums);
         panel += Read::bytes;
-        SHARDWISE_UNROLL
-        for (unsigned i = 0; i < Read::inputs; ++i) {
-            SHARDWISE_UNROLL
-            for (unsigned row = 0; row < rows; ++row) {
-                auto const factor = _mm256_set1_ps(in[row * stride + k + i]);
-                sums[row][0] = _mm256_fmadd_ps(factor, values[2 * i], sums[row][0]);
-                sums[row][1] = _mm256_fmadd_ps(factor, values[2 * i + 1], sums[row][1]);
-            }
-        }
     }
-    if (k < task.inputs) {
-        __m256 values[2];
-        Read::read_last(panel, values);
-        SHARDWISE_UNROLL
-        for (unsigned row = 0; row < rows; ++row) {
-            auto const factor = _mm256_set1_ps(in[row * stride + k]);
-            sums[row][0] = _mm256_fmadd_ps(factor, values[0], sums[row][0]);
-            sums[row][1] = _mm256_fmadd_ps(factor, values[1], sums[row][1]);
-        }
-    }
+    if (k < task.inputs) add_input<Read, 0, rows>(panel, in + k, stride, sums);
     SHARDWISE_UNROLL
     for (unsigned row = 0; row < rows; ++row) {
         write_sums(out + row * task.out_stride, sums[row][0], outputs, task.accumulates);
@@ -145,13 +126,41 @@ inline void multiply_tile(TileTask const& task) {
     if (task.outputs[1] > 0) multiply_panel<Read, rows>(task, 1);
 }
 
+template <class Read, unsigned input>
+SHARDWISE_ALWAYS_INLINE void widen_input(std::byte const* panel, float* out) {
+    __m256 values[2];
+    Read::template read<input>(panel, values);
+    _mm256_store_ps(out, values[0]);
+    _mm256_store_ps(out + 8, values[1]);
+}
+/// Writes inputs of a panel as floats.
 template <class Read>
-inline constexpr TileKernels tile_kernels{{&multiply_tile<Read, 1>, &multiply_tile<Read, 2>, &multiply_tile<Read, 3>,
-                                           &multiply_tile<Read, 4>, &multiply_tile<Read, 5>, &multiply_tile<Read, 6>},
-                                          6,
-                                          Read::bytes / std::int64_t{Read::inputs},
-                                          0,
-                                          Read::pair};
+inline void widen_panel(std::byte const* panel, bool begins_within, std::int64_t inputs, float* out) {
+    std::int64_t k = 0;
+    if constexpr (Read::pair > 1) {
+        if (begins_within) {
+            widen_input<Read, 1>(panel, out);
+            panel += Read::bytes;
+            k = 1;
+        }
+    }
+    for (; k + Read::inputs <= inputs; k += Read::inputs, panel += Read::bytes) {
+        widen_input<Read, 0>(panel, out + k * panel_outputs);
+        if constexpr (Read::inputs == 2) widen_input<Read, 1>(panel, out + (k + 1) * panel_outputs);
+    }
+    if (k < inputs) widen_input<Read, 0>(panel, out + k * panel_outputs);
+}
+
+template <class Read>
+inline constexpr TileKernels tile_kernels{
+    {&multiply_tile<Read, 1>, &multiply_tile<Read, 2>, &multiply_tile<Read, 3>, &multiply_tile<Read, 4>,
+     &multiply_tile<Read, 5>, &multiply_tile<Read, 6>},
+    6,
+    Read::bytes / std::int64_t{Read::inputs},
+    0,
+    Read::pair,
+    &tile_kernels<ReadF32>,
+    Read::inputs == 1 ? nullptr : &widen_panel<Read>};
 
 inline void widen_bf16(std::byte const* from, std::int64_t count, float* to) {
     auto const* const values = reinterpret_cast<std::uint16_t const*>(from);
