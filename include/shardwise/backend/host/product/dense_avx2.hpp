@@ -152,15 +152,15 @@ inline void widen_panel(std::byte const* panel, bool begins_within, std::int64_t
 }
 
 template <class Read>
-inline constexpr TileKernels tile_kernels{
-    {&multiply_tile<Read, 1>, &multiply_tile<Read, 2>, &multiply_tile<Read, 3>, &multiply_tile<Read, 4>,
-     &multiply_tile<Read, 5>, &multiply_tile<Read, 6>},
-    6,
-    Read::bytes / std::int64_t{Read::inputs},
-    0,
-    Read::pair,
-    &tile_kernels<ReadF32>,
-    Read::inputs == 1 ? nullptr : &widen_panel<Read>};
+inline constexpr TileKernels tile_kernels{{&multiply_tile<Read, 1>, &multiply_tile<Read, 2>, &multiply_tile<Read, 3>,
+                                           &multiply_tile<Read, 4>, &multiply_tile<Read, 5>, &multiply_tile<Read, 6>},
+                                          6,
+                                          Read::bytes / std::int64_t{Read::inputs},
+                                          0,
+                                          Read::pair,
+                                          1,
+                                          &tile_kernels<ReadF32>,
+                                          Read::inputs == 1 ? nullptr : &widen_panel<Read>};
 
 inline void widen_bf16(std::byte const* from, std::int64_t count, float* to) {
     auto const* const values = reinterpret_cast<std::uint16_t const*>(from);

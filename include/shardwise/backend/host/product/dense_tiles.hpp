@@ -66,8 +66,10 @@ struct TileKernels {
     std::int64_t whole_rows = 0;
     /// Inputs that share words of 32 bits.
     std::int64_t pair = 1;
-    /// Not null where tiles take one panel after another: the tiles of floats, by which many rows are multiplied, and what writes inputs
-    /// of a panel, the first of which may be the second of a pair, as floats [inputs, panel_outputs]; null for floats.
+    /// Panels whose inputs stay in the first-level cache while many rows pass; 0 where it is rows that stay while panels pass.
+    std::int64_t kept_panels = 0;
+    /// The tiles of floats, by which many rows are multiplied, and what writes inputs of a panel, the first of which may be the second of
+    /// a pair, as floats [inputs, panel_outputs]; null where tiles read elements as they are.
     TileKernels const* of_floats = nullptr;
     void (*widen)(std::byte const* panel, bool begins_within, std::int64_t inputs, float* out) = nullptr;
 };
@@ -188,15 +190,16 @@ inline void run_blocked(TileWalk const& walk) {
     }
 }
 
-/// Many rows by one panel after another, whose elements become floats once for all rows of a block and stay in the first-level cache
-/// while the rows, copied next to each other, pass.
+/// Many rows by one or two panels after others, whose elements become floats once for all rows of a block and stay in the first-level
+/// cache while the rows, copied next to each other, pass.
 ///
-/// Memory  225 KiB of stack
+/// Memory  241 KiB of stack
 inline void run_by_panels(TileWalk const& walk) {
     auto const& task = walk.task;
-    auto const& kernels = *walk.kernels.of_floats;
+    auto const& kernels = walk.kernels.widen == nullptr ? walk.kernels : *walk.kernels.of_floats;
+    auto const kept = walk.kernels.kept_panels;
     alignas(panel_alignment) float copied[block_rows * copied_stride];
-    alignas(panel_alignment) float wide[tile_inputs * panel_outputs];
+    alignas(panel_alignment) float wide[tile_panels][tile_inputs * panel_outputs];
     for (std::int64_t first_row = 0; first_row < task.rows; first_row += block_rows) {
         auto const rows = std::min(block_rows, task.rows - first_row);
         for (auto outer = task.first_panel; outer < task.last_panel; outer += result_panels) {
@@ -210,20 +213,27 @@ inline void run_by_panels(TileWalk const& walk) {
                 TileTask tile{.in_stride = copied_stride, .inputs = count};
                 tile.out_stride = task.out_stride;
                 tile.accumulates = k > task.inputs.begin;
-                for (auto panel = outer; panel < outer_end; ++panel) {
-                    auto const* const elements = walk.at(panel, k);
-                    if (walk.kernels.widen != nullptr)
-                        walk.kernels.widen(elements, k % walk.kernels.pair != 0, count, wide);
-                    tile.panels[0] = walk.kernels.widen == nullptr ? elements : reinterpret_cast<std::byte const*>(wide);
-                    tile.outputs[0] = std::min(task.weight.outputs - panel * panel_outputs, panel_outputs);
-                    // The first tile fetches the next panel, the others find their own.
-                    tile.fetch[0] = panel + 1 < outer_end ? walk.at(panel + 1, k) : tile.panels[0];
+                tile.begins_within = walk.kernels.widen == nullptr && k % walk.kernels.pair != 0;
+                for (auto panel = outer; panel < outer_end; panel += kept) {
+                    for (std::int64_t i = 0; i < tile_panels; ++i) {
+                        // A second panel that is not there is computed as the first and not written.
+                        bool const is_there = i < kept && panel + i < outer_end;
+                        auto const at = is_there ? panel + i : panel;
+                        tile.outputs[i] =
+                            is_there ? std::min(task.weight.outputs - at * panel_outputs, panel_outputs) : 0;
+                        tile.panels[i] = walk.at(at, k);
+                        // The first tile fetches the next panels, the others find their own.
+                        tile.fetch[i] = at + kept < outer_end ? walk.at(at + kept, k) : tile.panels[i];
+                        if (walk.kernels.widen == nullptr) continue;
+                        if (is_there) walk.kernels.widen(tile.panels[i], k % walk.kernels.pair != 0, count, wide[i]);
+                        tile.panels[i] = reinterpret_cast<std::byte const*>(wide[is_there ? i : 0]);
+                    }
                     for (std::int64_t row = 0; row < rows;) {
                         auto const end = tile_end(row, rows, kernels.max_rows);
                         tile.in = copied + row * copied_stride;
                         tile.out = task.out + (first_row + row) * task.out_stride + panel * panel_outputs;
                         kernels.rows[static_cast<std::size_t>(end - row - 1)](tile);
-                        tile.fetch[0] = tile.panels[0];
+                        for (std::int64_t i = 0; i < tile_panels; ++i) tile.fetch[i] = tile.panels[i];
                         row = end;
                     }
                 }
@@ -243,13 +253,13 @@ inline void clear_results(ProductTask const& task) {
 
 /// A product of dense weights. Every element is the sum, in order, of the sums of tile_inputs products in order.
 ///
-/// Memory  225 KiB of stack
+/// Memory  241 KiB of stack
 inline void run_tiles(ProductTask const& task, TileKernels const& kernels) {
     if (task.inputs.size() == 0) return clear_results(task);
     TileWalk const walk{task, kernels};
     if (task.rows <= streamed_rows) {
         run_streamed(walk);
-    } else if (kernels.of_floats != nullptr) {
+    } else if (kernels.kept_panels > 0) {
         run_by_panels(walk);
     } else {
         run_blocked(walk);
