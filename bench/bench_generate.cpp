@@ -259,6 +259,13 @@ void compare_form(Report& report, Loaded const& loaded, std::string const& folde
     };
     RunOptions options{.threads = threads, .load = form.load};
     bench::DecodeTurns one(loaded.source, loaded.checkpoint.model, options);
+    // As llama.cpp does it, where the format has it.
+    std::optional<bench::DecodeTurns> rounded;
+    if (form.load.quant) {
+        options.product_activations = ProductActivations::int8;
+        rounded.emplace(loaded.source, loaded.checkpoint.model, options);
+        options.product_activations = ProductActivations::full;
+    }
     std::optional<double> ours;
     {
         options.tp = 2;
@@ -267,10 +274,14 @@ void compare_form(Report& report, Loaded const& loaded, std::string const& folde
         std::vector<bench::Round> bounds;
         std::vector<bench::Round> shares;
         std::vector<bench::Round> peers;
+        std::vector<bench::Round> rounded_bounds;
+        std::vector<bench::Round> rounded_peers;
+        std::optional<double> ours_rounded;
         for (int round = 0; round < rounds; ++round) {
             auto const before = read_rate();
             ours = one.turn(tokens_of_turn);
             auto const after = read_rate();
+            if (rounded) ours_rounded = rounded->turn(tokens_of_turn);
             auto const shared = two.turn(tokens_of_turn);
             if (!ours || !shared) {
                 std::fprintf(stderr, "%s did not decode\n", at.c_str());
@@ -279,14 +290,22 @@ void compare_form(Report& report, Loaded const& loaded, std::string const& folde
             }
             bounds.push_back({*ours, std::max(before, after)});
             shares.push_back({*shared, *ours});
-            if (auto const theirs = llama.turn(tokens_of_turn)) peers.push_back({*ours, *theirs});
+            if (ours_rounded) rounded_bounds.push_back({*ours_rounded, std::max(before, after)});
+            if (auto const theirs = llama.turn(tokens_of_turn)) {
+                peers.push_back({*ours, *theirs});
+                if (ours_rounded) rounded_peers.push_back({*ours_rounded, *theirs});
+            }
         }
         // Of the other forms the bound is told, not asked for.
         add_rounds(report, at + ", tp 1, decode", "read bandwidth", bounds, ours,
                    form.format == WeightFormat::bf16 ? 0.9 : 0.0);
         add_rounds(report, at + ", tp 2, decode", "ours at tp 1", shares, ours, 0.95);
-        add_rounds(report, at + ", tp 1, decode", "llama.cpp " + std::string(form.ggml) + " " + llama.version(), peers,
-                   ours, 1.0);
+        auto const llama_name = "llama.cpp " + std::string(form.ggml) + " " + llama.version();
+        add_rounds(report, at + ", tp 1, decode", llama_name, peers, ours, 1.0);
+        if (rounded) {
+            add_rounds(report, at + ", 8-bit activations", "read bandwidth", rounded_bounds, ours_rounded, 0.8);
+            add_rounds(report, at + ", 8-bit activations", llama_name, rounded_peers, ours_rounded, 1.2);
+        }
     }
     if (form.torch == nullptr) return;
     bench::PeerTurns torch(peer_of(R"("kind":"transformers","dtype":")" + std::string(form.torch) + "\""));

@@ -20,8 +20,8 @@ namespace detail {
 
 /// Longer data of two ranks go piece by piece, so that the caches hold what is handed over.
 ///
-/// Source  bench/bench_all_reduce.cpp
-inline constexpr std::size_t all_reduce_piece_bytes = 64 * 1024;
+/// Source  bench/results/2026-11-27-levels-zen5.md: of pieces of 64, 128 and 256 KB the fastest, whatever the cores share
+inline constexpr std::size_t all_reduce_piece_bytes = 256 * 1024;
 /// The same where two shots take two waits for each piece, unless one loan of the staging memory takes it all.
 ///
 /// Source  bench/bench_all_reduce.cpp
@@ -40,7 +40,8 @@ template <class T, SharesMemory C>
 }
 
 /// Two ranks publish their data piece by piece. A line of the other's piece is summed and at once replaced by what this rank
-/// publishes next: 256 KB take 10.3 microseconds, and 11.9 where a piece is written after the sums of the one before.
+/// publishes next: in pieces of 64 KB, 256 KB take 10.3 microseconds, and 11.9 where a piece is written after the sums of the one
+/// before.
 ///
 /// Source  bench/results/2026-11-23-kernels-epyc.md
 template <class T, SharesMemory C>
