@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/backend/host/products.hpp>
-#include <shardwise/op/input_pieces.hpp>
+#include <shardwise/core/input_pieces.hpp>
 #include <shardwise/parallel/weight_slice.hpp>
 
 #include <doctest/doctest.h>

@@ -83,7 +83,7 @@ TEST_SUITE("timing") {
         CHECK(extra({path}, 0) <= 32);
         // Every module, name and size is another.
         write_tensors(
-            path, 90'000,
+            path, 100'000,
             [](int i) {
                 return "first" + std::to_string(i * 7) + ".second" + std::to_string(i * 13) + ".w" + std::to_string(i);
             },

@@ -20,8 +20,7 @@ inline std::string differing_fields(ModelConfig const& a, ModelConfig const& b) 
                     is_same = field.number_of(a) == field.number_of(b);
                     break;
                 case FieldType::real:
-                    is_same = field.rope != nullptr ? a.rope.*field.rope == b.rope.*field.rope
-                                                    : a.*field.real == b.*field.real;
+                    is_same = field.real_of(a) == field.real_of(b);
                     break;
                 case FieldType::activation:
                     is_same = a.*field.activation == b.*field.activation;

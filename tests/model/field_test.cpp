@@ -31,15 +31,15 @@ TEST_CASE("derive_absent: fills what is 0 from its row's source, and nothing els
     static constexpr std::array fields{
         positive_field("hidden_size", &ModelConfig::hidden_size, 8),
         optional_field("ffn", &ModelConfig::intermediate_size, 0).derived_from(&ModelConfig::hidden_size, 4),
-        optional_field("decoder_layers", &ModelConfig::decoder_layers, 0).derived_from(&ModelConfig::layers),
+        optional_field("decoder_layers", 0).derived_from(&ModelConfig::layers),
         optional_field("kv_heads", &ModelConfig::kv_heads, 0)};
     ModelConfig config;
     config.hidden_size = 16;
     config.layers = 3;
-    config.decoder_layers = 5;
+    config.own.set("decoder_layers", 5);
     derive_absent(fields, config);
     CHECK(config.intermediate_size == 64);
-    CHECK(config.decoder_layers == 5);
+    CHECK(config.own["decoder_layers"] == 5);
     CHECK(config.kv_heads == 0);
 }
 
@@ -59,6 +59,11 @@ TEST_CASE("Field: a row without a member is the family's own number, under its k
     derive_absent(fields, config);
     CHECK(config.own["wide"] == 10);
     CHECK(config.hidden_size == 5);
+    auto const rate = real_field("rate", 0.1);
+    CHECK(rate.is_own());
+    CHECK(rate.real_of(config) == 0.1);
+    rate.store(config, -0.3);
+    CHECK(config.own.real("rate") == -0.3);
 }
 
 TEST_CASE("Field tables have one row per key, and no key that another row reads") {
@@ -83,7 +88,8 @@ TEST_CASE("Defaults are those of transformers' configuration classes") {
         CAPTURE(Arch::name);
         auto const& types = golden.at("types");
         std::string const family(Arch::name);
-        nlohmann::json const type = types.contains(family) ? types.at(family) : nlohmann::json{{"fields", newer.at(family)}};
+        nlohmann::json const type =
+            types.contains(family) ? types.at(family) : nlohmann::json{{"fields", newer.at(family)}};
         for (auto const& field : Arch::fields) {
             CAPTURE(field.key);
             // A key that is no parameter of the class has its default in `base` or nowhere.

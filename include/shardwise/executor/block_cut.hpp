@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/input_pieces.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/model/block_program.hpp>
 #include <shardwise/op/head_share.hpp>
-#include <shardwise/op/input_pieces.hpp>
 #include <shardwise/op/visit_op.hpp>
 #include <shardwise/parallel/place.hpp>
 #include <shardwise/parallel/policy.hpp>
@@ -30,6 +30,8 @@ struct BlockCut {
     std::vector<std::vector<UnitRange>> columns;
     /// By value: the cut of a value that a row-parallel product sums over.
     std::vector<std::optional<InputPieces>> pieces;
+    /// By value: which of its units stay together for the sum that they go into.
+    std::vector<UnitGrain> grains;
     /// Of the block's attention, where it has one.
     std::optional<HeadShare> heads;
     /// Of the block's gated delta rule, where it has one: the rank's key heads.
@@ -59,6 +61,7 @@ public:
         : body_(body), place_(place), grain_of_(std::move(grain_of)) {
         cut_.columns.resize(body.values().size());
         cut_.pieces.resize(body.values().size());
+        cut_.grains.resize(body.values().size());
         counted_from_.resize(body.values().size(), 0);
     }
 
@@ -89,6 +92,7 @@ private:
     [[nodiscard]] Value const& value(ValueId id) const { return body_.values()[static_cast<std::size_t>(id)]; }
     [[nodiscard]] auto& columns(ValueId id) { return cut_.columns[static_cast<std::size_t>(id)]; }
     [[nodiscard]] auto& pieces(ValueId id) { return cut_.pieces[static_cast<std::size_t>(id)]; }
+    [[nodiscard]] auto& grain(ValueId id) { return cut_.grains[static_cast<std::size_t>(id)]; }
 
     [[nodiscard]] Result<> look_at(LinearOp, Operation const& op) { return cut_sum(op); }
     [[nodiscard]] Result<> look_at(ExpertsOp, Operation const& op) { return cut_sum(op); }
@@ -116,6 +120,7 @@ private:
     /// Whole units, as what reads them says.
     [[nodiscard]] Result<> look_at(PartOp, Operation const& op) {
         if (columns(op.output).empty() || !columns(op.inputs[0]).empty()) return {};
+        grain(op.inputs[0]) = grain(op.output);
         for (auto const& own : columns(op.output)) {
             if (own.begin % op.out_features != 0 || own.end % op.out_features != 0)
                 return not_executed("a part of units that ranks cut");
@@ -136,6 +141,7 @@ private:
         auto const of = [&](std::int64_t columns_of_head) {
             return UnitRange{heads.begin * columns_of_head, heads.end * columns_of_head};
         };
+        grain(op.inputs[0]) = grain(op.inputs[1]) = grain(op.output);
         columns(op.inputs[0]) = {of(shape.channels() + width)};
         columns(op.inputs[1]) = {of(2 * shape.values_per_key())};
         return {};
@@ -146,43 +152,25 @@ private:
         // The second half of an adapter reads what every rank has.
         bool const is_half = op.parameters[0].find(".lora_B.") != std::string_view::npos;
         if (value(op.output).spread != Spread::partial || is_half) return {};
-        auto const grain = grain_of_(op);
-        if (!grain) return grain.error();
+        auto const weight = grain_of_(op);
+        if (!weight) return weight.error();
         auto const in = op.inputs[0];
-        auto const shape = attention_of(in);
-        auto const delta = delta_of(in);
-        auto const cut = shape   ? head_pieces(shape->heads, shape->value_dim, grain->input)
-                         : delta ? head_pieces(delta->key_heads, delta->value_columns(), grain->input)
-                                 : cut_width<Policy>(value(in).width, *grain);
+        auto const& of = value(in);
+        // Units of several inputs are heads.
+        auto const units = of.split.is_shared() ? of.split.all_units() : of.width;
+        auto const unit = units > 0 ? of.width / units : 1;
+        auto const cut = unit > 1 ? head_pieces(units, unit, weight->input) : cut_width<Policy>(of.width, *weight);
         pieces(in) = cut;
+        grain(in) = {cut.grain / unit, cut.count};
         columns(in) = {cut.inputs_of_rank(place_.ranks, place_.rank)};
         return {};
-    }
-    /// The shape of the attention that makes a value, where one does: norms and gates follow its heads.
-    [[nodiscard]] std::optional<AttentionShape> attention_of(ValueId id) const {
-        for (auto i = body_.operations().size(); i-- > 0;) {
-            auto const& op = body_.operations()[i];
-            if (op.output != id) continue;
-            if (op.kind == OpKind::attention) return op.attention;
-            bool const follows = op.kind == OpKind::norm || op.kind == OpKind::activation;
-            for (auto const in : op.inputs) {
-                bool const is_other = follows && in != no_value && in != id && value(in).width == value(id).width;
-                if (auto const shape = is_other ? attention_of(in) : std::nullopt; shape) return shape;
-            }
-        }
-        return std::nullopt;
-    }
-    [[nodiscard]] std::optional<DeltaShape> delta_of(ValueId id) const {
-        for (auto const& op : body_.operations()) {
-            if (op.output == id && op.kind == OpKind::gated_delta) return op.delta;
-        }
-        return std::nullopt;
     }
     /// What `to` is cut like, unless something else says.
     void copy_cut(ValueId from, ValueId to) {
         if (columns(from).empty() || !columns(to).empty()) return;
         columns(to) = columns(from);
         pieces(to) = pieces(from);
+        grain(to) = grain(from);
         counted_from_[static_cast<std::size_t>(to)] = counted_from_[static_cast<std::size_t>(from)];
     }
     /// A value that nothing says more of: its units are sharded.
@@ -239,6 +227,7 @@ private:
         auto const of = [](UnitRange heads, std::int64_t width, std::int64_t first = 0) {
             return UnitRange{first + heads.begin * width, first + heads.end * width};
         };
+        grain(op.inputs[0]) = grain(op.inputs[1]) = grain(op.inputs[2]) = grain(op.output);
         if (shape.latent > 0) {
             // Every rank keeps the whole latent, and nobody makes the keys and values that it stands for.
             columns(op.inputs[0]) = {of(share->query, shape.key_dim)};
@@ -279,6 +268,7 @@ private:
                 continue;
             }
             columns(in) = own;
+            grain(in) = grain(op.output);
             // Gate and up in one value, one after another.
             if (value(in).width == 2 * width) {
                 for (auto const& range : own) columns(in).push_back({width + range.begin, width + range.end});

@@ -36,14 +36,13 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 /// True for a tensor of a GGUF file that belongs to a layer of the model, or to what stands around the layers, and so takes
 /// part in what llama.cpp computes. Frequencies of rotations are read elsewhere; layers beyond the model's are those of
 /// multi-token prediction.
-[[nodiscard]] inline bool takes_part(std::string_view name, ModelConfig const& config) {
+[[nodiscard]] inline bool takes_part(std::string_view name, std::int64_t layers) {
     if (name.find("rope_f") != name.npos || name.find("attn_rot_embd") != name.npos) return false;
     for (std::string_view const part : {"blk.", "enc.blk.", "dec.blk."}) {
         if (!name.starts_with(part)) continue;
         auto const number = name.substr(part.size());
         std::int64_t layer = -1;
         (void)std::from_chars(number.data(), number.data() + number.size(), layer);
-        auto const layers = config.layers > config.decoder_layers ? config.layers : config.decoder_layers;
         return layer >= 0 && layer < layers;
     }
     constexpr std::array<std::string_view, 5> others{"output.bias", "output_norm.bias", "token_embd_norm.weight",
@@ -57,10 +56,10 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 /// Refuses a GGUF file with tensors of the model's own layers that the family does not have: results without them are others.
 ///
 /// Errors  unsupported with the tensor
-[[nodiscard]] inline Result<> check_unused_tensors(std::vector<std::string> const& unused, ModelConfig const& config,
+[[nodiscard]] inline Result<> check_unused_tensors(std::vector<std::string> const& unused, std::int64_t layers,
                                                    std::string_view path) {
     for (auto const& name : unused) {
-        if (!takes_part(name, config)) continue;
+        if (!takes_part(name, layers)) continue;
         return Error{ErrorCode::unsupported}
             .in(path)
             .at(name)

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/core/input_pieces.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/kernels/add_row.hpp>
 #include <shardwise/kernels/expert_table.hpp>
 #include <shardwise/kernels/fill.hpp>
-#include <shardwise/op/input_pieces.hpp>
 #include <shardwise/op/operation.hpp>
 #include <shardwise/parallel/collectives.hpp>
 #include <shardwise/parallel/column_linear.hpp>

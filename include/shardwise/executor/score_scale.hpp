@@ -16,7 +16,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
         auto const growth = yarn_magnitude(config.rope.factor, config.rope.mscale_all_dim);
         return static_cast<float>(growth * growth / std::sqrt(static_cast<double>(shape.key_dim)));
     }
-    if (config.layer_scores) {
+    if (shape.divides_by_layer) {
         auto const plain = 1.0 / std::sqrt(static_cast<double>(shape.key_dim));
         auto const scale = shape.score_scale > 0.0 ? shape.score_scale : plain;
         return static_cast<float>(scale / static_cast<double>(layer + 1));

@@ -321,7 +321,7 @@ private:
                 refuse(number, joined.error());
             }
         }
-        return detail::check_unused_tensors(unused_, model_->config, name);
+        return detail::check_unused_tensors(unused_, model_->program.layers(), name);
     }
     [[nodiscard]] Result<> take_gguf_part(TensorNameMap const& names, GgufHeader const& header,
                                           std::span<GgufTensor const> tensors) {
@@ -357,7 +357,8 @@ private:
         // Gate and up of gpt_oss are rows of one parameter that alternate; others follow each other.
         auto const last = model_->family == nullptr ? std::string_view{} : model_->family->gguf_form.last_rows;
         parameter.has_last_rows = !last.empty() && tensor.name.find(last) != std::string_view::npos;
-        auto const whole = match.set_count == 1 && match.sets[0].count == 1 ? match.sets[0].tensor->shape.elements() : 0;
+        auto const whole =
+            match.set_count == 1 && match.sets[0].count == 1 ? match.sets[0].tensor->shape.elements() : 0;
         bool const is_half = whole == 2 * tensor.shape.elements();
         bool const is_part = is_half || (!last.empty() && whole > tensor.shape.elements());
         if (format && !is_part) {

@@ -37,7 +37,7 @@ public:
     ///
     /// Errors  unsupported
     [[nodiscard]] constexpr Result<> check(Parallelism const& parallel) const {
-        if (!is_decoder_ || config_.decoder_layers > 0 || config_.layers < 1) {
+        if (!is_decoder_ || config_.layers < 1) {
             return Error{ErrorCode::unsupported}
                 .at("convention")
                 .because("is Megatron-LM's report, which counts decoders only, of attentions and MLPs")

@@ -94,8 +94,8 @@ public:
     /// Appends a run of layers.
     constexpr void append_layers(std::string_view module, std::int64_t first, std::int64_t count, std::int32_t body) {
         if (count <= 0) return;
-        blocks_.push_back({ModuleRole::layer, module, static_cast<std::int32_t>(first), static_cast<std::int32_t>(count),
-                           body, true});
+        blocks_.push_back({ModuleRole::layer, module, static_cast<std::int32_t>(first),
+                           static_cast<std::int32_t>(count), body, true});
     }
 
     /// Where names that no literal holds are kept.
@@ -104,6 +104,14 @@ public:
     [[nodiscard]] constexpr List<BlockBody> const& bodies() const { return bodies_; }
     [[nodiscard]] constexpr BlockBody const& body(Block const& block) const {
         return bodies_[static_cast<std::size_t>(block.body)];
+    }
+    /// The numbers of layers are below this, in the longest of its lists.
+    [[nodiscard]] constexpr std::int64_t layers() const {
+        std::int64_t end = 0;
+        for (auto const& block : blocks_) {
+            if (block.is_numbered && block.first + block.count > end) end = block.first + block.count;
+        }
+        return end;
     }
 
 private:

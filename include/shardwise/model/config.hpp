@@ -39,8 +39,6 @@ struct ModelConfig {
     std::int64_t head_dim = 0;
     std::int64_t max_positions = 0;
     std::int64_t type_vocab_size = 0;   // bert: token types
-    std::int64_t embedding_size = 0;    // opt: word_embed_proj_dim
-    std::int64_t decoder_layers = 0;    // t5
     std::int64_t rotary_dim = 0;        // GGUF's rope.dimension_count; 0: from partial_rotary_factor
     std::int64_t position_buckets = 0;  // t5: relative_attention_num_buckets
     std::int64_t padding_id = 0;        // roberta: pad_token_id, after whose row positions begin; -1: at row 0
@@ -80,21 +78,15 @@ struct ModelConfig {
     bool qk_norm = false;
     bool head_bias = false;           // phimoe: lm_head_bias; modernbert: decoder_bias
     bool parallel_attention = false;  // falcon, gpt_neox: attention and mlp read the same input
-    bool multi_query = false;         // falcon
-    bool new_decoder_layout = false;  // falcon: new_decoder_architecture
     bool alibi = false;               // bloom, falcon
-    bool gated_mlp = false;           // t5: is_gated_act
     bool use_sliding_window = true;   // qwen2, qwen3
     bool is_bidirectional = false;    // gemma3: use_bidirectional_attention
     bool norm_expert_weights = true;  // qwen moe: norm_topk_prob: chosen weights are divided by their sum
     bool interleaved_rope = false;    // deepseek: neighbours of a head turn together, not its halves
-    bool rounded_alibi = false;       // falcon: biases are rounded to bf16 and scaled as scores are
-    bool layer_scores = false;        // gpt2: scale_attn_by_inverse_layer_idx
     bool yarn_scores = false;         // deepseek: scores grow by yarn_magnitude(factor, mscale_all_dim) squared
     bool is_text_part = false;        // the text part of a model with other inputs, whose parts are not counted
     bool active_embedding = true;     // deepseek, gpt_oss: active parameters leave the input table out, as the cards do
-    std::int64_t ln_in_parallel_attention = 0;  // falcon: num_ln_in_parallel_attn
-    std::int64_t sliding_pattern = 0;           // gemma3: sliding_window_pattern; qwen: max_window_layers
+    std::int64_t sliding_pattern = 0;  // gemma3: sliding_window_pattern; qwen: max_window_layers
 
     ActivationKind activation = ActivationKind::silu;
     RouterScore router_score = RouterScore::softmax;
@@ -107,7 +99,6 @@ struct ModelConfig {
     double logit_scale = 1.0;      // cohere: multiplies logits; granite's logits_scaling divides them
     double query_scale = 0.0;      // gemma2: query_pre_attn_scalar; scores are divided by its root
     double score_scale = 0.0;      // granite: attention_multiplier; 0: from query_scale or the heads' width
-    double score_growth = 0.0;     // llama4: attn_scale
     double attention_softcap = 0.0;
     double logit_softcap = 0.0;
     RopeParameters rope{};

@@ -30,7 +30,7 @@ enum class FieldRule : std::uint8_t {
     any,       // flags and reals; null reads as 0
 };
 
-/// One row of a family's field table: a key of config.json, the member it fills, its default. An integer, choice or flag without a
+/// One row of a family's field table: a key of config.json, the member it fills, its default. A number, choice or flag without a
 /// member is the family's own: it fills ModelConfig::own under its key.
 ///
 /// Source  defaults are transformers 4.57's of the family's configuration class (tests/golden/config_defaults.json)
@@ -55,6 +55,8 @@ struct Field {
     bool is_null_alias_absent = false;
     /// No argument of the constructor: set after it as an alias is, and absent it leaves what other rows say.
     bool is_attribute = false;
+    /// Of an activation: the family's own flag that is set where the word begins with "gated-"; empty: no word does.
+    std::string_view gate{};
     /// Why a refused flag is not described.
     std::string_view refusal{};
     /// The member that an absent value is derived from, times `source_factor`; null: the default stays.
@@ -70,9 +72,9 @@ struct Field {
     bool is_zero_in_gguf = false;
 
     [[nodiscard]] constexpr bool is_own() const {
-        bool const is_flag = type == FieldType::flag;
-        return (is_flag || type == FieldType::integer || type == FieldType::choice) && integer == nullptr &&
-               flag == nullptr;
+        bool const is_number = type == FieldType::integer || type == FieldType::choice || type == FieldType::real;
+        return (is_number || type == FieldType::flag) && integer == nullptr && flag == nullptr && real == nullptr &&
+               rope == nullptr;
     }
     /// The value of an integer, a choice or a flag; of the family's own the default where nobody set it.
     [[nodiscard]] constexpr std::int64_t number_of(ModelConfig const& config) const {
@@ -88,9 +90,16 @@ struct Field {
         else
             config.*integer = value;
     }
+    /// The value of a real; of the family's own the default where nobody set it.
+    [[nodiscard]] constexpr double real_of(ModelConfig const& config) const {
+        if (is_own()) return config.own.has(key) ? config.own.real(key) : real_fallback;
+        return rope != nullptr ? config.rope.*rope : config.*real;
+    }
     /// Stores the value of a real field.
     constexpr void store(ModelConfig& config, double value) const {
-        if (rope != nullptr)
+        if (is_own())
+            config.own.set_real(key, value);
+        else if (rope != nullptr)
             config.rope.*rope = value;
         else
             config.*real = value;
@@ -122,7 +131,7 @@ struct Field {
     /// Why a number cannot be this real's; empty where it can.
     [[nodiscard]] constexpr std::string_view refusal_of(double value) const {
         if (rope != nullptr && !(value > 0.0)) return "must be above 0";
-        if (real == &ModelConfig::norm_epsilon && !(value >= 0.0)) return "must be at least 0";
+        if (real != nullptr && real == &ModelConfig::norm_epsilon && !(value >= 0.0)) return "must be at least 0";
         return {};
     }
     /// `alias` is a former name of the key: as `named`, but null is as if absent.
@@ -143,6 +152,12 @@ struct Field {
     [[nodiscard]] constexpr Field attribute() const {
         auto copy = *this;
         copy.is_attribute = true;
+        return copy;
+    }
+    /// A word may begin with "gated-", which sets the family's own flag.
+    [[nodiscard]] constexpr Field gating(Literal flag_key) const {
+        auto copy = *this;
+        copy.gate = flag_key;
         return copy;
     }
     [[nodiscard]] constexpr Field in_gguf(Literal gguf_key) const {
@@ -171,23 +186,20 @@ struct Field {
 };
 
 /// An integer of at least 1.
-[[nodiscard]] constexpr Field positive_field(Literal key, std::int64_t ModelConfig::*member,
-                                             std::int64_t fallback) {
+[[nodiscard]] constexpr Field positive_field(Literal key, std::int64_t ModelConfig::*member, std::int64_t fallback) {
     Field field{.key = key};
     field.integer = member;
     field.fallback = fallback;
     return field;
 }
 /// An integer of at least 0; null reads as 0.
-[[nodiscard]] constexpr Field natural_field(Literal key, std::int64_t ModelConfig::*member,
-                                            std::int64_t fallback) {
+[[nodiscard]] constexpr Field natural_field(Literal key, std::int64_t ModelConfig::*member, std::int64_t fallback) {
     auto field = positive_field(key, member, fallback);
     field.rule = FieldRule::natural;
     return field;
 }
 /// An integer of at least 1 that may be null: null reads as 0, and `complete` derives it.
-[[nodiscard]] constexpr Field optional_field(Literal key, std::int64_t ModelConfig::*member,
-                                             std::int64_t fallback) {
+[[nodiscard]] constexpr Field optional_field(Literal key, std::int64_t ModelConfig::*member, std::int64_t fallback) {
     auto field = positive_field(key, member, fallback);
     field.rule = FieldRule::optional;
     return field;
@@ -211,8 +223,14 @@ struct Field {
 [[nodiscard]] constexpr Field natural_field(Literal key, std::int64_t fallback) {
     return natural_field(key, nullptr, fallback);
 }
+[[nodiscard]] constexpr Field optional_field(Literal key, std::int64_t fallback) {
+    return optional_field(key, nullptr, fallback);
+}
 [[nodiscard]] constexpr Field flag_field(Literal key, bool fallback) {
     return flag_field(key, nullptr, fallback);
+}
+[[nodiscard]] constexpr Field real_field(Literal key, double fallback) {
+    return real_field(key, nullptr, fallback);
 }
 /// One of a few words; the member takes the word's index, an absent field index 0.
 [[nodiscard]] constexpr Field choice_field(Literal key, std::int64_t ModelConfig::*member,

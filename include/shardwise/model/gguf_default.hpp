@@ -4,9 +4,23 @@
 #include <shardwise/core/literal.hpp>
 #include <shardwise/model/config.hpp>
 
+#include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+/// The names of the tensors of a GGUF file, for what a family infers of them: `infer_from_gguf(names, config)`, called after the
+/// fields were read.
+struct GgufTensorNames {
+    void const* file;
+    bool (*is_in)(void const* file, std::string_view name);
+
+    [[nodiscard]] bool has(std::string_view name) const { return is_in(file, name); }
+    [[nodiscard]] bool has_in_layer(std::int64_t layer, std::string_view name) const {
+        return has("blk." + std::to_string(layer) + "." + std::string(name));
+    }
+};
 
 /// One row of a family's `gguf_defaults`: what llama.cpp takes for granted of a value that the family's GGUF files do not
 /// state. Rows are applied in order, after the file's metadata and tensors were read.

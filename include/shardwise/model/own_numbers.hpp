@@ -4,6 +4,7 @@
 #include <shardwise/core/assert.hpp>
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -22,6 +23,9 @@ public:
         SHARDWISE_ASSERT(has(key));
         return numbers_[find(key)].value;
     }
+    /// The same of a real.
+    [[nodiscard]] constexpr double real(std::string_view key) const { return std::bit_cast<double>((*this)[key]); }
+    constexpr void set_real(std::string_view key, double value) { set(key, std::bit_cast<std::int64_t>(value)); }
     /// `key` outlives this: a literal.
     constexpr void set(std::string_view key, std::int64_t value) {
         auto const at = find(key);

@@ -9,14 +9,14 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What one rank holds of a parameter: of each dimension the ranges that are its own. Estimates, plans, checks and checkpoints
-/// ask this; a loader's rows and columns are the same but where blocks of a packed format or leaves of a fixed sum cannot be
-/// parted (InputPieces), which moves a bound by less than one of those.
+/// ask this, and a loader's rows and columns are the same with the grain of the sum that it loads for (BlockCut::grains): blocks of a
+/// packed format and leaves of a fixed sum stay whole. Estimates ask without one, for any engine.
 class ParameterShard {
 public:
     /// `tensor` outlives this.
     constexpr ParameterShard(Tensor const& tensor, std::int64_t tp, std::int64_t tp_rank, std::int64_t ep = 1,
-                             std::int64_t ep_rank = 0)
-        : tensor_(&tensor), tp_(tp), rank_(tp_rank), ep_(ep), ep_rank_(ep_rank) {}
+                             std::int64_t ep_rank = 0, UnitGrain grain = {})
+        : tensor_(&tensor), tp_(tp), rank_(tp_rank), ep_(ep), ep_rank_(ep_rank), grain_(grain) {}
 
     [[nodiscard]] constexpr Tensor const& tensor() const { return *tensor_; }
     /// Of the experts that dimension 0 stacks; empty where it stacks none.
@@ -26,7 +26,7 @@ public:
         auto const& rule = tensor_->shard;
         if (dim == 0 && rule.experts > 0 && ep_ > 1) return experts().size();
         auto const whole = tensor_->shape[dim];
-        return dim == rule.dim ? rule.extent(whole, tp_, rank_) : whole;
+        return dim == rule.dim ? rule.extent(whole, tp_, rank_, grain_) : whole;
     }
     [[nodiscard]] constexpr Shape shape() const {
         auto shape = tensor_->shape;
@@ -43,7 +43,7 @@ public:
         if (dim == 0 && rule.experts > 0)
             call(experts());
         else if (dim == rule.dim || !rule.is_shared())
-            rule.for_each_range(whole, tp_, rank_, owned && dim == rule.dim, call);
+            rule.for_each_range(whole, tp_, rank_, owned && dim == rule.dim, call, grain_);
         else
             call(UnitRange{0, whole});
     }
@@ -54,6 +54,7 @@ private:
     std::int64_t rank_;
     std::int64_t ep_;
     std::int64_t ep_rank_;
+    UnitGrain grain_;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -31,7 +31,6 @@ namespace detail {
                                                std::int64_t heads) {
     auto config = classic_preset("opt", name, Dtype::f16, 50272, hidden_size, layers, heads, 2048);
     config.activation = ActivationKind::relu;
-    config.embedding_size = hidden_size;
     config.attention_bias = true;
     return config;
 }
@@ -39,7 +38,7 @@ namespace detail {
 /// The one OPT that projects its embeddings and norms after its blocks.
 [[nodiscard]] constexpr ModelConfig opt_350m_preset() {
     auto config = opt_preset("OPT-350M", 1024, 24, 16);
-    config.embedding_size = 512;
+    config.own.set("word_embed_proj_dim", 512);
     config.own.set("do_layer_norm_before", 0);
     return config;
 }
@@ -69,14 +68,13 @@ namespace detail {
                                                   std::int64_t heads) {
     auto config = classic_preset("falcon", name, Dtype::bf16, 65024, hidden_size, layers, heads, 2048);
     config.parallel_attention = true;
-    config.multi_query = true;
     config.kv_heads = 1;
     return config;
 }
 
 [[nodiscard]] constexpr ModelConfig falcon_40b_preset() {
     auto config = falcon_preset("Falcon-40B", 8192, 60, 128);
-    config.new_decoder_layout = true;
+    config.own.set("new_decoder_architecture", 1);
     config.kv_heads = 8;
     return config;
 }
@@ -114,7 +112,6 @@ namespace detail {
     auto config = classic_preset("t5", name, Dtype::f32, 32128, hidden_size, layers, heads, 512);
     config.intermediate_size = intermediate_size;
     config.head_dim = 64;
-    config.decoder_layers = layers;
     config.position_buckets = 32;
     config.norm_epsilon = 1e-6;
     config.activation = ActivationKind::relu;
@@ -126,7 +123,7 @@ namespace detail {
                                                    std::int64_t intermediate_size, std::int64_t layers,
                                                    std::int64_t heads) {
     auto config = t5_preset(name, hidden_size, intermediate_size, layers, heads);
-    config.gated_mlp = true;
+    config.own.set("is_gated_act", 1);
     config.activation = ActivationKind::gelu_new;
     config.tie_word_embeddings = false;
     return config;

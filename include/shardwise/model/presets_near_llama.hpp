@@ -16,8 +16,8 @@ namespace detail {
 }
 
 [[nodiscard]] constexpr ModelConfig stablelm_preset() {
-    auto config = decoder_preset("stablelm", "StableLM-3B-4E1T", Dtype::bf16,
-                                 {50304, 2560, 6912, 32, 32, 32, 80, 4096}, 10000.0, 1e-5);
+    auto config = decoder_preset("stablelm", "StableLM-3B-4E1T", Dtype::bf16, {50304, 2560, 6912, 32, 32, 32, 80, 4096},
+                                 10000.0, 1e-5);
     config.rope.partial_rotary_factor = 0.25;
     return config;
 }
@@ -32,8 +32,8 @@ namespace detail {
 }
 
 [[nodiscard]] constexpr ModelConfig seed_oss_preset() {
-    auto config = decoder_preset("seed_oss", "Seed-OSS-36B", Dtype::bf16,
-                                 {155136, 5120, 27648, 64, 80, 8, 128, 524288}, 10000000.0, 1e-6);
+    auto config = decoder_preset("seed_oss", "Seed-OSS-36B", Dtype::bf16, {155136, 5120, 27648, 64, 80, 8, 128, 524288},
+                                 10000000.0, 1e-6);
     config.attention_bias = true;
     return config;
 }
@@ -65,7 +65,6 @@ namespace detail {
     config.experts_per_token = 1;
     config.decoder_sparse_step = 2;
     config.rope_free_interval = 4;
-    config.score_growth = 0.1;
     return config;
 }
 
@@ -80,10 +79,8 @@ inline constexpr auto seed_oss_36b = detail::seed_oss_preset();
 inline constexpr auto ernie_4_5_0_3b = detail::tied(detail::decoder_preset(
     "ernie4_5", "ERNIE-4.5-0.3B", Dtype::bf16, {103424, 1024, 3072, 18, 16, 2, 128, 131072}, 500000.0, 1e-5));
 inline constexpr auto hunyuan_7b = detail::hunyuan_preset();
-inline constexpr auto apertus_8b =
-    detail::apertus_preset("Apertus-8B", {131072, 4096, 21504, 32, 32, 8, 128, 65536});
-inline constexpr auto apertus_70b =
-    detail::apertus_preset("Apertus-70B", {131072, 8192, 43008, 80, 64, 8, 128, 65536});
+inline constexpr auto apertus_8b = detail::apertus_preset("Apertus-8B", {131072, 4096, 21504, 32, 32, 8, 128, 65536});
+inline constexpr auto apertus_70b = detail::apertus_preset("Apertus-70B", {131072, 8192, 43008, 80, 64, 8, 128, 65536});
 inline constexpr auto llama_4_maverick = detail::llama_4_maverick_preset();
 
 }  // namespace presets

@@ -30,10 +30,10 @@ struct ShardRule : UnitSplit {
         return {dim, UnitSplit::qkv(heads, kv_heads)};
     }
     [[nodiscard]] static constexpr ShardRule grouped_qkv(int dim, std::int64_t heads, std::int64_t kv_heads) {
-        return {dim, {ShardKind::packed_qkv, true, kv_heads, heads}};
+        return {dim, {kv_heads, heads, ShardKind::packed_qkv, true}};
     }
     [[nodiscard]] static constexpr ShardRule packed(int dim, std::int64_t parts, std::int64_t units_per_part) {
-        return {dim, {ShardKind::packed_parts, false, units_per_part, parts}};
+        return {dim, {units_per_part, parts, ShardKind::packed_parts}};
     }
     /// The same rule for each of the experts that dimension 0 stacks.
     [[nodiscard]] constexpr ShardRule stacked(std::int64_t expert_count) const {

@@ -12,20 +12,20 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What an operation computes; `op/<kind>.hpp` has its shapes, flops, traffic and workspace.
 enum class OpKind : std::uint8_t {
-    embedding,   // rows of a table by id
-    norm,        // layer norm or rms norm over the last axis (or over each head)
-    linear,      // in * weight^T (+ bias)
-    rope,        // rotary position embedding, in place on queries or keys
-    attention,   // softmax(q k^T) v with a key-value cache
-    activation,  // gelu, silu, relu; with two inputs the gated product act(a) * b
-    add,         // element-wise sum (residual, positions)
-    route,       // top-k experts of each token from router scores
-    experts,     // one linear per expert over the rows routed to it
-    combine,     // weighted sum of the experts' rows back into token order
-    last_token,  // the last row of each sequence
-    scale,       // element-wise product with a number, in place
-    part,        // the same columns of every unit (head) of a value
-    gated_delta, // the gated delta rule over a state of each sequence, after a short convolution
+    embedding,    // rows of a table by id
+    norm,         // layer norm or rms norm over the last axis (or over each head)
+    linear,       // in * weight^T (+ bias)
+    rope,         // rotary position embedding, in place on queries or keys
+    attention,    // softmax(q k^T) v with a key-value cache
+    activation,   // gelu, silu, relu; with two inputs the gated product act(a) * b
+    add,          // element-wise sum (residual, positions)
+    route,        // top-k experts of each token from router scores
+    experts,      // one linear per expert over the rows routed to it
+    combine,      // weighted sum of the experts' rows back into token order
+    last_token,   // the last row of each sequence
+    scale,        // element-wise product with a number, in place
+    part,         // the same columns of every unit (head) of a value
+    gated_delta,  // the gated delta rule over a state of each sequence, after a short convolution
 };
 
 /// With an offset the weight is one more than what checkpoints store (gemma, nemotron).
@@ -83,6 +83,8 @@ struct AttentionShape {
     std::int64_t bias_reach = 0;
     /// What multiplies the scores; 0: 1 / sqrt(key_dim).
     double score_scale = 0.0;
+    /// That is divided by the layer's number, from 1 on (gpt2).
+    bool divides_by_layer = false;
     /// Scores have, before they are scaled, a slope times the key's position in bf16, as bf16 (falcon's linear biases).
     bool has_rounded_slopes = false;
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/input_pieces.hpp>
 #include <shardwise/core/result.hpp>
-#include <shardwise/op/input_pieces.hpp>
 
 #include <concepts>
 #include <cstdint>

@@ -4,12 +4,12 @@
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/core/check_views.hpp>
+#include <shardwise/core/input_pieces.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/kernels/add_row.hpp>
 #include <shardwise/kernels/fill.hpp>
 #include <shardwise/kernels/residual_norm.hpp>
-#include <shardwise/op/input_pieces.hpp>
 #include <shardwise/parallel/collectives.hpp>
 #include <shardwise/parallel/detail/held_bias.hpp>
 #include <shardwise/parallel/detail/product_tree.hpp>

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/core/input_pieces.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/op/activation_kind.hpp>
 #include <shardwise/op/head_share.hpp>
-#include <shardwise/op/input_pieces.hpp>
 #include <shardwise/parallel/column_linear.hpp>
 #include <shardwise/parallel/parallel_mlp.hpp>
 #include <shardwise/parallel/place.hpp>
@@ -31,8 +31,8 @@ struct PackedQkv {
 /// One rank of a tensor-parallel group: cuts weights and makes the layers that hold its shares.
 ///
 /// A pair of layers shares one cut: `column_linear` of some pieces makes the inputs of `row_linear` of the same. The ranks'
-/// shares of heads, columns and vocabulary are those of the estimator (core/split.hpp), but for two cases: under `Deterministic`
-/// an FFN is sharded by leaves (op/input_pieces.hpp), and blocks of a quantised row-parallel weight are not parted.
+/// shares of heads, columns and vocabulary are those of a ParameterShard: with the grain of a sum where leaves of a fixed tree or
+/// blocks of a quantised row-parallel weight stay whole (UnitGrain).
 ///
 /// A layer's `forward` takes the communicator: layers are templates on the back end and the policy, and on the communicator only
 /// where they meet it. All that a call needs is the caller's (`workspace`); calls allocate nothing.

@@ -5,9 +5,9 @@
 #include <shardwise/backend/weight_source.hpp>
 #include <shardwise/core/assert.hpp>
 #include <shardwise/core/checked.hpp>
+#include <shardwise/core/input_pieces.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
-#include <shardwise/op/input_pieces.hpp>
 #include <shardwise/parallel/policy.hpp>
 #include <shardwise/quant/weight_format.hpp>
 

@@ -14,7 +14,7 @@ constexpr auto falcon_40b = [](ModelConfig& config) {
     config.layers = 60;
     config.heads = 128;
     config.kv_heads = 8;
-    config.new_decoder_layout = true;
+    config.own.set("new_decoder_architecture", 1);
 };
 
 constexpr auto falcon_rw_1b = [](ModelConfig& config) {
@@ -23,7 +23,8 @@ constexpr auto falcon_rw_1b = [](ModelConfig& config) {
     config.layers = 24;
     config.heads = 32;
     config.alibi = config.attention_bias = true;
-    config.multi_query = config.parallel_attention = false;
+    config.parallel_attention = false;
+    config.own.set("multi_query", 0);
 };
 
 }  // namespace
@@ -63,7 +64,7 @@ TEST_CASE("falcon: the norms follow the layout") {
     CHECK(has(
         [](ModelConfig& config) {
             falcon_40b(config);
-            config.ln_in_parallel_attention = 1;  // falcon-11b
+            config.own.set("num_ln_in_parallel_attn", 1);  // falcon-11b
         },
         "input_layernorm"));
 }

@@ -20,7 +20,7 @@ constexpr auto sized(std::int64_t hidden, std::int64_t layers, std::int64_t head
 
 constexpr auto projected = [](ModelConfig& config) {
     sized(1024, 24, 16)(config);
-    config.embedding_size = 512;
+    config.own.set("word_embed_proj_dim", 512);
     config.own.set("do_layer_norm_before", 0);
 };
 
@@ -58,7 +58,7 @@ TEST_CASE("opt: embeddings narrower than the model are projected in and out, and
 
 TEST_CASE("opt: impossible configs are refused under the keys of its config.json") {
     CHECK(family::refusal<Opt>([](ModelConfig& config) { config.intermediate_size = 0; }) == "invalid_field ffn_dim");
-    CHECK(family::refusal<Opt>([](ModelConfig& config) { config.embedding_size = -1; }) ==
+    CHECK(family::refusal<Opt>([](ModelConfig& config) { config.own.set("word_embed_proj_dim", -1); }) ==
           "invalid_field word_embed_proj_dim");
     CHECK(family::refusal<Opt>([](ModelConfig& config) { config.heads = 5; }) == "invalid_field hidden_size");
 }

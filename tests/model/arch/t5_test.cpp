@@ -20,7 +20,7 @@ constexpr auto sized(std::int64_t hidden, std::int64_t width, std::int64_t layer
 
 constexpr auto flan_small = [](ModelConfig& config) {
     sized(512, 1024, 8, 6)(config);
-    config.gated_mlp = true;
+    config.own.set("is_gated_act", 1);
     config.activation = ActivationKind::gelu_new;
     config.tie_word_embeddings = false;
 };
@@ -73,7 +73,7 @@ TEST_CASE("t5: cross-attention reads the encoder's output, which no operation of
 TEST_CASE("t5: a stack of one block has no run of further blocks") {
     auto const model = family::made<T5>([](ModelConfig& config) {
         config.layers = 1;
-        config.decoder_layers = 3;
+        config.own.set("num_decoder_layers", 3);
     });
     int runs = 0;
     for (auto const& block : model.program.blocks()) runs += block.is_numbered ? 1 : 0;
@@ -84,7 +84,7 @@ TEST_CASE("t5: impossible configs are refused under the keys of its config.json"
     CHECK(family::refusal<T5>([](ModelConfig& config) { config.hidden_size = 0; }) == "invalid_field d_model");
     CHECK(family::refusal<T5>([](ModelConfig& config) { config.head_dim = 0; }) == "invalid_field d_kv");
     CHECK(family::refusal<T5>([](ModelConfig& config) { config.intermediate_size = 0; }) == "invalid_field d_ff");
-    CHECK(family::refusal<T5>([](ModelConfig& config) { config.decoder_layers = 1025; }) ==
+    CHECK(family::refusal<T5>([](ModelConfig& config) { config.own.set("num_decoder_layers", 1025); }) ==
           "capacity_exceeded num_decoder_layers");
     CHECK(family::refusal<T5>([](ModelConfig& config) { config.position_buckets = 0; }) ==
           "invalid_field relative_attention_num_buckets");

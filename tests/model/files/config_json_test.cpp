@@ -95,13 +95,21 @@ TEST_CASE("read_config: an alias beside its field wins, as in transformers") {
     CHECK(config_of(R"({"model_type": "gpt2", "n_layer": 5})").config.layers == 5);
 }
 
+TEST_CASE("read_config: a gated activation is a word of families that have gates by it, and of no other") {
+    auto const t5 = config_of(R"({"model_type": "t5", "feed_forward_proj": "gated-silu"})").config;
+    CHECK(t5.own["is_gated_act"] == 1);
+    CHECK(t5.activation == ActivationKind::silu);
+    CHECK_FALSE(config_of(R"({"model_type": "t5", "feed_forward_proj": "silu"})").config.own.has("is_gated_act"));
+    CHECK(refusal_code_of(R"({"model_type": "llama", "hidden_act": "gated-gelu"})") == ErrorCode::unsupported);
+}
+
 // transformers 4.57.6: T5Config(num_hidden_layers=3).num_decoder_layers, FalconConfig(n_embed=142).ffn_hidden_size,
 // Gemma3TextConfig(_sliding_window_pattern=2)._sliding_window_pattern, GPTNeoXConfig(rope_theta=5.0).rope_theta.
 TEST_CASE("read_config: absent values are derived from keys and defaults, not from aliases") {
     auto const t5 = config_of(R"({"model_type": "t5", "num_hidden_layers": 3})").config;
     CHECK(t5.layers == 3);
-    CHECK(t5.decoder_layers == 6);
-    CHECK(config_of(R"({"model_type": "t5", "num_layers": 3})").config.decoder_layers == 3);
+    CHECK(t5.own["num_decoder_layers"] == 6);
+    CHECK(config_of(R"({"model_type": "t5", "num_layers": 3})").config.own["num_decoder_layers"] == 3);
     CHECK(config_of(R"({"model_type": "falcon", "n_embed": 142})").config.intermediate_size == 4 * 4544);
     CHECK(config_of(R"({"model_type": "falcon", "n_embed": 142})").config.hidden_size == 142);
     CHECK(config_of(R"({"model_type": "falcon", "n_embed": null, "hidden_size": 142})").config.intermediate_size ==

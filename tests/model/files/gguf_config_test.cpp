@@ -140,8 +140,9 @@ TEST_CASE("Scaled positions have llama.cpp's keys") {
         REQUIRE_FALSE(config);
         return std::string(config.error().place());
     };
-    CHECK(refused_at(small_llama().text("llama.rope.scaling.type", "longrope").real("llama.rope.scaling.factor", 8.0F)) ==
-          "llama.rope.scaling.type");
+    CHECK(
+        refused_at(small_llama().text("llama.rope.scaling.type", "longrope").real("llama.rope.scaling.factor", 8.0F)) ==
+        "llama.rope.scaling.type");
     CHECK(refused_at(small_llama().real("llama.rope.scaling.attn_factor", 1.5F)) == "llama.rope.scaling.attn_factor");
     CHECK(small_llama().real("llama.rope.scaling.attn_factor", 1.0F).read().has_value());
     CHECK(refused_at(small_llama().real("llama.rope.freq_base_swa", 5e5F)) == "llama.rope.freq_base_swa");
@@ -296,6 +297,27 @@ TEST_CASE("what a GGUF file does not state is what llama.cpp takes for granted")
     CHECK(v3->expert_groups == 1);
     CHECK(model("t5").read()->activation == ActivationKind::relu);
     CHECK(model("t5").tensor("enc.blk.0.ffn_gate.weight", {64, 96}, 0).read()->activation == ActivationKind::gelu_new);
+}
+
+TEST_CASE("GGUF: what only the tensors tell is inferred by the family") {
+    auto const falcon = [](std::uint32_t kv_heads) {
+        return model("falcon").number("falcon.attention.head_count_kv", kv_heads);
+    };
+    auto const one_key = falcon(1).read()->own;
+    CHECK(one_key["multi_query"] == 1);
+    CHECK(one_key["new_decoder_architecture"] == 0);
+    auto const grouped = falcon(2).read()->own;
+    CHECK(grouped["multi_query"] == 0);
+    CHECK(grouped["new_decoder_architecture"] == 1);
+    CHECK(grouped["num_ln_in_parallel_attn"] == 1);
+    CHECK(falcon(1).tensor("blk.0.attn_norm_2.weight", {64}, 0).read()->own["num_ln_in_parallel_attn"] == 2);
+    CHECK(model("t5").read()->own["is_gated_act"] == 0);
+    CHECK(model("t5").tensor("enc.blk.0.ffn_gate.weight", {64, 96}, 0).read()->own["is_gated_act"] == 1);
+    auto const next = model("qwen3next").tensor("blk.1.ssm_conv1d.weight", {4, 64}, 0).read();
+    REQUIRE(next);
+    CHECK_FALSE(next->linear_layers.contains(0));
+    CHECK(next->linear_layers.contains(1));
+    CHECK(next->layer_types_count == 2);
 }
 
 TEST_CASE("layers that predict further tokens are not the model's own, and llama4's chunks are as published or none") {

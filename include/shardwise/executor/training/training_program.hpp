@@ -155,7 +155,12 @@ private:
         if (is_bidirectional(*model_))
             return refused("sees tokens in both directions: predicting the next one does not train it");
         if (config.labels > 0) return refused("scores labels, which has no gradient yet");
-        if (config.rounded_alibi) return refused("rounds linear biases (ALiBi), which has no gradient yet");
+        for (auto const& body : model_->program.bodies()) {
+            for (auto const& op : body.operations()) {
+                if (op.kind == OpKind::attention && op.attention.has_rounded_slopes)
+                    return refused("rounds linear biases (ALiBi), which has no gradient yet");
+            }
+        }
         if (blocks.empty() || blocks[blocks.size() - 1].role != ModuleRole::head)
             return refused("has no head that scores the vocabulary, whose loss trains it");
         return {};

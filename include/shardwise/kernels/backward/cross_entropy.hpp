@@ -4,6 +4,7 @@
 #include <shardwise/backend/gemm_options.hpp>
 #include <shardwise/backend/host/gemm.hpp>
 #include <shardwise/core/check_views.hpp>
+#include <shardwise/core/input_pieces.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/kernels/backward/ignored_target.hpp>
 #include <shardwise/kernels/backward/linear.hpp>
@@ -11,7 +12,6 @@
 #include <shardwise/kernels/detail/element.hpp>
 #include <shardwise/kernels/detail/lanes_backward.hpp>
 #include <shardwise/kernels/detail/scalar_math.hpp>
-#include <shardwise/op/input_pieces.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -4,6 +4,7 @@
 #include <shardwise/core/list.hpp>
 #include <shardwise/model/arch/detail/classic_decoder.hpp>
 #include <shardwise/model/architecture.hpp>
+#include <shardwise/model/gguf_default.hpp>
 
 #include <array>
 
@@ -28,9 +29,9 @@ struct Falcon {
         positive_field("num_attention_heads", &ModelConfig::heads, 71).in_gguf("attention.head_count"),
         optional_field("num_kv_heads", &ModelConfig::kv_heads, 0).in_gguf("attention.head_count_kv"),
         positive_field("max_position_embeddings", &ModelConfig::max_positions, 2048).in_gguf("context_length"),
-        natural_field("num_ln_in_parallel_attn", &ModelConfig::ln_in_parallel_attention, 0),
-        flag_field("new_decoder_architecture", &ModelConfig::new_decoder_layout, false),
-        flag_field("multi_query", &ModelConfig::multi_query, true),
+        natural_field("num_ln_in_parallel_attn", 0),
+        flag_field("new_decoder_architecture", false),
+        flag_field("multi_query", true),
         flag_field("parallel_attn", &ModelConfig::parallel_attention, true),
         flag_field("alibi", &ModelConfig::alibi, false),
         flag_field("bias", &ModelConfig::attention_bias, false),
@@ -68,16 +69,25 @@ struct Falcon {
         if (auto const known = detail::check_class(config, {"FalconForCausalLM", "FalconModel"}); !known) return known;
         if (auto const ok = detail::check_size("hidden_size", config.hidden_size); !ok) return ok;
         derive_absent(fields, config);
-        config.rounded_alibi = config.alibi;
-        if (!config.new_decoder_layout) config.kv_heads = config.multi_query ? 1 : config.heads;
+        bool const is_new = is_new_layout(config);
+        if (!is_new) config.kv_heads = config.own["multi_query"] != 0 ? 1 : config.heads;
         if (config.kv_heads == 0) config.kv_heads = config.heads;
         detail::ConfigKeys const keys{.kv_heads = "num_kv_heads", .intermediate_size = "ffn_hidden_size"};
         if (auto const ok = detail::check_sizes(config, keys); !ok) return ok;
         config.head_dim = config.hidden_size / config.heads;
-        if (config.new_decoder_layout && config.ln_in_parallel_attention == 0) config.ln_in_parallel_attention = 2;
+        if (is_new && config.own["num_ln_in_parallel_attn"] == 0) config.own.set("num_ln_in_parallel_attn", 2);
         config.attention_out_bias = config.attention_bias;
         config.mlp_bias = config.attention_bias;
         return {};
+    }
+
+    /// GGUF states neither the layout nor how many norms it has.
+    static void infer_from_gguf(GgufTensorNames const& names, ModelConfig& config) {
+        bool const has_two_norms = names.has("blk.0.attn_norm_2.weight");
+        bool const is_new = has_two_norms || (config.kv_heads > 1 && config.kv_heads < config.heads);
+        config.own.set("multi_query", config.kv_heads == 1 ? 1 : 0);
+        config.own.set("new_decoder_architecture", is_new ? 1 : 0);
+        if (is_new) config.own.set("num_ln_in_parallel_attn", has_two_norms ? 2 : 1);
     }
 
     static constexpr ModuleTree tree(auto const& config) {
@@ -142,25 +152,28 @@ private:
     static constexpr bool has_head(ModelConfig const& config) {
         return config.model_class.view() == "FalconForCausalLM";
     }
+    static constexpr bool is_new_layout(ModelConfig const& config) {
+        return config.own["new_decoder_architecture"] != 0;
+    }
     static constexpr bool has_two_norms(ModelConfig const& config) {
-        return config.parallel_attention && config.ln_in_parallel_attention == 2;
+        return config.parallel_attention && config.own["num_ln_in_parallel_attn"] == 2;
     }
     /// True where q, k and v lie side by side for every head.
     static constexpr bool is_interleaved(ModelConfig const& config) {
-        return !config.new_decoder_layout && !config.multi_query;
+        return !is_new_layout(config) && config.own["multi_query"] == 0;
     }
     static constexpr std::int64_t qkv_width(ModelConfig const& config) {
         return (config.heads + 2 * config.kv_heads) * config.head_dim;
     }
     static constexpr ShardRule qkv_rule(ModelConfig const& config) {
         if (is_interleaved(config)) return ShardRule::units(0, config.heads);
-        return config.new_decoder_layout ? ShardRule::grouped_qkv(0, config.heads, config.kv_heads)
-                                         : ShardRule::qkv(0, config.heads, config.kv_heads);
+        return is_new_layout(config) ? ShardRule::grouped_qkv(0, config.heads, config.kv_heads)
+                                     : ShardRule::qkv(0, config.heads, config.kv_heads);
     }
 
     static constexpr void write_layer(BlockBuilder& body, ModelConfig const& config) {
         auto shape = detail::plain_attention(config);
-        shape.has_rounded_slopes = config.rounded_alibi;
+        shape.has_rounded_slopes = config.alibi;
         bool const two = has_two_norms(config);
         auto const normed = body.layer_norm(body.input(), two ? "ln_attn" : "input_layernorm");
         auto const mlp_input = two ? body.layer_norm(body.input(), "ln_mlp") : normed;

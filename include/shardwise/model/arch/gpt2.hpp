@@ -26,7 +26,7 @@ struct Gpt2 {
             .in_gguf("context_length"),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
         flag_field("scale_attn_weights", true),
-        flag_field("scale_attn_by_inverse_layer_idx", &ModelConfig::layer_scores, false),
+        flag_field("scale_attn_by_inverse_layer_idx", false),
         real_field("layer_norm_epsilon", &ModelConfig::norm_epsilon, 1e-5).in_gguf("attention.layer_norm_epsilon"),
         activation_field("activation_function", ActivationKind::gelu_new),
         refused_flag("add_cross_attention", "adds layers of cross-attention, which are not described"),
@@ -117,7 +117,9 @@ struct Gpt2 {
         model.positions("wpe");
         model.layers("h", [&](BlockBuilder& body) {
             auto const qkv = body.linear(body.layer_norm(body.input(), "ln_1"), "qkv", "attn.c_attn");
-            auto const context = body.attention(qkv, qkv, qkv, detail::plain_attention(config));
+            auto shape = detail::plain_attention(config);
+            shape.divides_by_layer = config.own["scale_attn_by_inverse_layer_idx"] != 0;
+            auto const context = body.attention(qkv, qkv, qkv, shape);
             auto const middle = body.add(body.input(), body.linear(context, "attention_out", "attn.c_proj"));
             auto const normed = body.layer_norm(middle, "ln_2");
             (void)body.add(middle, detail::append_mlp(body, config, normed, "mlp.c_fc", "mlp.c_proj"));

@@ -38,7 +38,7 @@ struct Llama4Text {
         positive_field("no_rope_layer_interval", &ModelConfig::rope_free_interval, 4),
         natural_field("attention_chunk_size", 8192).in_gguf("attention.sliding_window"),
         positive_field("floor_scale", 8192),
-        real_field("attn_scale", &ModelConfig::score_growth, 0.1),
+        real_field("attn_scale", 0.1),
         flag_field("attn_temperature_tuning", true),
         flag_field("use_qk_norm", &ModelConfig::qk_norm, true),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, false),
@@ -186,7 +186,7 @@ private:
         bool const grows = config.own["attn_temperature_tuning"] != 0;
         if (!kind.has_rope && grows) {
             shape.score_step = config.own["floor_scale"];
-            shape.score_growth = config.score_growth;
+            shape.score_growth = config.own.real("attn_scale");
         }
         auto q = body.linear(in, "q", "self_attn.q_proj");
         auto k = body.linear(in, "k", "self_attn.k_proj");

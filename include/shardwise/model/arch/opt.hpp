@@ -24,7 +24,7 @@ struct Opt {
         positive_field("num_hidden_layers", &ModelConfig::layers, 12),
         positive_field("num_attention_heads", &ModelConfig::heads, 12),
         positive_field("max_position_embeddings", &ModelConfig::max_positions, 2048),
-        optional_field("word_embed_proj_dim", &ModelConfig::embedding_size, 0),
+        optional_field("word_embed_proj_dim", 0).derived_from(&ModelConfig::hidden_size),
         flag_field("do_layer_norm_before", true),
         flag_field("_remove_final_layer_norm", false),
         flag_field("enable_bias", &ModelConfig::attention_bias, true),
@@ -42,8 +42,9 @@ struct Opt {
         if (auto const known = detail::check_class(config, {"OPTForCausalLM", "OPTModel"}); !known) return known;
         config.kv_heads = config.heads;
         if (auto const ok = detail::check_size("hidden_size", config.hidden_size); !ok) return ok;
-        if (config.embedding_size == 0) config.embedding_size = config.hidden_size;
-        if (auto const ok = detail::check_size("word_embed_proj_dim", config.embedding_size); !ok) return ok;
+        derive_absent(fields, config);
+        if (auto const ok = detail::check_size("word_embed_proj_dim", embedding_size(config)); !ok) return ok;
+        if (auto const ok = detail::check_bounded(embedding_size(config)); !ok) return ok;
         if (auto const ok = detail::check_sizes(config, {.intermediate_size = "ffn_dim"}); !ok) return ok;
         if (auto const ok = detail::check_size("max_position_embeddings", config.max_positions); !ok) return ok;
         config.head_dim = config.hidden_size / config.heads;
@@ -82,14 +83,14 @@ struct Opt {
                                      {"final_layer_norm", norm}});
         tree.keep_whole("OPTDecoderLayer");
         List<Child> children{
-            {"embed_tokens", part.vocabulary(config.vocab_size, config.embedding_size), ModuleRole::embedding},
+            {"embed_tokens", part.vocabulary(config.vocab_size, embedding_size(config)), ModuleRole::embedding},
             {"embed_positions",
              part.table(config.max_positions + position_offset, hidden, "OPTLearnedPositionalEmbedding"),
              ModuleRole::embedding}};
         if (is_projected(config)) {
-            children.push_back({"project_out", part.linear(config.embedding_size, hidden, false), ModuleRole::norm});
+            children.push_back({"project_out", part.linear(embedding_size(config), hidden, false), ModuleRole::norm});
             children.push_back(
-                {"project_in", part.linear(hidden, config.embedding_size, false), ModuleRole::embedding});
+                {"project_in", part.linear(hidden, embedding_size(config), false), ModuleRole::embedding});
         }
         if (has_final_norm(config)) children.push_back({"final_layer_norm", norm, ModuleRole::norm});
         children.push_back(
@@ -97,7 +98,7 @@ struct Opt {
         auto const model = tree.add("OPTModel", {}, {{"decoder", tree.add("OPTDecoder", children)}});
         tree.set_root(model);
         if (!has_head(config)) return tree;
-        auto const head = part.linear(config.vocab_size, config.embedding_size, false,
+        auto const head = part.linear(config.vocab_size, embedding_size(config), false,
                                       ShardRule::units(0, config.vocab_size), TensorUse::head);
         tree.set_root(tree.add("OPTForCausalLM", {}, {{"model", model}, {"lm_head", head, ModuleRole::head}}));
         if (config.tie_word_embeddings) tree.tie("model.decoder.embed_tokens.weight", "lm_head.weight");
@@ -118,8 +119,11 @@ struct Opt {
 
 private:
     static constexpr bool has_head(ModelConfig const& config) { return config.model_class.view() == "OPTForCausalLM"; }
+    static constexpr std::int64_t embedding_size(ModelConfig const& config) {
+        return config.own["word_embed_proj_dim"];
+    }
     static constexpr bool is_projected(ModelConfig const& config) {
-        return config.embedding_size != config.hidden_size;
+        return embedding_size(config) != config.hidden_size;
     }
     static constexpr bool has_final_norm(ModelConfig const& config) {
         return config.own["do_layer_norm_before"] != 0 && config.own["_remove_final_layer_norm"] == 0;

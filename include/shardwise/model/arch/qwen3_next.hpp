@@ -35,8 +35,7 @@ struct Qwen3Next {
         positive_field("linear_value_head_dim", 128),
         positive_field("linear_num_key_heads", 16).in_gguf("ssm.group_count"),
         positive_field("linear_num_value_heads", 32).in_gguf("ssm.time_step_rank"),
-        positive_field("full_attention_interval", 4)
-            .in_gguf("full_attention_interval"),
+        positive_field("full_attention_interval", 4).in_gguf("full_attention_interval"),
         natural_field("num_experts", &ModelConfig::experts, 512).named("num_local_experts").in_gguf("expert_count"),
         positive_field("num_experts_per_tok", &ModelConfig::experts_per_token, 10).in_gguf("expert_used_count"),
         positive_field("moe_intermediate_size", &ModelConfig::expert_intermediate_size, 512)
@@ -77,7 +76,8 @@ struct Qwen3Next {
 
     static constexpr std::array gguf_defaults{
         GgufDefault(
-            "linear_value_head_dim", [](ModelConfig& config) { config.own.set("linear_value_head_dim", config.own["linear_key_head_dim"]); },
+            "linear_value_head_dim",
+            [](ModelConfig& config) { config.own.set("linear_value_head_dim", config.own["linear_key_head_dim"]); },
             "llama.cpp 0c1e570, src/models/qwen3next.cpp: head_v_dim is ssm_d_state"),
         GgufDefault(
             "norm_topk_prob", [](ModelConfig& config) { config.norm_expert_weights = true; },
@@ -86,6 +86,13 @@ struct Qwen3Next {
 
     static constexpr detail::LlamaLayout layout{
         .prefix = "Qwen3Next", .norm = NormKind::rms_offset, .has_rotary_dim = true};
+
+    /// GGUF does not state which layers have states.
+    static void infer_from_gguf(GgufTensorNames const& names, ModelConfig& config) {
+        for (std::int64_t layer = 0; layer < config.layers && layer < LayerSet::capacity; ++layer)
+            if (names.has_in_layer(layer, "ssm_conv1d.weight")) config.linear_layers.insert(layer);
+        config.layer_types_count = config.layers;
+    }
 
     /// attention_bias covers all four projections of an attention.
     static constexpr Result<> complete(ModelConfig& config) {

@@ -25,9 +25,7 @@ struct T5 {
         positive_field("d_kv", &ModelConfig::head_dim, 64).named("head_dim").in_gguf("attention.key_length"),
         positive_field("d_ff", &ModelConfig::intermediate_size, 2048).in_gguf("feed_forward_length"),
         positive_field("num_layers", &ModelConfig::layers, 6).named("num_hidden_layers").in_gguf("block_count"),
-        optional_field("num_decoder_layers", &ModelConfig::decoder_layers, 0)
-            .derived_from(&ModelConfig::layers)
-            .in_gguf("decoder_block_count"),
+        optional_field("num_decoder_layers", 0).derived_from(&ModelConfig::layers).in_gguf("decoder_block_count"),
         positive_field("num_heads", &ModelConfig::heads, 8)
             .named("num_attention_heads")
             .in_gguf("attention.head_count"),
@@ -37,8 +35,8 @@ struct T5 {
         natural_field("n_positions", &ModelConfig::max_positions, 0).in_gguf("context_length"),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
         real_field("layer_norm_epsilon", &ModelConfig::norm_epsilon, 1e-6).in_gguf("attention.layer_norm_rms_epsilon"),
-        activation_field("feed_forward_proj", ActivationKind::relu),
-        flag_field("is_gated_act", &ModelConfig::gated_mlp, false).attribute(),
+        activation_field("feed_forward_proj", ActivationKind::relu).gating("is_gated_act"),
+        flag_field("is_gated_act", false).attribute(),
         activation_field("dense_act_fn", ActivationKind::relu).attribute(),
         refused_flag("tie_encoder_decoder", "lets the stacks share their weights, which is not described"),
     };
@@ -83,10 +81,16 @@ struct T5 {
         GgufDefault(
             "dense_act_fn",
             [](ModelConfig& config) {
-                config.activation = config.gated_mlp ? ActivationKind::gelu_new : ActivationKind::relu;
+                config.activation = config.own["is_gated_act"] != 0 ? ActivationKind::gelu_new : ActivationKind::relu;
             },
             "llama.cpp 0c1e570, src/models/t5.cpp: LLM_FFN_GELU where there is a gate, else LLM_FFN_RELU"),
     };
+
+    /// GGUF does not state whether feed-forward modules have gates.
+    static void infer_from_gguf(GgufTensorNames const& names, ModelConfig& config) {
+        bool const is_gated = names.has("blk.0.ffn_gate.weight") || names.has("enc.blk.0.ffn_gate.weight");
+        config.own.set("is_gated_act", is_gated ? 1 : 0);
+    }
 
     /// Absent decoder layers are as many as the encoder's; attention is num_heads * d_kv wide whatever d_model is.
     static constexpr Result<> complete(ModelConfig& config) {
@@ -105,16 +109,17 @@ struct T5 {
         if (auto const ok = detail::check_size("relative_attention_num_buckets", config.position_buckets); !ok)
             return ok;
         derive_absent(fields, config);
-        if (auto const ok = detail::check_size("num_decoder_layers", config.decoder_layers); !ok) return ok;
-        if (config.decoder_layers > LayerSet::capacity) {
+        auto const decoder_layers = config.own["num_decoder_layers"];
+        if (auto const ok = detail::check_size("num_decoder_layers", decoder_layers); !ok) return ok;
+        if (decoder_layers > LayerSet::capacity) {
             return Error{ErrorCode::capacity_exceeded}
                 .at("num_decoder_layers")
                 .because("is more than this library plans for")
-                .got(config.decoder_layers)
+                .got(decoder_layers)
                 .at_most(LayerSet::capacity);
         }
         auto both_stacks = config;
-        both_stacks.layers += 2 * config.decoder_layers;  // a decoder block has two attentions
+        both_stacks.layers += 2 * decoder_layers;  // a decoder block has two attentions
         return detail::check_products(both_stacks);
     }
 

@@ -178,9 +178,8 @@ private:
                    std::span<GgufNumber const> numbers = {}) {
         auto& model = out_.model;
         TreeTensors const tensors(model.tree);
-        auto const layers =
-            model.config.layers > model.config.decoder_layers ? model.config.layers : model.config.decoder_layers;
-        CheckpointMatcher matcher(tensors, *model.family, files_, layout, layers, model.config.is_text_part);
+        CheckpointMatcher matcher(tensors, *model.family, files_, layout, model.program.layers(),
+                                  model.config.is_text_part);
         for (std::size_t i = 0; i < checkpoint.size(); ++i) matcher.add(checkpoint[i]);
         for (auto const& number : numbers) matcher.add({number.name, Shape{1}, sizeof(float), Dtype::f32});
         auto const stored = matcher.finish(out_.warnings);

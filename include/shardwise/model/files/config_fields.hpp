@@ -200,14 +200,14 @@ private:
         auto const text = string(key, found);
         if (!text) return text.error();
         constexpr std::string_view gated = "gated-";
-        bool const is_gated = text->substr(0, gated.size()) == gated;
+        bool const is_gated = !field.gate.empty() && text->substr(0, gated.size()) == gated;
         auto const name = is_gated ? text->substr(gated.size()) : *text;
-        auto const kind = *text == "gated-gelu" ? ActivationKind::gelu_new : parse_activation(name);
+        auto const kind = is_gated && name == "gelu" ? ActivationKind::gelu_new : parse_activation(name);
         if (!kind) {
             return error(ErrorCode::unsupported, key, "\"" + std::string(*text) + "\" is not a known activation");
         }
         config.*field.activation = *kind;
-        if (is_gated) config.gated_mlp = true;
+        if (is_gated) config.own.set(field.gate, 1);
         return {};
     }
     [[nodiscard]] Result<> read_choice(Field const& field, std::string_view key, JsonValue found,

@@ -227,10 +227,9 @@ struct ConfigPart {
 
 /// Layers are limited before any family loops over them.
 [[nodiscard]] inline Result<> check_layers(ConfigObject const& object, ModelConfig const& config) {
-    auto const layers = config.layers > config.decoder_layers ? config.layers : config.decoder_layers;
-    if (layers <= LayerSet::capacity) return {};
+    if (config.layers <= LayerSet::capacity) return {};
     return object.error(ErrorCode::capacity_exceeded, "num_hidden_layers", "is more than this library plans for")
-        .got(layers)
+        .got(config.layers)
         .at_most(LayerSet::capacity);
 }
 

@@ -34,6 +34,8 @@ struct FileFamily {
     std::string_view gguf_encoder_name;
     std::string_view gguf_encoder_class;
     Span<GgufDefault const> gguf_defaults;
+    /// What it infers of the tensors of a GGUF file; null: nothing.
+    void (*infer_from_gguf)(GgufTensorNames const& names, ModelConfig& config) = nullptr;
     /// The word of layer_types for layers that do not see everything, and the set that they fill.
     std::string_view local_layers = "sliding_attention";
     LayerSet ModelConfig::*local_set = &ModelConfig::sliding_layers;
@@ -67,6 +69,7 @@ template <ModelArchitecture Arch>
         family.gguf_encoder_name = Arch::gguf_encoder_name;
         family.gguf_encoder_class = Arch::gguf_encoder_class;
     }
+    if constexpr (requires { &Arch::infer_from_gguf; }) family.infer_from_gguf = &Arch::infer_from_gguf;
     if constexpr (requires { Arch::gguf_defaults; }) family.gguf_defaults = Arch::gguf_defaults;
     if constexpr (requires { Arch::local_layers; }) family.local_layers = Arch::local_layers;
     if constexpr (requires { Arch::local_set; }) family.local_set = Arch::local_set;

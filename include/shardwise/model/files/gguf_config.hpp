@@ -122,11 +122,10 @@ private:
         if (auto const done = read_rope_scaling(config); !done) return done.error();
         assume_defaults(family, config);
         config.dtype = main_dtype();
-        auto const layers = std::max(config.layers, config.decoder_layers);
-        if (layers > LayerSet::capacity) {
+        if (config.layers > LayerSet::capacity) {
             return error(ErrorCode::capacity_exceeded, architecture_ + ".block_count",
                          "is more than this library plans for")
-                .got(layers)
+                .got(config.layers)
                 .at_most(LayerSet::capacity);
         }
         if (auto const done = read_window_pattern(family, config); !done) return done.error();
@@ -259,16 +258,11 @@ private:
             has("blk.0.attn_q.bias") || has("blk.0.attn_qkv.bias") || has("blk.0.attn_kv_a_mqa.bias");
         config.mlp_bias = has("blk.0.ffn_up.bias");
         config.qk_norm = has("blk.0.attn_q_norm.weight");
-        config.gated_mlp = has("blk.0.ffn_gate.weight") || has("enc.blk.0.ffn_gate.weight");
-        config.multi_query = config.kv_heads == 1;
-        bool const has_two_norms = has("blk.0.attn_norm_2.weight");
-        config.new_decoder_layout = has_two_norms || (config.kv_heads > 1 && config.kv_heads < config.heads);
-        if (config.new_decoder_layout) config.ln_in_parallel_attention = has_two_norms ? 2 : 1;
-        // Which layers have states.
-        for (std::int64_t layer = 0; config.own.has("linear_num_key_heads") && layer < std::min(config.layers, LayerSet::capacity);
-             ++layer) {
-            if (has("blk." + std::to_string(layer) + ".ssm_conv1d.weight")) config.linear_layers.insert(layer);
-            config.layer_types_count = config.layers;
+        if (family_->infer_from_gguf != nullptr) {
+            auto const is_in = [](void const* reader, std::string_view name) {
+                return static_cast<GgufConfigReader const*>(reader)->has(name);
+            };
+            family_->infer_from_gguf({this, is_in}, config);
         }
         // Layers without a router among those that have experts: qwen's mlp_only_layers and decoder_sparse_step.
         config.decoder_sparse_step = 1;

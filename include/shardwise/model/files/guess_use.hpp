@@ -8,7 +8,8 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// What a tensor of a model that no family describes is for, where it is known to be a product's weight or a table: by the name of
-/// its module in GGUF files or in most of transformers' classes. Families say it themselves.
+/// its module in GGUF files or in most of transformers' classes. Families say it themselves: only trees that somebody wrote down
+/// (`--tree`) and files without a config, whose names are all that is known, ask this.
 ///
 /// Source  gguf-py 0.17 gguf/tensor_mapping.py
 [[nodiscard]] constexpr TensorUse guess_use(TensorUse known, std::string_view module) {

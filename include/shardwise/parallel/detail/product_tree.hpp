@@ -4,9 +4,9 @@
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/backend/host/product/panel.hpp>
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/core/input_pieces.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
-#include <shardwise/op/input_pieces.hpp>
 #include <shardwise/op/product_sums.hpp>
 #include <shardwise/parallel/detail/tree_plan.hpp>
 #include <shardwise/parallel/fixed_tree_sum.hpp>

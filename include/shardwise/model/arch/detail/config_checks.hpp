@@ -12,6 +12,13 @@
 /// What `complete` of the families refuses, and the values that many of them derive alike.
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
+/// Errors  size_overflow
+[[nodiscard]] constexpr Result<> check_bounded(std::int64_t size) {
+    constexpr auto most = std::int64_t{1} << 31U;
+    if (size >= 0 && size <= most) return {};
+    return Error{ErrorCode::size_overflow}.because("a size of the model is out of range").got(size).at_most(most);
+}
+
 /// Refuses sizes whose products leave 63 bits: every later sum of elements, bits or bytes of the model stays below
 /// them.
 ///
@@ -23,17 +30,10 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
         &ModelConfig::kv_heads,          &ModelConfig::head_dim,
         &ModelConfig::max_positions,     &ModelConfig::expert_intermediate_size,
         &ModelConfig::experts,           &ModelConfig::shared_expert_intermediate_size,
-        &ModelConfig::sliding_window,    &ModelConfig::embedding_size,
+        &ModelConfig::sliding_window,
     };
-    constexpr auto most = std::int64_t{1} << 31U;
     for (auto const member : members) {
-        auto const size = config.*member;
-        if (size < 0 || size > most) {
-            return Error{ErrorCode::size_overflow}
-                .because("a size of the model is out of range")
-                .got(size)
-                .at_most(most);
-        }
+        if (auto const checked = check_bounded(config.*member); !checked) return checked;
     }
     auto widest = config.heads * config.head_dim;
     for (auto const size :

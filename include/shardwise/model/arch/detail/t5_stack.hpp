@@ -7,6 +7,10 @@
 /// T5's encoder and decoder: trees and programs of the two stacks.
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
+[[nodiscard]] constexpr bool is_t5_gated(ModelConfig const& config) {
+    return config.own["is_gated_act"] != 0;
+}
+
 /// Self-attention or cross-attention; the first block of a stack holds the table of relative positions.
 [[nodiscard]] constexpr ModuleId add_t5_attention(ModuleTree& tree, ModelConfig const& config, bool has_positions) {
     PartMaker part(tree, config.dtype_or(Dtype::f32));
@@ -33,7 +37,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
     auto const in = part.linear(width, config.hidden_size, false, ShardRule::units(0, width), TensorUse::ffn_up);
     auto const out = part.linear(config.hidden_size, width, false, ShardRule::units(1, width), TensorUse::ffn_down);
     List<Child> children;
-    if (config.gated_mlp) {
+    if (is_t5_gated(config)) {
         children.push_back({"wi_0", in});
         children.push_back({"wi_1", in});
     } else {
@@ -42,7 +46,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
     children.push_back({"wo", out});
     children.push_back({"dropout", part.plain("Dropout")});
     children.push_back({"act", part.plain(activation_class(config.activation))});
-    return tree.add(config.gated_mlp ? "T5DenseGatedActDense" : "T5DenseActDense", children);
+    return tree.add(is_t5_gated(config) ? "T5DenseGatedActDense" : "T5DenseActDense", children);
 }
 
 /// A block: self-attention, in the decoder cross-attention, feed-forward; each with its norm and dropout.
@@ -66,7 +70,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// The number of blocks of a stack.
 [[nodiscard]] constexpr std::int64_t t5_blocks(ModelConfig const& config, bool is_decoder) {
-    return is_decoder ? config.decoder_layers : config.layers;
+    return is_decoder ? config.own["num_decoder_layers"] : config.layers;
 }
 
 /// A whole stack; `table` is the embedding that all stacks share.
@@ -120,7 +124,7 @@ struct T5Sublayer {
 constexpr void append_t5_dense(T5Sublayer const& layer, ModelConfig const& config, ValueId in) {
     auto const normed = layer.norm(in);
     ValueId activated = no_value;
-    if (config.gated_mlp) {
+    if (is_t5_gated(config)) {
         auto const gate = layer.linear(normed, "gate", "wi_0");
         activated = layer.body.gated(gate, layer.linear(normed, "up", "wi_1"), config.activation);
     } else {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <shardwise/op/input_pieces.hpp>
+#include <shardwise/core/input_pieces.hpp>
 
 #include <doctest/doctest.h>
 
