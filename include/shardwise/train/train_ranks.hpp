@@ -61,13 +61,13 @@ template <OptimizerRule Rule, class Body>
 }
 
 /// Trains a model over ranks that are threads of this process, each with a context, a stream, a program and weights of its own: also
-/// tensor-parallel ones (TrainOptions::tp). `weights(context, place)` gives a rank the weights that it begins with, those of its place among
-/// the ranks that share each layer; rank 0 takes `context`, the others contexts with as many threads.
+/// tensor-parallel ones (TrainOptions::tp) and stages (pp). `weights(context, place)` gives a rank the weights that it begins with, those of
+/// its place among the ranks that share the model; rank 0 takes `context`, the others contexts with as many threads.
 ///
 /// Memory  for each rank the weights and Trainer::bytes
 /// Errors  as TrainingProgram, Trainer, `weights` and `body`: the first of any rank
 template <OptimizerRule Rule, class Weights, class Body>
-requires std::invocable<Weights const&, HostContext&, TensorPlace const&>
+requires std::invocable<Weights const&, HostContext&, ModelPlace const&>
 [[nodiscard]] Result<> train_ranks(HostContext& context, Model const& model, Weights const& weights, Rule const& rule,
                                    Batches const& batches, TrainOptions const& options, std::int32_t ranks,
                                    Body const& body, RopeDivisors const& divisors = {}) {
@@ -79,7 +79,7 @@ requires std::invocable<Weights const&, HostContext&, TensorPlace const&>
         std::optional<HostContext> other;
         if (comm.rank() > 0) other.emplace(same);
         auto& own = other ? *other : context;
-        TensorPlace const place{options.tp, comm.rank() % options.tp};
+        auto const place = options.model_place(comm.rank());
         auto begun = weights(own, place);
         if (!begun) return end_group(comm, begun.error());
         auto const program = TrainingProgram::create(model, place, begun->layout().adapter().options());

@@ -88,7 +88,7 @@ struct TrainedModel {
     TrainingProgram program;
     TrainingWeights weights;
 
-    explicit TrainedModel(std::string const& config, int threads = 1, TensorPlace const& place = {})
+    explicit TrainedModel(std::string const& config, int threads = 1, ModelPlace const& place = {})
         : files(config),
           context({.threads = threads}),
           program(take(TrainingProgram::create(model(), place))),

@@ -54,7 +54,7 @@ public:
     ///
     /// Errors  as StoredParameters::find and ParameterLoader; unsupported for packed weights and GGUF files without an adapter; out_of_memory
     [[nodiscard]] static Result<TrainingWeights> load(HostContext& context, StoredParameters const& stored,
-                                                      TensorPlace const& place = {}, TrainedAdapter const& adapter = {},
+                                                      ModelPlace const& place = {}, TrainedAdapter const& adapter = {},
                                                       std::uint64_t seed = 0, Optional<QuantScheme> const& quant = {}) {
         if (stored.is_gguf() && adapter.empty()) {
             return Error{ErrorCode::unsupported}
@@ -121,7 +121,7 @@ public:
     ///
     /// Errors  invalid_argument for a deviation that is no positive number; out_of_memory
     [[nodiscard]] static Result<TrainingWeights> initialise(HostContext& context, Model const& model,
-                                                            InitialWeights const& how, TensorPlace const& place = {}) {
+                                                            InitialWeights const& how, ModelPlace const& place = {}) {
         if (!(how.deviation > 0.0 && how.deviation < 1e6)) {
             return Error{ErrorCode::invalid_argument}.in("training").at("deviation").because("is no positive number");
         }
@@ -246,7 +246,7 @@ private:
     TrainingWeights(Model const& model, TrainingLayout layout) : model_(&model), layout_(std::move(layout)) {}
 
     [[nodiscard]] static Result<TrainingWeights> create(HostContext& context, Model const& model,
-                                                        TensorPlace const& place, TrainedAdapter const& adapter = {}) {
+                                                        ModelPlace const& place, TrainedAdapter const& adapter = {}) {
         auto const cuts = TensorCuts::create(model, place, adapter);
         if (!cuts) return cuts.error();
         auto layout = TrainingLayout::create(model, *cuts, adapter);
