@@ -187,7 +187,7 @@ constexpr std::array train_rank_table{
            .word = &Arguments::pp},
     Option{.flag = "--zero",
            .value = "Z",
-           .help = "stage of ZeRO: what data-parallel ranks share; up to 2 runs so far",
+           .help = "stage of ZeRO: what data-parallel ranks share: 1 the optimizer's state, 2 gradients, 3 weights",
            .standard = "0",
            .choices = zero_words,
            .word = &Arguments::zero},

@@ -106,6 +106,10 @@ Result<> plan_steps(TrainRequest const& request, std::int64_t batches_per_epoch,
     return {};
 }
 
+TensorPlace weight_shares_of(TrainRequest const& request, TrainPlan const& plan, std::int64_t rank) {
+    return request.zero == 3 ? TensorPlace{plan.dp, rank / plan.tp} : TensorPlace{};
+}
+
 bool saves_beside(TrainRequest const& request, TrainPlan const& plan) {
     return request.save_every && *request.save_every < plan.steps;
 }
@@ -124,7 +128,7 @@ Result<std::vector<TrainRankMemory>> predict_memory(TrainRequest const& request,
             return *trainer + CheckpointSaver<>::staging_bytes(program.layout(), rule, place, request.zero > 0);
         });
         if (!bytes) return bytes.error();
-        out.push_back({*bytes + TrainingWeights::bytes(program.layout()), {}});
+        out.push_back({*bytes + TrainingWeights::bytes(program.layout(), weight_shares_of(request, plan, rank)), {}});
     }
     return out;
 }

@@ -42,6 +42,9 @@ auto with_rule(TrainRequest const& request, Call&& call) {
 /// Errors  invalid_argument for a warm-up that is longer than the run, and for a run without a step
 [[nodiscard]] Result<> plan_steps(TrainRequest const& request, std::int64_t batches_per_epoch, TrainPlan& plan);
 
+/// The place of a rank among those that share weights (ZeRO 3).
+[[nodiscard]] TensorPlace weight_shares_of(TrainRequest const& request, TrainPlan const& plan, std::int64_t rank);
+
 /// Whether checkpoints are written beside training: the one after the last step is waited for.
 [[nodiscard]] bool saves_beside(TrainRequest const& request, TrainPlan const& plan);
 

@@ -207,7 +207,7 @@ Result<TrainRequest> read_train_request(Arguments const& arguments) {
           read_count("--batch", arguments.batch, max_batch, request.batch),
           read_count("--dp", arguments.dp, 1024, request.dp),
           read_count("--tp", arguments.tp, 1024, request.tp),
-          read_count("--zero", arguments.zero, 2, request.zero, 0),
+          read_count("--zero", arguments.zero, 3, request.zero, 0),
           read_count("--check-gradients", arguments.check_gradients, max_steps, request.check_gradients, 0),
           read_count("--keep", arguments.keep, max_steps, request.keep),
           read_count("--seed", arguments.seed, std::numeric_limits<std::int64_t>::max(), request.seed, 0),

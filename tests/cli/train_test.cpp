@@ -127,6 +127,7 @@ TEST_CASE("train: the same weights on any ranks, with any micro-batch, threads a
              {"--dp", "2"},
              {"--dp", "3", "--micro-batch", "1", "--zero", "1", "--recompute", "full"},
              {"--dp", "4", "--zero", "2"},
+             {"--dp", "3", "--zero", "3", "--micro-batch", "1"},
              {"--tp", "4", "--micro-batch", "3"},
              {"--tp", "2", "--dp", "2", "--zero", "1", "--mode", "hybrid"},
              {"--micro-batch", "3", "--recompute", "selective"}}) {
@@ -241,7 +242,7 @@ TEST_CASE("train: what does not run yet is refused by its flag, and nothing is w
                               {{"--tp", "2", "--mode", "data_parallel", "--dp", "2"}, 2, "--mode, --tp"},
                               {{"--tp", "2", "--mode", "single"}, 2, "--mode, --tp"},
                               {{"--pp", "2"}, 1, "--pp: 2"},
-                              {{"--zero", "3"}, 1, "--zero: 3"},
+                              {{"--zero", "3", "--lora", "4"}, 1, "--zero 3, --lora"},
                               {{"--precision", "fp17"}, 2, "did you mean fp16?"},
                               {{"--recompute", "fulll"}, 2, "did you mean full?"},
                               {{"--dropout", "1"}, 2, "--dropout: 1: is out of range"},
@@ -358,7 +359,7 @@ TEST_CASE("train: a dry run says what a run takes and leaves nothing; texts and 
 
 TEST_CASE("train: the bytes of a step are those that a dry run predicts, and checkpoints add none") {
     Training const training;
-    for (auto const* const zero : {"0", "1", "2"}) {
+    for (auto const* const zero : {"0", "1", "2", "3"}) {
         CAPTURE(zero);
         std::int64_t number = 0;
         auto const run = [&](std::vector<std::string> more) {

@@ -58,8 +58,9 @@ void put_weights(TrainedModel const& own, std::vector<float>& all) {
     for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
         auto const& parameter = layout.parameters()[i];
         auto const* const from = own.weights.values(i).data();
-        parameter.for_each_run({0, parameter.elements}, [&](std::int64_t at, std::int64_t mine, std::int64_t count) {
-            std::copy_n(from + mine, count, all.data() + whole.parameters()[i].begin + at);
+        auto const held = own.weights.shares()[i].own;
+        parameter.for_each_run(held, [&](std::int64_t at, std::int64_t mine, std::int64_t count) {
+            std::copy_n(from + mine - held.begin, count, all.data() + whole.parameters()[i].begin + at);
         });
     }
 }
@@ -72,10 +73,12 @@ Outcome train(std::string const& config, CurveData const& data, std::int64_t bat
     std::mutex mutex;
     std::vector<std::vector<float>> replicas;
     auto const body = [&](Threads& thread) -> Result<> {
-        TrainedModel own(config, way.threads, {way.tp, thread.rank() % way.tp});
+        bool const is_shared = way.zero == ZeroStage::weights;
+        auto const shares = is_shared ? TensorPlace{way.ranks / way.tp, thread.rank() / way.tp} : TensorPlace{};
+        TrainedModel own(config, way.threads, {way.tp, thread.rank() % way.tp}, shares);
         HostCommunicator comm(std::move(thread));
         TensorPlace const place{comm.size(), comm.rank()};
-        CHECK(own.context.memory().current() == TrainingWeights::bytes(own.program.layout()));
+        CHECK(own.context.memory().current() == TrainingWeights::bytes(own.program.layout(), shares));
         auto const before = own.context.memory().current();
         auto trainer =
             Trainer<Rule>::create(own.context, comm, own.program, own.weights, rule, data.batches(batch), options);
@@ -118,7 +121,9 @@ Outcome train(std::string const& config, CurveData const& data, std::int64_t bat
                 put_weights(own, out.weights);
             }
             if (auto const all = barrier(comm); !all) return all;
-            if (comm.rank() == 0) replicas.push_back(out.weights);
+            // One replica's shares alone are no whole weights.
+            if (comm.rank() == 0 && (!is_shared || replica + 1 == comm.size() / way.tp))
+                replicas.push_back(out.weights);
             if (auto const all = barrier(comm); !all) return all;
         }
         return {};
@@ -139,7 +144,7 @@ TEST_CASE("Trainer: any ranks at any ZeRO stage give the bits of one, in the pre
         REQUIRE(expected.steps.size() == few_steps);
         CHECK(expected.steps.front().norm > 0.5);
         for (std::int32_t ranks = 1; ranks <= 5; ++ranks) {
-            for (auto const zero : {ZeroStage::none, ZeroStage::optimizer, ZeroStage::gradients}) {
+            for (auto const zero : {ZeroStage::none, ZeroStage::optimizer, ZeroStage::gradients, ZeroStage::weights}) {
                 CAPTURE(name);
                 CAPTURE(ranks);
                 CAPTURE(static_cast<int>(zero));
@@ -157,13 +162,17 @@ TEST_CASE(
         CAPTURE(name);
         auto const config = golden_config(name);
         auto const expected = train(config, data, 5, AdamW{}, {.dropout = 0.1});
-        for (auto const& way : {Way{.ranks = 2, .micro_batch = 2, .dropout = 0.1, .tp = 2},
-                                Way{.ranks = 4, .zero = ZeroStage::optimizer, .dropout = 0.1, .tp = 2},
-                                Way{.ranks = 4,
-                                .zero = ZeroStage::gradients,
-                                .recompute = Recompute::selective,
-                                .dropout = 0.1,
-                                .tp = 2}})
+        for (auto const& way :
+             {Way{.ranks = 2, .micro_batch = 2, .dropout = 0.1, .tp = 2},
+              Way{.ranks = 4, .zero = ZeroStage::optimizer, .dropout = 0.1, .tp = 2},
+              Way{.ranks = 4, .zero = ZeroStage::gradients, .recompute = Recompute::selective, .dropout = 0.1, .tp = 2},
+              Way{.ranks = 4,
+              .zero = ZeroStage::weights,
+              .micro_batch = 2,
+              .recompute = Recompute::full,
+              .dropout = 0.1,
+              .tp = 2},
+              Way{.ranks = 6, .zero = ZeroStage::weights, .threads = 2, .dropout = 0.1, .tp = 2}})
             CHECK(train(config, data, 5, AdamW{}, way) == expected);
     }
     // Key-value heads that several ranks read, fused with the queries of one of them, too; norms of whole rows.
@@ -191,7 +200,8 @@ TEST_CASE("Trainer: what is computed again changes no bit on any ranks, in the p
             CAPTURE(static_cast<int>(recompute));
             for (auto way :
                  {Way{.ranks = 1, .micro_batch = 5}, Way{.ranks = 2, .zero = ZeroStage::optimizer, .micro_batch = 2},
-                  Way{.ranks = 3, .zero = ZeroStage::gradients, .threads = 2}}) {
+                  Way{.ranks = 3, .zero = ZeroStage::gradients, .threads = 2},
+                  Way{.ranks = 2, .zero = ZeroStage::weights, .micro_batch = 2}}) {
                 way.recompute = recompute;
                 CHECK(train(config, data, 5, AdamW{}, way) == expected);
             }
@@ -226,7 +236,9 @@ TEST_CASE("Trainer: in 16 bits, any ranks give the bits of one, in the predicted
               .recompute = Recompute::selective,
               .dropout = 0.1,
               .tp = 2,
-              .precision = precision}})
+              .precision = precision},
+              Way{.ranks = 4, .zero = ZeroStage::weights, .dropout = 0.1, .tp = 2, .precision = precision},
+              Way{.ranks = 3, .zero = ZeroStage::weights, .micro_batch = 2, .dropout = 0.1, .precision = precision}})
             CHECK(train(config, data, 5, AdamW{}, way) == expected);
     }
     // Norms of whole rows, and key-value heads that several ranks read.
@@ -247,6 +259,7 @@ TEST_CASE("Trainer: any micro-batch and threads on ranks give the bits of one, f
         CHECK(train(config, data, 8, rule,
                     {.ranks = 3, .zero = ZeroStage::gradients, .micro_batch = 2, .threads = 2}) == expected);
         CHECK(train(config, data, 8, rule, {.ranks = 4, .micro_batch = 9}) == expected);
+        CHECK(train(config, data, 8, rule, {.ranks = 3, .zero = ZeroStage::weights, .micro_batch = 2}) == expected);
     };
     check(Adam8bit{});
     check(Sgd{.momentum = 0.9, .is_nesterov = true});
@@ -262,7 +275,7 @@ TEST_CASE(
     auto const config = golden_config("gpt2");
     auto const expected = train(config, data, 4, AdamW{}, {});
     for (std::int32_t const ranks : {2, 4}) {
-        for (auto const zero : {ZeroStage::none, ZeroStage::gradients})
+        for (auto const zero : {ZeroStage::none, ZeroStage::gradients, ZeroStage::weights})
             CHECK(train(config, data, 4, AdamW{}, {.ranks = ranks, .zero = zero}) == expected);
     }
     // The same sequences without the others are a batch of two.

@@ -25,14 +25,19 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// A parameter that an optimizer changes.
 struct OptimizedParameter {
     std::string name;
-    /// All of it, on every rank.
+    /// All of it, on every rank; or this rank's share alone (ZeRO 3).
     TensorView<float, 1, Host> weights;
     /// Whether weight decay applies: decays_weight(name, dimensions) as a rule.
     bool decays = true;
+    /// Where `weights` are a share, the elements of the whole; else 0.
+    std::int64_t whole = 0;
+
+    [[nodiscard]] bool is_share() const { return whole > 0; }
+    [[nodiscard]] std::int64_t elements() const { return is_share() ? whole : weights.elements(); }
 };
 
-/// An optimizer with its state, of all of a model's parameters or of a rank's share of each (ZeRO 1 and 2): `step` changes the
-/// weights of the share, `gather` brings all ranks' shares together. Shares are whole blocks of 256 elements, so that any number of
+/// An optimizer with its state, of all of a model's parameters or of a rank's share of each (ZeRO 1, 2 and 3): `step` changes the
+/// weights of the share, `gather` brings all ranks' shares together where ranks have whole weights. Shares are whole blocks of 256 elements, so that any number of
 /// ranks gives the bits of one.
 ///
 /// Memory  the state of this rank's shares, allocated at creation: state_bytes
@@ -49,7 +54,7 @@ public:
                                            TensorPlace const& place) {
         std::int64_t sum = 0;
         for (auto const& parameter : parameters) {
-            auto const elements = parameter.weights.elements();
+            auto const elements = parameter.elements();
             for (auto const& array : rule.state(elements, optimizer_share(elements, place.ranks, place.rank)))
                 sum += padded_bytes(array);
         }
@@ -72,6 +77,14 @@ public:
         }
         for (auto const& parameter : parameters) {
             if (auto const known = check_views(parameter.name, parameter.weights); !known) return known.error();
+            auto const own = optimizer_share(parameter.elements(), place.ranks, place.rank).size();
+            if (parameter.is_share() && parameter.weights.elements() != own)
+                return Error{ErrorCode::shape_mismatch}
+                    .in(Rule::name)
+                    .at(parameter.name)
+                    .because("has other weights than this rank's share")
+                    .got(parameter.weights.elements())
+                    .expected(own);
         }
         auto memory = Buffer<std::byte, Host>::allocate(context, state_bytes(rule, parameters, place).count());
         if (!memory) return memory.error();
@@ -83,11 +96,11 @@ public:
     [[nodiscard]] List<OptimizedParameter> const& parameters() const { return parameters_; }
     /// The elements of a parameter that this rank changes.
     [[nodiscard]] UnitRange share(std::size_t parameter) const {
-        return optimizer_share(parameters_[parameter].weights.elements(), place_.ranks, place_.rank);
+        return optimizer_share(parameters_[parameter].elements(), place_.ranks, place_.rank);
     }
     /// The arrays of a parameter's state, of this rank's share, and where they lie: what a checkpoint writes and reads.
     [[nodiscard]] StateArrays state(std::size_t parameter) const {
-        return rule_.state(parameters_[parameter].weights.elements(), share(parameter));
+        return rule_.state(parameters_[parameter].elements(), share(parameter));
     }
     [[nodiscard]] Span<std::byte> state_memory(std::size_t parameter, std::size_t array) {
         auto const arrays = state(parameter);
@@ -100,7 +113,7 @@ public:
         CollectiveTraffic out;
         if (place.ranks == 1) return out;
         for (auto const& parameter : parameters) {
-            auto const elements = parameter.weights.elements();
+            auto const elements = parameter.elements();
             auto const others = elements - optimizer_share(elements, place.ranks, place.rank).size();
             ++out.calls;
             out.messages += others > 0 ? 1 : 0;
@@ -125,7 +138,7 @@ public:
             auto const& parameter = parameters_[i];
             auto const elements = gradients[i].elements();
             if (auto const known = check_views(parameter.name, gradients[i]); !known) return known;
-            if (elements != parameter.weights.elements() && elements != share(i).size())
+            if (elements != parameter.elements() && elements != share(i).size())
                 return wrong.at(parameter.name)
                     .because("the gradient is neither that of the parameter nor of the share")
                     .got(elements)
@@ -134,14 +147,15 @@ public:
         for (std::size_t i = 0; i < gradients.size(); ++i) {
             auto const& parameter = parameters_[i];
             auto const own = share(i);
-            bool const is_whole = gradients[i].elements() == parameter.weights.elements();
-            ParameterRange range{.name = parameter.name,
-                                 .elements = parameter.weights.elements(),
-                                 .range = own,
-                                 .weights = parameter.weights.part(own.begin, own.size()),
-                                 .gradients = is_whole ? gradients[i].part(own.begin, own.size()) : gradients[i],
-                                 .state = {},
-                                 .decays = parameter.decays};
+            bool const is_whole = gradients[i].elements() == parameter.elements();
+            ParameterRange range{
+                .name = parameter.name,
+                .elements = parameter.elements(),
+                .range = own,
+                .weights = parameter.is_share() ? parameter.weights : parameter.weights.part(own.begin, own.size()),
+                .gradients = is_whole ? gradients[i].part(own.begin, own.size()) : gradients[i],
+                .state = {},
+                .decays = parameter.decays};
             for (std::size_t array = 0; array < state(i).count; ++array)
                 range.state[array] = memory_.data() + places_[i][array];
             if (auto const done = rule_.update(step, range, stream); !done) return done;
@@ -149,7 +163,7 @@ public:
         return {};
     }
 
-    /// Brings the ranks' shares of all weights together.
+    /// Brings the ranks' shares of all weights together, of which every rank has the whole.
     ///
     /// Order   on `stream`; this object and `comm` outlive what is in it
     /// Errors  invalid_argument for another group; as a collective
@@ -162,6 +176,13 @@ public:
                 .got(comm.size())
                 .expected(place_.ranks);
         if (place_.ranks == 1) return {};
+        for (auto const& parameter : parameters_) {
+            if (parameter.is_share())
+                return Error{ErrorCode::invalid_argument}
+                    .in(Rule::name)
+                    .at(parameter.name)
+                    .because("is a share, which has no memory for the others'");
+        }
         stream.submit([this, &comm]() -> Result<> {
             List<std::int64_t> counts(static_cast<std::size_t>(place_.ranks));
             for (std::size_t i = 0; i < parameters_.size(); ++i) {

@@ -23,6 +23,7 @@ enum class ZeroStage : std::uint8_t {
     none,       // each rank has all gradients, and the optimizer's whole state
     optimizer,  // a rank gets its share of the sum of gradients and has the optimizer's state of it: stage 1
     gradients,  // and holds sums of its share alone, whose leaves are exchanged one after another: stage 2
+    weights,  // and has its share of the weights alone, of which each layer's are gathered before it is computed: stage 3
 };
 
 /// How a model is trained: the same on all ranks.

@@ -12,6 +12,28 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
+namespace detail {
+
+template <class W>
+concept BeginsShares = std::invocable<W const&, HostContext&, TensorPlace const&, TensorPlace const&>;
+
+/// Whole ones where `weights` takes no place among those that share them; a trainer refuses them then.
+template <class Weights>
+[[nodiscard]] Result<TrainingWeights> begin_weights(Weights const& weights, HostContext& context,
+                                                    TensorPlace const& place, TensorPlace const& shares) {
+    if constexpr (BeginsShares<Weights>) {
+        return weights(context, place, shares);
+    } else {
+        return weights(context, place);
+    }
+}
+
+}  // namespace detail
+
+/// Gives a rank the weights that it begins with.
+template <class W>
+concept BeginsWeights = detail::BeginsShares<W> || std::invocable<W const&, HostContext&, TensorPlace const&>;
+
 /// Trains one rank of a group that joined already: of processes, of MPI, of several machines, or a thread. All ranks call it, each with
 /// its own context, and the program and weights of its place among the ranks that share each layer. `body(trainer, stream)` is called with
 /// the same outcome on all.
@@ -62,12 +84,13 @@ template <OptimizerRule Rule, class Body>
 
 /// Trains a model over ranks that are threads of this process, each with a context, a stream, a program and weights of its own: also
 /// tensor-parallel ones (TrainOptions::tp). `weights(context, place)` gives a rank the weights that it begins with, those of its place among
-/// the ranks that share each layer; rank 0 takes `context`, the others contexts with as many threads.
+/// the ranks that share each layer, or `weights(context, place, shares)` also of its place among those that share each weight (ZeRO 3); rank 0
+/// takes `context`, the others contexts with as many threads.
 ///
 /// Memory  for each rank the weights and Trainer::bytes
 /// Errors  as TrainingProgram, Trainer, `weights` and `body`: the first of any rank
 template <OptimizerRule Rule, class Weights, class Body>
-requires std::invocable<Weights const&, HostContext&, TensorPlace const&>
+requires BeginsWeights<Weights>
 [[nodiscard]] Result<> train_ranks(HostContext& context, Model const& model, Weights const& weights, Rule const& rule,
                                    Batches const& batches, TrainOptions const& options, std::int32_t ranks,
                                    Body const& body, RopeDivisors const& divisors = {}) {
@@ -80,7 +103,9 @@ requires std::invocable<Weights const&, HostContext&, TensorPlace const&>
         if (comm.rank() > 0) other.emplace(same);
         auto& own = other ? *other : context;
         TensorPlace const place{options.tp, comm.rank() % options.tp};
-        auto begun = weights(own, place);
+        TensorPlace const data{options.zero == ZeroStage::weights ? ranks / options.tp : 1,
+                               options.zero == ZeroStage::weights ? comm.rank() / options.tp : 0};
+        auto begun = detail::begin_weights(weights, own, place, data);
         if (!begun) return end_group(comm, begun.error());
         auto const program = TrainingProgram::create(model, place, begun->layout().adapter().options());
         if (!program) return end_group(comm, program.error());

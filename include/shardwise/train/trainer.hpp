@@ -10,6 +10,7 @@
 #include <shardwise/train/check_gradients.hpp>
 #include <shardwise/train/clip.hpp>
 #include <shardwise/train/detail/agree_on_training.hpp>
+#include <shardwise/train/detail/leaf_passes.hpp>
 #include <shardwise/train/detail/loss_scale.hpp>
 #include <shardwise/train/detail/sequences.hpp>
 #include <shardwise/train/detail/step_clock.hpp>
@@ -25,6 +26,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -63,7 +65,7 @@ public:
     [[nodiscard]] static Result<Trainer> create(HostContext& context, Comm& comm, TrainingProgram const& program,
                                                 TrainingWeights& weights, Rule const& rule, Batches batches,
                                                 TrainOptions const& options, RopeDivisors const& divisors = {}) {
-        auto groups = detail::TrainingGroups<Comm>::create(comm, options.tp);
+        auto groups = detail::TrainingGroups<Comm>::create(comm, options.tp, options.zero == ZeroStage::weights);
         if (!groups) return groups.error();
         auto made = make(context, std::move(*groups), program, weights, rule, std::move(batches), options, divisors);
         if (auto const agreed = agree_on(comm, made ? Result<>{} : Result<>{made.error()}); !agreed)
@@ -101,7 +103,7 @@ public:
             return groups_.end(agreed.error());
         if (groups_.tensor() != nullptr) {
             auto stream = context_->make_stream();
-            weights_->exchange(*groups_.tensor(), stream);
+            exchange(stream);
             if (auto const done = stream.synchronize(Deadline::after(options_.timeout)); !done)
                 return groups_.end(done.error());
         }
@@ -161,7 +163,7 @@ public:
     /// Order   waits for the stream
     /// Errors  shape_mismatch for longer sequences than those of training; as Batches::read and a collective, on all ranks
     [[nodiscard]] Result<TokenMean> validate(Batches held_out, HostStream& stream) {
-        auto mean = sum_losses(held_out, stream);
+        auto mean = passes().sum_losses(held_out, stream);
         if (!mean) return groups_.end(mean.error());
         if (auto const summed = mean->sum_over_ranks(comm()); !summed) return summed.error();
         return mean;
@@ -215,15 +217,30 @@ private:
                 .at_most(batch.batch)
                 .fix("use fewer ranks or a larger batch");
         auto const& layout = program.layout();
-        auto pass = TrainingPass::create(context, program, sizes.limits(), divisors, groups.tensor());
+        auto const shares = weights.shares().place();
+        if (shares.ranks != sizes.weights().ranks || shares.rank != sizes.weights().rank)
+            return bad.at("weights")
+                .because("are not those that this rank has at its stage of ZeRO")
+                .got(shares.ranks)
+                .expected(sizes.weights().ranks)
+                .fix("load them with the place among data-parallel ranks for ZeroStage::weights, and whole else");
+        std::unique_ptr<GatheredLayers> layers;
+        if (groups.weights() != nullptr) {
+            auto made = GatheredLayers::create(context, program, *groups.weights(), options.timeout);
+            if (!made) return made.error();
+            layers = std::make_unique<GatheredLayers>(std::move(*made));
+        }
+        auto pass =
+            TrainingPass::create(context, program, sizes.limits(), divisors, groups.tensor(), std::move(layers));
         if (!pass) return pass.error();
         auto gradients = TrainingGradients::create(context, layout, batch.batch, place, options.zero);
         if (!gradients) return gradients.error();
         List<OptimizedParameter> parameters;
         for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
             auto const& parameter = layout.parameters()[i];
-            parameters.push_back(
-                {parameter.name, weights.values(i), decays_weight(parameter.name, parameter.tensor->shape.rank())});
+            parameters.push_back({parameter.name, weights.values(i),
+                                  decays_weight(parameter.name, parameter.tensor->shape.rank()),
+                                  weights.shares().is_shared() ? parameter.elements : 0});
         }
         auto optimizer = ShardedOptimizer<Rule>::create(context, rule, std::move(parameters), sizes.optimizer());
         if (!optimizer) return optimizer.error();
@@ -248,7 +265,7 @@ private:
         TrainedStep out{.number = next_, .learning_rate = options_.schedule.at(next_), .tokens = sums[0]};
         if (sums[0] == 0) return skip(out, at_step().at("batch").because("has no token whose loss counts"));
         auto const scale = static_cast<float>(scale_.factor() / static_cast<double>(sums[0]));
-        if (auto const done = add_leaves(scale, stream, deadline); !done) return done.error();
+        if (auto const done = passes().add(next_, scale, stream, deadline); !done) return done.error();
         if (auto const summed = gradients_.sum(groups_.data(), stream); !summed) return summed.error();
         List<TensorView<float const, 1, Host>> shares;
         List<TensorView<float const, 1, Host>> held;
@@ -273,10 +290,10 @@ private:
                                    .gradient_factor = *factor / scale_.factor()};
         clock.take(&StepTimes::compute);
         if (auto const stepped = optimizer_.step(update, held, stream); !stepped) return stepped.error();
-        if (options_.zero != ZeroStage::none) {
+        if (options_.zero != ZeroStage::none && pass_.layers() == nullptr) {
             if (auto const gathered = optimizer_.gather(groups_.data(), stream); !gathered) return gathered.error();
         }
-        if (groups_.tensor() != nullptr) weights_->exchange(*groups_.tensor(), stream);
+        if (groups_.tensor() != nullptr) exchange(stream);
         if (auto const ended = stream.synchronize(deadline); !ended) return ended.error();
         clock.take(&StepTimes::optimizer);
         skipped_.take();
@@ -301,64 +318,16 @@ private:
         return {};
     }
 
-    /// Brings this rank's leaves into the sum, with their tokens' losses.
-    [[nodiscard]] Result<> add_leaves(float scale, HostStream& stream, Deadline deadline) {
-        auto const most = pass_.limits().sequences;
-        for (std::int64_t first = 0; first < gradients_.count(); first += most) {
-            auto const some = std::min(most, gradients_.count() - first);
-            auto dropout = options_.dropout_at(next_, gradients_.leaf_numbers(first, some));
-            auto const tokens = sequences_.tokens(first, some);
-            if (auto const done = pass_.forward(*weights_, tokens, stream, std::move(dropout)); !done) return done;
-            for (std::int64_t i = 0; i < some; ++i) {
-                if (deadline.has_passed())
-                    return Error{ErrorCode::deadline_exceeded}
-                        .in("step " + std::to_string(next_))
-                        .because("did not finish before its deadline")
-                        .fix("allow more time, or use a smaller batch");
-                auto const leaf = gradients_.leaf();
-                if (!leaf) return leaf.error();
-                auto const done = pass_.backward(*weights_, i, sequences_.targets(first + i), scale,
-                                                 sequences_.losses(first + i), *leaf, stream);
-                if (!done) return done;
-                if (auto const added = gradients_.add(groups_.data(), stream); !added) return added;
-            }
-        }
-        return {};
+    /// Renews what tensor-parallel ranks hold twice.
+    void exchange(HostStream& stream) {
+        if (pass_.layers() != nullptr)
+            pass_.layers()->exchange(*weights_, *groups_.tensor(), stream);
+        else
+            weights_->exchange(*groups_.tensor(), stream);
     }
 
-    /// The losses of this rank's sequences of a held-out set.
-    [[nodiscard]] Result<TokenMean> sum_losses(Batches& held_out, HostStream& stream) {
-        auto const& batch = held_out.options();
-        if (batch.context > batches_.options().context)
-            return Error{ErrorCode::shape_mismatch}
-                .in("validation")
-                .at("context")
-                .because("is longer than that of training")
-                .got(batch.context)
-                .at_most(batches_.options().context);
-        sequences_.set_length(batch.context);
-        auto const place = groups_.place_in_data();
-        auto const own = split_units(held_out.batches_per_epoch() * batch.batch, place.ranks, place.rank);
-        TokenMean mean;
-        for (auto first = own.begin; first < own.end; first += pass_.limits().sequences) {
-            auto const deadline = Deadline::after(options_.timeout);
-            auto const some = std::min(pass_.limits().sequences, own.end - first);
-            for (std::int64_t i = 0; i < some; ++i) {
-                auto const number = (first + i) % batch.batch;
-                if (auto const read = sequences_.read(held_out, first + i - number, number, i); !read)
-                    return read.error();
-            }
-            if (auto const done = pass_.forward(*weights_, sequences_.tokens(0, some), stream); !done)
-                return done.error();
-            for (std::int64_t i = 0; i < some; ++i) {
-                auto const done = pass_.losses(*weights_, i, sequences_.targets(i), sequences_.losses(i), stream);
-                if (!done) return done.error();
-            }
-            if (auto const ended = stream.synchronize(deadline); !ended) return ended.error();
-            if (!groups_.is_counted()) continue;
-            if (auto const added = sequences_.add_losses(some, mean); !added) return added.error();
-        }
-        return mean;
+    [[nodiscard]] detail::LeafPasses<Comm> passes() {
+        return {options_, batches_.options(), groups_, *weights_, pass_, gradients_, sequences_};
     }
 
     /// Counts a step that changes no weight.

@@ -64,7 +64,10 @@ std::map<std::string, std::string> trained_by(SmallRun<AdamW>& run, std::string_
     options.tp = ranks.tp;
     options.zero = ranks.zero;
     auto const body = [&](Threads& thread) -> Result<> {
-        TrainedModel own(run_config(dtype), 1, {ranks.tp, thread.rank() % ranks.tp});
+        auto const shares = ranks.zero == ZeroStage::weights
+                                ? TensorPlace{ranks.all / ranks.tp, thread.rank() / ranks.tp}
+                                : TensorPlace{};
+        TrainedModel own(run_config(dtype), 1, {ranks.tp, thread.rank() % ranks.tp}, shares);
         HostCommunicator comm(std::move(thread));
         auto trainer =
             Trainer<AdamW>::create(own.context, comm, own.program, own.weights, run.rule, *run.batches, options);
@@ -107,8 +110,9 @@ TEST_CASE("save_checkpoint: tensor-parallel ranks write the bytes of one, and an
         REQUIRE(run.save(out.path(), 4));
         auto const four = files_of(out / "step-000004");
         CHECK(two != four);
-        for (auto const& ranks : {Ranks{1, 1}, Ranks{2, 2}, Ranks{4, 2, ZeroStage::gradients}, Ranks{4, 4},
-                                  Ranks{8, 4, ZeroStage::optimizer}}) {
+        for (auto const& ranks :
+             {Ranks{1, 1}, Ranks{2, 2}, Ranks{4, 2, ZeroStage::gradients}, Ranks{4, 4},
+              Ranks{8, 4, ZeroStage::optimizer}, Ranks{3, 1, ZeroStage::weights}, Ranks{4, 2, ZeroStage::weights}}) {
             CAPTURE(ranks.all);
             CAPTURE(ranks.tp);
             CHECK(trained_by(run, dtype, ranks, {}, 0, 2) == two);

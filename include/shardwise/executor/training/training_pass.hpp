@@ -3,6 +3,8 @@
 
 #include <shardwise/backend/buffer.hpp>
 #include <shardwise/core/check_views.hpp>
+#include <shardwise/executor/training/check_pass.hpp>
+#include <shardwise/executor/training/gathered_layers.hpp>
 #include <shardwise/executor/training/shared_head.hpp>
 #include <shardwise/executor/training/training_memory.hpp>
 #include <shardwise/executor/training/training_weights.hpp>
@@ -10,6 +12,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -31,12 +34,13 @@ public:
     using Ids = TensorView<std::int32_t const, 1, Host>;
 
     /// `program` outlives this, and `ranks`: where the program is one of several tensor-parallel ranks', their communicator, which
-    /// nothing else uses while the stream has passes.
+    /// nothing else uses while the stream has passes. `layers` gathers weights of which data-parallel ranks have shares.
     ///
     /// Errors  as plan_training_memory; invalid_argument for a communicator of other ranks than the program's; out_of_memory
     [[nodiscard]] static Result<TrainingPass> create(HostContext& context, TrainingProgram const& program,
                                                      TrainingLimits const& limits, RopeDivisors const& divisors = {},
-                                                     HostCommunicator* ranks = nullptr) {
+                                                     HostCommunicator* ranks = nullptr,
+                                                     std::unique_ptr<GatheredLayers> layers = nullptr) {
         TensorPlace const place{ranks == nullptr ? 1 : ranks->size(), ranks == nullptr ? 0 : ranks->rank()};
         if (place.ranks != program.place().ranks || place.rank != program.place().rank)
             return Error{ErrorCode::invalid_argument}
@@ -59,6 +63,7 @@ public:
             std::copy(table.slopes.begin(), table.slopes.end(), to + table.slopes_at);
         }
         TrainingPass pass(program, limits, std::move(*plan));
+        pass.layers_ = std::move(layers);
         pass.kept_ = std::move(*kept);
         pass.working_ = std::move(*working);
         pass.positions_ = std::move(*positions);
@@ -73,7 +78,9 @@ public:
     }
 
     [[nodiscard]] TrainingLimits const& limits() const { return limits_; }
-    /// What was allocated.
+    /// What gathers weights; null where they are whole.
+    [[nodiscard]] GatheredLayers* layers() { return layers_.get(); }
+    /// What was allocated, but for what layers are gathered in.
     [[nodiscard]] Bytes bytes() const { return kept_.bytes() + working_.bytes() + positions_.bytes(); }
 
     /// Computes all blocks for some sequences and keeps what their losses and gradients need. These are of what `dropout` leaves.
@@ -86,12 +93,14 @@ public:
                                    HostStream& stream, TrainingDropout dropout = {}) {
         if (auto const known = check_views(subject, tokens); !known) return known;
         if (auto const checked = check_weights(weights); !checked) return checked;
-        if (auto const checked = check_tokens(tokens); !checked) return checked;
-        if (auto const checked = check_dropout(dropout, tokens.extent(0)); !checked) return checked;
+        if (auto const checked = detail::check_tokens(tokens, limits_, program_->model().config.vocab_size); !checked)
+            return checked;
+        if (auto const checked = detail::check_dropout(dropout, tokens.extent(0)); !checked) return checked;
         dropout_ = std::move(dropout);
         sequence_ = tokens.extent(1);
         sequences_ = tokens.extent(0);
         ids_ = {tokens.data(), {tokens.elements()}};
+        if (layers_ != nullptr) layers_->forget();
         stream.submit([to = positions_.data(), count = tokens.elements(), length = sequence_] {
             for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<std::int32_t>(i % length);
             return Result<>{};
@@ -99,7 +108,7 @@ public:
         for (std::size_t i = 0; i < program_->blocks().size(); ++i) {
             for (std::int64_t first = 0; first < sequences_; first += plan_.sequences_at_once) {
                 auto const some = std::min(plan_.sequences_at_once, sequences_ - first);
-                auto const walk = walk_of(i, weights, first, some, memory_of(i).forward, stream);
+                auto const walk = walk_of(i, i + 1, weights, first, some, memory_of(i).forward, stream);
                 for (std::size_t number = 0; number < walk.body.forward.operations().size(); ++number) {
                     if (auto const done = run(walk, number); !done) return done;
                 }
@@ -139,7 +148,8 @@ public:
             !done)
             return done;
         for (auto i = program_->blocks().size(); i-- > 0;) {
-            auto walk = walk_of(i, weights, sequence, 1, memory_of(i).backward, stream);
+            auto const next = i > 0 ? GatheredLayers::Number(i - 1) : GatheredLayers::Number();
+            auto walk = walk_of(i, next, weights, sequence, 1, memory_of(i).backward, stream);
             walk.parameter_gradients = gradients.data();
             walk.is_written = is_written.data();
             walk.output_gradient = above;
@@ -173,41 +183,14 @@ private:
     [[nodiscard]] Result<> check_weights(TrainingWeights const& weights) const {
         auto const& place = weights.layout().place();
         bool const is_rank = place.ranks == tensor_.place.ranks && place.rank == tensor_.place.rank;
+        if (weights.shares().is_shared() != (layers_ != nullptr))
+            return Error{ErrorCode::invalid_argument}.in(subject).at("weights").because(
+                layers_ == nullptr ? "are shares, which nothing gathers" : "are whole, where shares are gathered");
         if (&weights.model() == &program_->model() && is_rank) return {};
         if (!is_rank)
             return Error{ErrorCode::invalid_argument}.in(subject).at("weights").because(
                 "are those of another tensor-parallel rank");
         return Error{ErrorCode::invalid_argument}.in(subject).at("weights").because("are those of another model");
-    }
-    [[nodiscard]] Result<> check_tokens(TensorView<std::int32_t const, 2, Host> tokens) const {
-        Error wrong{ErrorCode::shape_mismatch};
-        wrong.in(subject);
-        if (tokens.extent(0) < 1 || tokens.extent(0) > limits_.sequences)
-            return wrong.at("sequences").got(tokens.extent(0)).between(1, limits_.sequences);
-        if (tokens.extent(1) < 1 || tokens.extent(1) > limits_.context)
-            return wrong.at("tokens").got(tokens.extent(1)).between(1, limits_.context);
-        if (!tokens.is_dense()) return wrong.at("tokens").because("do not lie one after another");
-        auto const vocabulary = program_->model().config.vocab_size;
-        for (std::int64_t i = 0; i < tokens.elements(); ++i) {
-            if (tokens.data()[i] >= 0 && tokens.data()[i] < vocabulary) continue;
-            return Error{ErrorCode::invalid_argument}
-                .in(subject)
-                .at("tokens")
-                .because("have an id that is none of the vocabulary")
-                .got(tokens.data()[i])
-                .between(0, vocabulary - 1)
-                .fix("check the tokenizer that made the ids");
-        }
-        return {};
-    }
-    [[nodiscard]] static Result<> check_dropout(TrainingDropout const& dropout, std::int64_t sequences) {
-        bool const is_rate = dropout.rate >= 0.0F && dropout.rate < 1.0F;
-        auto const numbers = static_cast<std::int64_t>(dropout.sequences.size());
-        if (is_rate && (dropout.rate == 0.0F || numbers == sequences)) return {};
-        Error bad{ErrorCode::invalid_argument};
-        bad.in(subject).at("dropout");
-        if (!is_rate) return bad.because("must be at least 0 and below 1");
-        return bad.because("needs the number of each sequence in the global batch").got(numbers).expected(sequences);
     }
     [[nodiscard]] Result<> check_leaf(TrainingWeights const& weights, std::int64_t sequence, Ids targets,
                                       Vector losses) const {
@@ -232,20 +215,23 @@ private:
     [[nodiscard]] BodyMemory const& memory_of(std::size_t block) const {
         return plan_.bodies[program_->blocks()[block].body];
     }
-    [[nodiscard]] detail::TrainingWalk walk_of(std::size_t number, TrainingWeights const& weights, std::int64_t first,
+    /// `next` is the block that is walked after it.
+    [[nodiscard]] detail::TrainingWalk walk_of(std::size_t number, GatheredLayers::Number next,
+                                               TrainingWeights const& weights, std::int64_t first,
                                                std::int64_t sequences, BodyMemory::Pass const& memory,
                                                HostStream& stream) {
-        auto const& block = program_->blocks()[number];
+        auto const& block = layers_ == nullptr ? program_->blocks()[number] : layers_->parts().block(number);
+        auto const* const gathered = layers_ == nullptr ? nullptr : layers_->take(number, next, weights, stream);
         auto const& table = plan_.tables[block.body];
         auto const tokens = sequences * sequence_;
         auto const at = first * sequence_;
         auto const* const tables = working_.data() + plan_.tables_at;
         detail::TrainingWalk walk{program_->model(), block, program_->body(block), memory, stream};
-        walk.weights = weights.data();
+        walk.weights = layers_ == nullptr ? weights.data() : gathered;
         walk.held = weights.held().data();
         walk.product_weight_memory = working_.data() + plan_.product_weight_at;
         if (tensor_.place.ranks > 1) {
-            tensor_.turned = weights.turned();
+            tensor_.turned = layers_ == nullptr ? weights.turned() : gathered;
             walk.tensor = &tensor_;
             if (!program_->shared(block).empty()) walk.shared = &program_->shared(block);
         }
@@ -333,17 +319,24 @@ private:
     [[nodiscard]] Result<> run_head(TrainingWeights const& weights, std::int64_t sequence, Ids targets, float scale,
                                     Vector losses, Vector gradients, float* above, std::vector<char>& is_written,
                                     HostStream& stream) {
-        auto const& head = program_->head();
+        auto const& head = layers_ == nullptr ? program_->head() : layers_->parts().head();
         auto const& config = program_->model().config;
+        auto const* from = weights.data();
+        auto const* turned_from = weights.turned();
+        if (layers_ != nullptr) {
+            auto const last = program_->blocks().size();
+            auto const next = gradients.empty() ? GatheredLayers::Number() : GatheredLayers::Number(last - 1);
+            from = turned_from = layers_->take(last, next, weights, stream);
+        }
         using Matrix = TensorView<float, 2, Host>;
         Matrix const hidden(kept_.data() + plan_.hidden_at.back() + sequence * sequence_ * head.hidden,
                             {sequence_, head.hidden});
         // Of one rank all rows of the vocabulary.
         auto const rows = head.rows.size();
         HeadLoss in{.in = hidden,
-                    .head = TensorView<float const, 2, Host>(weights.data() + head.weight.weight, {rows, head.hidden}),
+                    .head = TensorView<float const, 2, Host>(from + head.weight.weight, {rows, head.hidden}),
                     .targets = targets};
-        if (head.bias.elements > 0) in.bias = {weights.data() + head.bias.weight, {head.bias.elements}};
+        if (head.bias.elements > 0) in.bias = {from + head.bias.weight, {head.bias.elements}};
         HeadLossGradients to{.loss = losses};
         if (!gradients.empty()) {
             Vector const factors{working_.data() + plan_.weights_at, {sequence_}};
@@ -364,7 +357,7 @@ private:
         Vector const scratch{working_.data() + plan_.scratch_at, {plan_.scratch}};
         if (tensor_.place.ranks == 1) return head_cross_entropy(in, to, options, scratch, stream);
         auto const columns = split_units(head.hidden, tensor_.place.ranks, tensor_.place.rank).size();
-        TensorView<float const, 2, Host> const turned(weights.turned() + head.turned, {head.vocabulary, columns});
+        TensorView<float const, 2, Host> const turned(turned_from + head.turned, {head.vocabulary, columns});
         return detail::shared_head_cross_entropy(tensor_, in, turned, to, options, scratch, stream);
     }
 
@@ -372,6 +365,8 @@ private:
     TrainingLimits limits_;
     TrainingMemory plan_;
     detail::TensorRank tensor_;
+    /// Null where weights are whole.
+    std::unique_ptr<GatheredLayers> layers_;
     Buffer<float, Host> kept_;
     Buffer<float, Host> working_;
     Buffer<std::int32_t, Host> positions_;

@@ -10,8 +10,9 @@
 #include <shardwise/executor/parameter_name.hpp>
 #include <shardwise/executor/training/held_base.hpp>
 #include <shardwise/executor/training/training_layout.hpp>
+#include <shardwise/executor/training/turned_copies.hpp>
+#include <shardwise/executor/training/weight_shares.hpp>
 #include <shardwise/kernels/philox.hpp>
-#include <shardwise/parallel/collectives.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -34,35 +35,39 @@ struct InitialWeights {
 };
 
 /// A model's parameters in float32, as they are trained: by the tree's names, in the tree's shapes. Of tensor-parallel ranks each has
-/// what its layout says, and of products that they share a copy that is cut along the other axis.
+/// what its layout says, and of products that they share a copy that is cut along the other axis. Of data-parallel ranks each has all of
+/// that, or its share of every parameter alone (ZeRO 3): see WeightShares.
 ///
-/// Memory  bytes(layout), allocated at creation
+/// Memory  bytes(layout, shares), allocated at creation
 class TrainingWeights {
 public:
     using Vector = TensorView<float, 1, Host>;
 
     /// What is allocated.
-    [[nodiscard]] static Bytes bytes(TrainingLayout const& layout) {
-        return Bytes{(layout.weight_elements() + layout.turned_elements() + layout.exchanged_elements()) *
+    [[nodiscard]] static Bytes bytes(TrainingLayout const& layout, TensorPlace const& shares = {}) {
+        WeightShares const own(layout, shares);
+        return Bytes{(own.elements() + own.turned_elements() + layout.exchanged_elements()) *
                          static_cast<std::int64_t>(sizeof(float)) +
                      layout.held_bytes()};
     }
 
     /// The parameters of a checkpoint, those of tensor-parallel rank `place`; with an adapter its halves, which begin as PEFT's do: A
     /// uniform, by `seed`, and B zeros. The base's products are held as the adapter says (held_products of the same `quant`), all else in
-    /// float32. `model` is what it was opened with, and outlives this.
+    /// float32. Of data-parallel ranks that share weights, those of rank `shares`. `model` is what it was opened with, and outlives this.
     ///
-    /// Errors  as StoredParameters::find and ParameterLoader; unsupported for packed weights and GGUF files without an adapter; out_of_memory
+    /// Errors  as StoredParameters::find and ParameterLoader; unsupported for packed weights and GGUF files without an adapter, and for
+    ///         shares with one; out_of_memory
     [[nodiscard]] static Result<TrainingWeights> load(HostContext& context, StoredParameters const& stored,
                                                       TensorPlace const& place = {}, TrainedAdapter const& adapter = {},
-                                                      std::uint64_t seed = 0, Optional<QuantScheme> const& quant = {}) {
+                                                      std::uint64_t seed = 0, Optional<QuantScheme> const& quant = {},
+                                                      TensorPlace const& shares = {}) {
         if (stored.is_gguf() && adapter.empty()) {
             return Error{ErrorCode::unsupported}
                 .in("training")
                 .because("takes weights of safetensors files, not of GGUF, whose weights an adapter alone changes")
                 .fix("give the original checkpoint, or train an adapter");
         }
-        auto made = create(context, stored.model(), place, adapter);
+        auto made = create(context, stored.model(), place, adapter, shares);
         if (!made) return made.error();
         LoadOptions options;
         options.quant = quant;
@@ -71,8 +76,9 @@ public:
         ParameterLoader<Host> float_loader(context, stored, float_options);
         auto const readers = detail::parameter_readers(stored.model());
         for (std::size_t i = 0; i < adapter.halves().size(); ++i) {
-            if (adapter.halves()[i].is_a) made->fill_uniform(made->layout_.parameters()[i], seed);
+            if (adapter.halves()[i].is_a) made->fill_uniform(made->layout_.parameters()[i], made->shares_[i], seed);
         }
+        std::size_t number = 0;
         for (auto const& parameter : adapter.empty() ? made->layout_.parameters() : made->layout_.frozen()) {
             auto const found = stored.find(parameter.name);
             if (!found) return found.error();
@@ -106,7 +112,8 @@ public:
                 if (auto const done = arrange(reader->second, stored, *found, adapter, parameter, *values); !done)
                     return done.error();
             auto const* const from = values->data();
-            made->fill(parameter, [from](float* to, std::int64_t whole, std::int64_t count) {
+            auto const share = adapter.empty() ? made->shares_[number++] : WeightShares::whole(parameter);
+            made->fill(parameter, share, [from](float* to, std::int64_t whole, std::int64_t count) {
                 std::copy_n(from + whole, count, to);
             });
         }
@@ -121,11 +128,12 @@ public:
     ///
     /// Errors  invalid_argument for a deviation that is no positive number; out_of_memory
     [[nodiscard]] static Result<TrainingWeights> initialise(HostContext& context, Model const& model,
-                                                            InitialWeights const& how, TensorPlace const& place = {}) {
+                                                            InitialWeights const& how, TensorPlace const& place = {},
+                                                            TensorPlace const& shares = {}) {
         if (!(how.deviation > 0.0 && how.deviation < 1e6)) {
             return Error{ErrorCode::invalid_argument}.in("training").at("deviation").because("is no positive number");
         }
-        auto made = create(context, model, place);
+        auto made = create(context, model, place, {}, shares);
         if (!made) return made.error();
         std::set<std::string> ones;
         for (auto const& block : model.program.blocks()) {
@@ -144,9 +152,10 @@ public:
             auto const values = made->values(i);
             if (parameter.tensor->shape.rank() >= 2) {
                 auto const stream = detail::fnv1a(parameter.name);
-                made->fill(parameter, [&how, stream](float* to, std::int64_t whole, std::int64_t count) {
-                    fill_normal(to, whole, count, how, stream);
-                });
+                made->fill(parameter, made->shares_[i],
+                           [&how, stream](float* to, std::int64_t whole, std::int64_t count) {
+                               fill_normal(to, whole, count, how, stream);
+                           });
             } else {
                 std::fill_n(values.data(), values.elements(), ones.count(parameter.name) > 0 ? 1.0F : 0.0F);
             }
@@ -158,100 +167,75 @@ public:
     ///
     /// Errors  out_of_memory
     [[nodiscard]] static Result<TrainingWeights> copy(HostContext& context, TrainingWeights const& from) {
-        auto made = create(context, from.model(), from.layout().place(), from.layout().adapter());
+        auto const& shares = from.shares_;
+        auto made = create(context, from.model(), from.layout().place(), from.layout().adapter(), shares.place());
         if (!made) return made;
-        std::copy_n(from.data(), from.layout().weight_elements(), made->memory_.data());
-        std::copy_n(from.turned(), from.layout().turned_elements(), made->turned_.data());
+        std::copy_n(from.data(), shares.elements(), made->memory_.data());
+        std::copy_n(from.turned(), shares.turned_elements(), made->turned_.data());
         std::copy_n(from.held_.data(), from.layout().held_bytes(), made->held_.data());
         return made;
     }
 
     [[nodiscard]] TrainingLayout const& layout() const { return layout_; }
     [[nodiscard]] Model const& model() const { return *model_; }
-    /// The elements of a parameter by its number in the layout.
+    /// What data-parallel ranks hold.
+    [[nodiscard]] WeightShares const& shares() const { return shares_; }
+    /// The elements of a parameter by its number in the layout: all, or shares()[parameter].own.
     [[nodiscard]] Vector values(std::size_t parameter) {
-        auto const& of = layout_.parameters()[parameter];
-        return {memory_.data() + of.begin, {of.elements}};
+        return {memory_.data() + shares_[parameter].begin, {shares_[parameter].own.size()}};
     }
     [[nodiscard]] TensorView<float const, 1, Host> values(std::size_t parameter) const {
-        auto const& of = layout_.parameters()[parameter];
-        return {memory_.data() + of.begin, {of.elements}};
+        return {memory_.data() + shares_[parameter].begin, {shares_[parameter].own.size()}};
+    }
+    /// The same of its copy that is cut along the other axis.
+    [[nodiscard]] Vector turned_values(std::size_t parameter) {
+        return {turned_.data() + shares_[parameter].turned_begin, {shares_[parameter].turned.size()}};
+    }
+    [[nodiscard]] TensorView<float const, 1, Host> turned_values(std::size_t parameter) const {
+        return {turned_.data() + shares_[parameter].turned_begin, {shares_[parameter].turned.size()}};
     }
     /// Frozen products that are held in formats of their own, by their numbers in the layout; others are empty.
     [[nodiscard]] std::vector<WeightSource> const& held() const { return sources_; }
-    /// All elements, gaps included.
+    /// All elements, gaps included: in the order of the layout where data-parallel ranks do not share them.
     [[nodiscard]] float const* data() const { return memory_.data(); }
     /// Those of the copies that are cut along the other axis.
     [[nodiscard]] float const* turned() const { return turned_.data(); }
 
-    /// Renews the copies that are cut along the other axis, once weights have changed. All tensor-parallel ranks call it.
+    /// Renews the copies that are cut along the other axis, once weights have changed. All tensor-parallel ranks call it, of whole
+    /// weights; shares are gathered before: GatheredLayers.
     ///
     /// Order   on `stream`; this object and `comm` outlive what is in it
     /// Errors  a collective's error stops the stream
     template <Communicator C>
     void exchange(C& comm, HostStream& stream) {
-        auto const ranks = static_cast<std::size_t>(layout_.place().ranks);
         for (auto const& parameter : layout_.parameters()) {
             if (parameter.turned_elements == 0) continue;
-            auto* const sent = exchanged_.data();
-            auto* const got = sent + round_up(parameter.elements, TrainingLayout::alignment);
-            auto const* const cut = &parameter.cut;
-            auto const own = parameter.rank;
-            auto const* const values = memory_.data() + parameter.begin;
-            auto* const turned = turned_.data() + parameter.turned_begin;
-            stream.submit([=, stride = parameter.stride] {
-                auto* to = sent;
-                for (std::size_t rank = 0; rank < ranks; ++rank) {
-                    common(*cut, own, rank)
-                        .for_each_run(stride, [&](std::int64_t whole, std::int64_t, std::int64_t count) {
-                            auto const at = cut->own[own].at(whole / stride, whole % stride);
-                            to = std::copy_n(values + at, count, to);
-                        });
-                }
-                return Result<>{};
-            });
-            submit_all_to_all(
-                comm, TensorView<float const, 1, Host>{sent, {parameter.counted}},
-                [cut, own](std::int32_t rank) { return common(*cut, own, static_cast<std::size_t>(rank)).elements(); },
-                TensorView<float, 1, Host>{got, {parameter.turned_elements}},
-                [cut, own](std::int32_t rank) { return common(*cut, static_cast<std::size_t>(rank), own).elements(); },
-                stream);
-            stream.submit([=, stride = parameter.stride] {
-                auto const* from = got;
-                for (std::size_t rank = 0; rank < ranks; ++rank) {
-                    common(*cut, rank, own)
-                        .for_each_run(stride, [&](std::int64_t whole, std::int64_t, std::int64_t count) {
-                            auto const at = cut->turned[own].at(whole / stride, whole % stride);
-                            std::copy_n(from, count, turned + at);
-                            from += count;
-                        });
-                }
-                return Result<>{};
-            });
+            detail::exchange_turned(parameter, memory_.data() + parameter.begin,
+                                    turned_.data() + parameter.turned_begin, exchanged_.data(), comm, stream);
         }
     }
-    /// What a rank takes from the others in one exchange.
-    [[nodiscard]] static CollectiveTraffic exchange_traffic(TrainingLayout const& layout) {
-        CollectiveTraffic out;
-        for (auto const& parameter : layout.parameters()) {
-            if (parameter.turned_elements == 0) continue;
-            auto const kept = common(parameter.cut, parameter.rank, parameter.rank).elements();
-            auto const others = parameter.turned_elements - kept;
-            out += {1, others > 0 ? 1 : 0, others * static_cast<std::int64_t>(sizeof(float))};
-        }
-        return out;
-    }
+    /// Memory for what ranks send and get of one parameter.
+    [[nodiscard]] float* exchanged() { return exchanged_.data(); }
 
 private:
     TrainingWeights(Model const& model, TrainingLayout layout) : model_(&model), layout_(std::move(layout)) {}
 
     [[nodiscard]] static Result<TrainingWeights> create(HostContext& context, Model const& model,
-                                                        TensorPlace const& place, TrainedAdapter const& adapter = {}) {
+                                                        TensorPlace const& place, TrainedAdapter const& adapter = {},
+                                                        TensorPlace const& shares = {}) {
+        if (shares.ranks > 1 && !adapter.empty())
+            return Error{ErrorCode::unsupported}
+                .in("training")
+                .at("zero")
+                .because("of stage 3 shares no frozen weights yet, as the base of an adapter has")
+                .fix("use stage 2");
+        if (auto const checked = detail::check_place("training", shares); !checked) return checked.error();
         auto const cuts = TensorCuts::create(model, place, adapter);
         if (!cuts) return cuts.error();
         auto layout = TrainingLayout::create(model, *cuts, adapter);
         if (!layout) return layout.error();
         TrainingWeights out(model, std::move(*layout));
+        out.shares_ = WeightShares(out.layout_, shares);
         auto const allocate = [&](Buffer<float, Host>& buffer, std::int64_t elements) -> Result<> {
             auto memory = Buffer<float, Host>::allocate(context, elements);
             if (!memory) return memory.error();
@@ -259,8 +243,8 @@ private:
             std::fill_n(buffer.data(), buffer.size(), 0.0F);
             return {};
         };
-        if (auto const done = allocate(out.memory_, out.layout_.weight_elements()); !done) return done.error();
-        if (auto const done = allocate(out.turned_, out.layout_.turned_elements()); !done) return done.error();
+        if (auto const done = allocate(out.memory_, out.shares_.elements()); !done) return done.error();
+        if (auto const done = allocate(out.turned_, out.shares_.turned_elements()); !done) return done.error();
         if (auto const done = allocate(out.exchanged_, out.layout_.exchanged_elements()); !done) return done.error();
         auto held = Buffer<std::byte, Host>::allocate(context, out.layout_.held_bytes());
         if (!held) return held.error();
@@ -342,31 +326,25 @@ private:
 
     /// Calls `make(to, whole, count)` for all that this rank holds of a parameter: elements of the whole from `whole` on.
     template <class Make>
-    void fill(TrainingParameter const& parameter, Make const& make) {
-        auto* const own = memory_.data() + parameter.begin;
-        parameter.for_each_run({0, parameter.elements}, [&](std::int64_t whole, std::int64_t at, std::int64_t count) {
-            make(own + at, whole, count);
+    void fill(TrainingParameter const& parameter, WeightShares::Share const& share, Make const& make) {
+        parameter.for_each_run(share.own, [&](std::int64_t whole, std::int64_t at, std::int64_t count) {
+            make(memory_.data() + share.begin + at - share.own.begin, whole, count);
         });
         if (parameter.turned_elements == 0) return;
-        auto* const turned = turned_.data() + parameter.turned_begin;
-        parameter.cut.turned[parameter.rank].for_each_run(
-            parameter.stride,
-            [&](std::int64_t whole, std::int64_t at, std::int64_t count) { make(turned + at, whole, count); });
-    }
-    /// What rank `from` has, and no rank before it, and rank `to` has a copy of: of either axis one of them has all.
-    [[nodiscard]] static ParameterPiece common(ParameterCut const& cut, std::size_t from, std::size_t to) {
-        auto const& own = cut.own[from];
-        auto const& turned = cut.turned[to];
-        bool const has_rows = ParameterPiece::count(own.rows) < ParameterPiece::count(cut.turned[from].rows);
-        return has_rows ? ParameterPiece{cut.counted[from].rows, turned.columns}
-                        : ParameterPiece{turned.rows, own.columns};
+        parameter.cut.turned[parameter.rank].for_each_run(parameter.stride, [&](std::int64_t whole, std::int64_t at,
+                                                                                std::int64_t count) {
+            auto const from = std::max(at, share.turned.begin);
+            auto const end = std::min(at + count, share.turned.end);
+            if (from < end)
+                make(turned_.data() + share.turned_begin + from - share.turned.begin, whole + from - at, end - from);
+        });
     }
 
     /// Kaiming's uniform numbers with a slope of sqrt(5): as far as 1 / sqrt(inputs). Of 24 bits.
-    void fill_uniform(TrainingParameter const& parameter, std::uint64_t seed) {
+    void fill_uniform(TrainingParameter const& parameter, WeightShares::Share const& share, std::uint64_t seed) {
         auto const stream = detail::fnv1a(parameter.name);
         auto const reach = 1.0 / std::sqrt(static_cast<double>(parameter.stride));
-        fill(parameter, [&](float* to, std::int64_t whole, std::int64_t count) {
+        fill(parameter, share, [&](float* to, std::int64_t whole, std::int64_t count) {
             for (std::int64_t i = 0; i < count; ++i) {
                 auto const word = random_words(seed, stream, static_cast<std::uint64_t>(whole + i))[0] >> 8U;
                 to[i] = static_cast<float>(reach * (static_cast<double>(word) / 8388608.0 - 1.0));
@@ -387,6 +365,7 @@ private:
 
     Model const* model_;
     TrainingLayout layout_;
+    WeightShares shares_;
     Buffer<float, Host> memory_;
     Buffer<float, Host> turned_;
     /// What ranks send and get of one parameter.

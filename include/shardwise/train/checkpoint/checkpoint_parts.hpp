@@ -55,7 +55,7 @@ template <class Calls>
     return tensor.rank == 0 ? held : UnitRange{};
 }
 
-/// What a rank writes of the weights and of the optimizer's state, each of which it has whole, by shares (ZeRO 1 and 2) or by the columns
+/// What a rank writes of the weights and of the optimizer's state, each of which it has whole, by shares (ZeRO) or by the columns
 /// and rows of a tensor-parallel rank. `place` is among all ranks.
 ///
 /// Order   the bytes are those of `weights` and `optimizer`, which outlive the list
@@ -77,7 +77,7 @@ template <OptimizerRule Rule>
         auto const& name = parameters[i].name;
         auto const elements = parameters[i].elements;
         auto const& tensor = weights.layout().place();
-        if (optimizer.parameters()[i].name != name || optimizer.parameters()[i].weights.elements() != elements ||
+        if (optimizer.parameters()[i].name != name || optimizer.parameters()[i].elements() != elements ||
             layout.tensor(layout.weight(i)).name != name)
             return wrong.at(name).because("is another parameter in the optimizer or in the layout");
         auto const held = optimizer.share(i);
@@ -88,7 +88,8 @@ template <OptimizerRule Rule>
         auto const* const values = reinterpret_cast<std::byte const*>(weights.values(i).data());
         // One part for elements that lie together in the file.
         parameters[i].for_each_run(range, [&](std::int64_t whole, std::int64_t own, std::int64_t count) {
-            Span<std::byte const> const bytes(values + static_cast<std::size_t>(own) * sizeof(float),
+            auto const at = static_cast<std::size_t>(own - weights.shares()[i].own.begin);
+            Span<std::byte const> const bytes(values + at * sizeof(float),
                                               static_cast<std::size_t>(count) * sizeof(float));
             out.push_back({layout.weight(i), whole, bytes, true});
             if (master) out.push_back({*master, whole, bytes, false});

@@ -175,7 +175,7 @@ namespace detail {
 
 }  // namespace detail
 
-/// Takes weights and this rank's share of the optimizer's state from a checkpoint, whatever ranks wrote it. Every rank calls it. The
+/// Takes what this rank has of the weights and its share of the optimizer's state from a checkpoint, whatever ranks wrote it. Every rank calls it. The
 /// checkpoint was verified before: see find_resume_point. Tensor-parallel ranks renew what follows from their weights in Trainer::restore.
 ///
 /// Errors  shape_mismatch where weights, optimizer and layout are not of one model; as CheckpointReader
@@ -201,14 +201,14 @@ template <OptimizerRule Rule>
             layout.tensor(place).elements() != parameters[i].whole_elements)
             return missing(name);
         auto* const memory = reinterpret_cast<std::byte*>(values.data());
-        UnitRange const all{0, values.elements()};
-        if (auto const done = detail::read_runs(*reader, place, parameters[i], all, memory, sizeof(float)); !done)
+        auto const own = weights.shares()[i].own;
+        if (auto const done = detail::read_runs(*reader, place, parameters[i], own, memory, sizeof(float)); !done)
             return done;
     }
     for (std::size_t i = 0; i < optimizer.parameters().size(); ++i) {
         auto const& parameter = optimizer.parameters()[i];
         auto const own = optimizer.share(i);
-        auto const before = optimizer.rule().state(parameter.weights.elements(), {0, own.begin});
+        auto const before = optimizer.rule().state(parameter.elements(), {0, own.begin});
         std::size_t array = 0;
         for (auto const& mine : optimizer.state(i)) {
             auto const place = layout.state(std::string(mine.name) + "." + parameter.name);

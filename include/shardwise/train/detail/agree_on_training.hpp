@@ -83,7 +83,8 @@ template <Communicator C>
     return agree_on_number(comm, std::bit_cast<std::int64_t>(hash), "goes on from other steps than rank 0");
 }
 
-/// Compares the weights of ranks that have them alike: data-parallel ranks all, tensor-parallel ones those that they do not share.
+/// Compares the weights of ranks that have them alike: data-parallel ranks all, or none where each has its share; tensor-parallel ones
+/// those that they do not share.
 ///
 /// Errors  as compare_replicas
 template <class Comm>
@@ -97,6 +98,9 @@ template <class Comm>
         }
         return compare_replicas(comm, Span<NamedValues const>(values));
     };
+    if (weights.shares().is_shared()) {
+        return groups.tensor() == nullptr ? Result<>{} : compare(*groups.tensor(), false);
+    }
     if (auto const agreed = compare(groups.data(), true); !agreed || groups.tensor() == nullptr) return agreed;
     return compare(groups.world(), false);
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/executor/training/gathered_layers.hpp>
 #include <shardwise/executor/training/pass_traffic.hpp>
 #include <shardwise/executor/training/training_memory.hpp>
 #include <shardwise/executor/training/training_weights.hpp>
 #include <shardwise/train/batches.hpp>
+#include <shardwise/train/detail/leaf_passes.hpp>
 #include <shardwise/train/detail/sequences.hpp>
 #include <shardwise/train/detail/training_groups.hpp>
 #include <shardwise/train/sharded_optimizer.hpp>
@@ -39,6 +41,8 @@ struct TrainerSizes {
     /// Among those that have the same part of the model.
     [[nodiscard]] TensorPlace data() const { return TrainingGroups<HostCommunicator>::data_place(place, options.tp); }
     [[nodiscard]] TensorPlace optimizer() const { return options.zero == ZeroStage::none ? TensorPlace{} : data(); }
+    /// Among those that share weights.
+    [[nodiscard]] TensorPlace weights() const { return options.zero == ZeroStage::weights ? data() : TensorPlace{}; }
     [[nodiscard]] std::int64_t leaves() const { return split_units(batch.batch, data().ranks, data().rank).size(); }
     [[nodiscard]] TrainingLimits limits() const {
         return {.sequences = std::min(options.micro_batch, leaves()),
@@ -59,21 +63,39 @@ struct TrainerSizes {
         if (!plan) return plan.error();
         return plan->bytes() + ShardedOptimizer<Rule>::state_bytes(rule, parameters(), optimizer()) +
                TrainingGradients::bytes(program.layout(), batch.batch, data(), options.zero) +
-               Sequences::bytes(leaves(), batch.context);
+               Sequences::bytes(leaves(), batch.context) +
+               (weights().ranks > 1 ? GatheredLayers::bytes(program) : Bytes{0});
+    }
+    /// The first of the ranks that share weights has most leaves.
+    [[nodiscard]] LeafRounds rounds() const {
+        auto const most = split_units(batch.batch, data().ranks, 0).size();
+        return {leaves(), most, std::min(options.micro_batch, most)};
     }
     [[nodiscard]] CollectiveTraffic traffic() const {
         CollectiveTraffic out;
         // Counts of tokens, the largest gradient, the sum of squares, losses.
         for (std::int64_t const bytes : {16, 4, 16, 32}) out += {1, place.ranks > 1 ? 1 : 0, (place.ranks - 1) * bytes};
         out += TrainingGradients::traffic(program.layout(), batch.batch, data(), options.zero);
-        out += ShardedOptimizer<Rule>::gather_traffic(parameters(), optimizer());
+        bool const is_shared = weights().ranks > 1;
+        if (is_shared) {
+            LayerParts const parts(program);
+            auto const passes = rounds().passes();
+            for (std::size_t i = 0; i < parts.size(); ++i) {
+                auto const one = parts.traffic(i, weights());
+                auto const times = rounds().all + (i < parts.head_number() ? passes : 0);
+                for (std::int64_t k = 0; k < times; ++k) out += one;
+            }
+        } else {
+            out += ShardedOptimizer<Rule>::gather_traffic(parameters(), optimizer());
+        }
         if (options.tp == 1) return out;
         auto const pass = pass_traffic(program, batch.context, options.recompute);
         for (std::int64_t i = 0; i < leaves(); ++i) {
             out += pass.forward;
             out += pass.backward;
         }
-        out += TrainingWeights::exchange_traffic(program.layout());
+        out += is_shared ? GatheredLayers::exchange_traffic(program.layout(), weights())
+                         : exchange_traffic(program.layout());
         return out;
     }
 };

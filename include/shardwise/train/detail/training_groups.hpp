@@ -27,12 +27,14 @@ public:
         return {tp, world.rank % tp};
     }
 
-    /// All ranks call it with the same. `world` outlives this.
+    /// All ranks call it with the same. `world` outlives this. With `gathers` there is a communicator of the data-parallel ranks for weights
+    /// that they share, where they are several.
     ///
     /// Errors  invalid_argument where the ranks are no multiple of tp; as a collective
-    [[nodiscard]] static Result<TrainingGroups> create(Comm& world, std::int32_t tp) {
+    [[nodiscard]] static Result<TrainingGroups> create(Comm& world, std::int32_t tp, bool gathers = false) {
         TrainingGroups out(world);
-        if (tp <= 1) return Result<TrainingGroups>(std::move(out));
+        gathers = gathers && world.size() > tp;
+        if (tp <= 1 && !gathers) return Result<TrainingGroups>(std::move(out));
         if (world.size() % tp != 0)
             return Error{ErrorCode::invalid_argument}
                 .in("training")
@@ -41,6 +43,12 @@ public:
                 .got(world.size())
                 .multiple_of(tp);
         if constexpr (std::same_as<Comm, HostCommunicator>) {
+            if (gathers) {
+                auto own = world.split(world.rank() % tp);
+                if (!own) return own.error();
+                out.weights_ = std::make_unique<Comm>(std::move(*own));
+            }
+            if (tp <= 1) return Result<TrainingGroups>(std::move(out));
             auto tensor = world.split(world.rank() / tp);
             if (!tensor) return tensor.error();
             auto data = world.split(world.rank() % tp);
@@ -51,14 +59,21 @@ public:
         } else {
             return Error{ErrorCode::unsupported}
                 .in("training")
-                .at("tp")
-                .because("tensor-parallel ranks need a communicator that can be split")
+                .at(tp > 1 ? "tp" : "zero")
+                .because("ranks that share weights or layers need a communicator that can be split")
                 .fix("give the trainer a HostCommunicator");
         }
     }
 
     [[nodiscard]] Comm& world() { return *world_; }
     [[nodiscard]] Comm& data() { return data_ ? *data_ : *world_; }
+    /// Of data-parallel ranks that share weights, for these alone; null where there are none.
+    [[nodiscard]] HostCommunicator* weights() {
+        if constexpr (std::same_as<Comm, HostCommunicator>)
+            return weights_.get();
+        else
+            return nullptr;
+    }
     /// Null where each rank has the whole model.
     [[nodiscard]] HostCommunicator* tensor() {
         if constexpr (std::same_as<Comm, HostCommunicator>)
@@ -75,6 +90,7 @@ public:
         auto const ended = end_group(*world_, error);
         if (data_) (void)data_->fail(ended);
         if (tensor_) (void)tensor_->fail(ended);
+        if (weights_) (void)weights_->fail(ended);
         return ended;
     }
 
@@ -94,6 +110,7 @@ public:
     [[nodiscard]] Traffic traffic() {
         Traffic sum;
         each([&sum](auto& comm) { sum += comm.traffic(); });
+        if (weights_) sum += weights_->traffic();
         return sum;
     }
 
@@ -110,6 +127,7 @@ private:
     Comm* world_;
     std::unique_ptr<Comm> data_;
     std::unique_ptr<Comm> tensor_;
+    std::unique_ptr<Comm> weights_;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail
