@@ -58,6 +58,7 @@ void write_options(JsonWriter& json, TrainAnswer const& answer) {
     json.member("schedule", name_of(plan.schedule.kind)).member("warmup", plan.schedule.warm_up);
     json.member("min_lr", plan.schedule.floor * plan.schedule.learning_rate).member("clip", request.clip.value_or(0.0));
     json.member("precision", traits(request.precision).short_name)
+        .member("kahan_sum", request.kahan_sum)
         .member("recompute", recompute_word(request.recompute))
         .member("dropout", request.dropout);
     json.member("seed", static_cast<std::int64_t>(request.seed)).member("mode", mode_of(answer));

@@ -106,8 +106,9 @@ Result<> plan_steps(TrainRequest const& request, std::int64_t batches_per_epoch,
     return {};
 }
 
-TensorPlace weight_shares_of(TrainRequest const& request, TrainPlan const& plan, std::int64_t rank) {
-    return request.zero == 3 ? TensorPlace{plan.dp, rank / plan.tp} : TensorPlace{};
+WeightStorage storage_of(TrainRequest const& request, TrainPlan const& plan, std::int64_t rank) {
+    return {request.zero == 3 ? TensorPlace{plan.dp, rank / plan.tp} : TensorPlace{},
+            request.kahan_sum ? Dtype::bf16 : Dtype::f32};
 }
 
 bool saves_beside(TrainRequest const& request, TrainPlan const& plan) {
@@ -128,7 +129,7 @@ Result<std::vector<TrainRankMemory>> predict_memory(TrainRequest const& request,
             return *trainer + CheckpointSaver<>::staging_bytes(program.layout(), rule, place, request.zero > 0);
         });
         if (!bytes) return bytes.error();
-        out.push_back({*bytes + TrainingWeights::bytes(program.layout(), weight_shares_of(request, plan, rank)), {}});
+        out.push_back({*bytes + TrainingWeights::bytes(program.layout(), storage_of(request, plan, rank)), {}});
     }
     return out;
 }
@@ -224,6 +225,7 @@ std::vector<TrainFix> find_train_fixes(TrainRequest const& request, TrainPlan co
         if (kind == request.optimizer || (kind == OptimizerKind::adam8bit && plan.tp > 1)) continue;
         auto changed = request;
         changed.optimizer = kind;
+        changed.kahan_sum = false;
         if (offer("--optimizer " + std::string(train_optimizer_name(kind)), changed, plan)) break;
     }
     return out;

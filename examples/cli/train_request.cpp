@@ -98,6 +98,27 @@ template <class Count>
     return is_word("bf16") ? Dtype::bf16 : is_word("fp16") ? Dtype::f16 : Dtype::f32;
 }
 
+/// After precision, optimizer and degrees are read.
+[[nodiscard]] Result<> read_kahan_sum(Arguments const& arguments, TrainRequest& request) {
+    request.kahan_sum = arguments.kahan_sum;
+    if (!request.kahan_sum) return {};
+    auto const refused = [](std::string_view flags, std::string_view reason, std::string_view advice) {
+        return Error{ErrorCode::unsupported}.in(flags).because(reason).fix(advice);
+    };
+    if (request.precision != Dtype::bf16)
+        return refused("--kahan-sum", "is of weights in bf16", "add --precision bf16, or leave it out");
+    if (request.optimizer != OptimizerKind::adam)
+        return refused("--kahan-sum, --optimizer", "do not run together yet: adamw alone compensates",
+                       "use --optimizer adamw");
+    if (request.tp > 1)
+        return refused("--kahan-sum, --tp", "do not run together yet: tensor-parallel ranks hold weights in fp32",
+                       "use --dp, with --zero where memory is short");
+    if (request.low_rank.rank > 0)
+        return refused("--kahan-sum, --lora", "do not run together yet: an adapter's weights are held in fp32",
+                       "leave it out");
+    return {};
+}
+
 [[nodiscard]] Result<> read_base_quant(Arguments const& arguments, TrainRequest& request) {
     if (!arguments.quant) return {};
     if (auto const read = read_quant(arguments.quant, request.quant); !read) return read;
@@ -230,6 +251,7 @@ Result<TrainRequest> read_train_request(Arguments const& arguments) {
     if (!low_rank) return low_rank.error();
     request.low_rank = *std::move(low_rank);
     if (auto const read = read_base_quant(arguments, request); !read) return read.error();
+    if (auto const read = read_kahan_sum(arguments, request); !read) return read.error();
     return request;
 }
 

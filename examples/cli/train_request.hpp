@@ -45,6 +45,8 @@ struct TrainRequest {
     OptimizerKind optimizer = OptimizerKind::adam;
     /// Of adamw and adam8bit.
     AdamW adamw{};
+    /// Weights lie in bf16, without fp32 masters: KahanSum.
+    bool kahan_sum = false;
     Sgd sgd{.weight_decay = 0.1};
     /// Without its total, which follows from the data.
     Schedule schedule{.floor = 0.1};

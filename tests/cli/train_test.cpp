@@ -193,6 +193,37 @@ TEST_CASE(
     }
 }
 
+TEST_CASE("train: weights in bf16 have a compensation in place of masters, on any ranks, and a run goes on with it") {
+    Training training;
+    auto const with = [&](std::vector<std::string> words) {
+        words.insert(words.end(), {"--steps", "4", "--precision", "bf16", "--kahan-sum"});
+        return words;
+    };
+    auto const wide = training.run("wide", with({}));
+    CHECK(wide.status == 1);
+    CHECK(wide.says("without float32 masters"));
+    auto config = read_text(training.model.folder.path() + "/config.json");
+    REQUIRE(config.find("dtype") == std::string::npos);
+    config.insert(config.find('{') + 1, R"("dtype":"bfloat16",)");
+    (void)training.model.folder.write("config.json", config);
+    auto const whole = training.train("whole", with({"--micro-batch", "4"}));
+    auto const hash = whole.text("weights_hash");
+    CHECK(hash != training.train("masters", {"--steps", "4", "--precision", "bf16"}).text("weights_hash"));
+    auto const saved = read_text(training.out("whole") + "/step-000004/optimizer.safetensors");
+    CHECK(saved.find("kahan_comp.lm_head.weight") != std::string::npos);
+    CHECK(saved.find("master.") == std::string::npos);
+    for (auto const* const zero : {"1", "3"}) {
+        CAPTURE(zero);
+        auto const answer = training.train(zero, with({"--dp", "2", "--zero", zero, "--save-every", "2"}));
+        CHECK(answer.text("weights_hash") == hash);
+        for (std::size_t rank = 0; rank < 2; ++rank)
+            CHECK(answer.integer("memory", "ranks", rank, "peak") <=
+                  answer.integer("memory", "ranks", rank, "predicted"));
+        REQUIRE(std::filesystem::remove_all(training.out(zero) + "/step-000004") > 0);
+        CHECK(training.train(zero, with({"--dp", "3", "--zero", "3"})).text("weights_hash") == hash);
+    }
+}
+
 TEST_CASE("train: options come from a file, flags win, and an unknown one is refused with the nearest") {
     Training const training;
     auto const expected = training.train("flags", {"--steps", "3", "--beta2", "0.99", "--weight-decay", "0.01"});
@@ -244,6 +275,9 @@ TEST_CASE("train: what does not run yet is refused by its flag, and nothing is w
                               {{"--pp", "2"}, 1, "--pp: 2"},
                               {{"--zero", "3", "--lora", "4"}, 1, "--zero 3, --lora"},
                               {{"--precision", "fp17"}, 2, "did you mean fp16?"},
+                              {{"--kahan-sum"}, 1, "--kahan-sum: is of weights in bf16"},
+                              {{"--kahan-sum", "--precision", "bf16", "--tp", "2"}, 1, "--kahan-sum, --tp"},
+                              {{"--kahan-sum", "--precision", "bf16", "--optimizer", "sgd"}, 1, "adamw alone"},
                               {{"--recompute", "fulll"}, 2, "did you mean full?"},
                               {{"--dropout", "1"}, 2, "--dropout: 1: is out of range"},
                               {{"--offload", "all"}, 1, "--offload: all"},

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/train/adam8bit.hpp>
+#include <shardwise/train/kahan_sum.hpp>
 #include <shardwise/train/sgd.hpp>
 #include <shardwise/train/train_ranks.hpp>
 
@@ -8,6 +9,7 @@
 #include "../comm/shared_memory_ranks.hpp"
 #include "curve_data.hpp"
 
+#include <algorithm>
 #include <mutex>
 
 using namespace shardwise;
@@ -58,9 +60,14 @@ void put_weights(TrainedModel const& own, std::vector<float>& all) {
     for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
         auto const& parameter = layout.parameters()[i];
         auto const* const from = own.weights.values(i).data();
+        auto const* const halves = own.weights.halves(i).data();
+        bool const is_half = own.weights.storage().is_half();
         auto const held = own.weights.shares()[i].own;
         parameter.for_each_run(held, [&](std::int64_t at, std::int64_t mine, std::int64_t count) {
-            std::copy_n(from + mine - held.begin, count, all.data() + whole.parameters()[i].begin + at);
+            auto* const to = all.data() + whole.parameters()[i].begin + at;
+            auto const first = mine - held.begin;
+            for (std::int64_t k = 0; k < count; ++k)
+                to[k] = is_half ? static_cast<float>(halves[first + k]) : from[first + k];
         });
     }
 }
@@ -74,11 +81,12 @@ Outcome train(std::string const& config, CurveData const& data, std::int64_t bat
     std::vector<std::vector<float>> replicas;
     auto const body = [&](Threads& thread) -> Result<> {
         bool const is_shared = way.zero == ZeroStage::weights;
-        auto const shares = is_shared ? TensorPlace{way.ranks / way.tp, thread.rank() / way.tp} : TensorPlace{};
-        TrainedModel own(config, way.threads, {way.tp, thread.rank() % way.tp}, shares);
+        WeightStorage const storage(is_shared ? TensorPlace{way.ranks / way.tp, thread.rank() / way.tp} : TensorPlace{},
+                                    shardwise::detail::weights_dtype<Rule>);
+        TrainedModel own(config, way.threads, {way.tp, thread.rank() % way.tp}, storage);
         HostCommunicator comm(std::move(thread));
         TensorPlace const place{comm.size(), comm.rank()};
-        CHECK(own.context.memory().current() == TrainingWeights::bytes(own.program.layout(), shares));
+        CHECK(own.context.memory().current() == TrainingWeights::bytes(own.program.layout(), storage));
         auto const before = own.context.memory().current();
         auto trainer =
             Trainer<Rule>::create(own.context, comm, own.program, own.weights, rule, data.batches(batch), options);
@@ -248,6 +256,37 @@ TEST_CASE("Trainer: in 16 bits, any ranks give the bits of one, in the predicted
         CHECK(train(config, data, 5, AdamW{}, {.ranks = 6, .tp = 6, .precision = Dtype::bf16}) ==
               train(config, data, 5, AdamW{}, {.precision = Dtype::bf16}));
     }
+}
+
+TEST_CASE(
+    "Trainer: weights in bfloat16 without masters are trained with the bits of one rank, in the predicted memory and "
+    "traffic") {
+    CurveData const data;
+    for (auto const* const name : {"llama_tied", "gpt2"}) {
+        CAPTURE(name);
+        auto const config = golden_config(name);
+        KahanSum<AdamW> const rule{};
+        auto const expected = train(config, data, 5, rule, {.precision = Dtype::bf16});
+        CHECK(std::all_of(expected.weights.begin(), expected.weights.end(),
+                          [](float weight) { return weight == from_bf16(to_bf16(weight)); }));
+        // The same model but for the roundings of its weights.
+        auto const masters = train(config, data, 5, AdamW{}, {.precision = Dtype::bf16});
+        CHECK_FALSE(expected == masters);
+        CHECK(expected.valid == doctest::Approx(masters.valid).epsilon(0.01));
+        for (auto const zero : {ZeroStage::none, ZeroStage::optimizer, ZeroStage::gradients, ZeroStage::weights}) {
+            CAPTURE(static_cast<int>(zero));
+            CHECK(train(config, data, 5, rule,
+                        {.ranks = 3, .zero = zero, .micro_batch = 2, .precision = Dtype::bf16}) == expected);
+        }
+        CHECK(train(config, data, 5, rule,
+                    {.micro_batch = 5, .threads = 2, .recompute = Recompute::full, .precision = Dtype::bf16}) ==
+              expected);
+    }
+    TrainedModel model(golden_config("llama"));
+    auto const refused =
+        train_ranks(model.context, model.program, model.weights, KahanSum<AdamW>{}, data.batches(), options_of({}));
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().message().find("are not held as") != std::string::npos);
 }
 
 TEST_CASE("Trainer: any micro-batch and threads on ranks give the bits of one, for every optimizer") {

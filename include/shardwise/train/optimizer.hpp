@@ -36,7 +36,7 @@ struct StateArray {
 
 /// What an optimizer keeps of a range of a parameter.
 struct StateArrays {
-    static constexpr std::size_t most = 4;
+    static constexpr std::size_t most = 5;
 
     std::array<StateArray, most> arrays{};
     std::size_t count = 0;

@@ -8,7 +8,10 @@
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/span.hpp>
+#include <shardwise/kernels/half_values.hpp>
 #include <shardwise/parallel/place.hpp>
+#include <shardwise/quant/half_types.hpp>
+#include <shardwise/train/kahan_sum.hpp>
 #include <shardwise/train/optimizer.hpp>
 
 #include <algorithm>
@@ -31,16 +34,21 @@ struct OptimizedParameter {
     bool decays = true;
     /// Where `weights` are a share, the elements of the whole; else 0.
     std::int64_t whole = 0;
+    /// In place of `weights` where they are held in bf16, which KahanSum changes.
+    TensorView<Bfloat16, 1, Host> halves{};
 
     [[nodiscard]] bool is_share() const { return whole > 0; }
-    [[nodiscard]] std::int64_t elements() const { return is_share() ? whole : weights.elements(); }
+    [[nodiscard]] bool is_half() const { return halves.elements() > 0; }
+    /// Those that are in memory, and all.
+    [[nodiscard]] std::int64_t held() const { return is_half() ? halves.elements() : weights.elements(); }
+    [[nodiscard]] std::int64_t elements() const { return is_share() ? whole : held(); }
 };
 
 /// An optimizer with its state, of all of a model's parameters or of a rank's share of each (ZeRO 1, 2 and 3): `step` changes the
 /// weights of the share, `gather` brings all ranks' shares together where ranks have whole weights. Shares are whole blocks of 256 elements, so that any number of
 /// ranks gives the bits of one.
 ///
-/// Memory  the state of this rank's shares, allocated at creation: state_bytes
+/// Memory  the state of this rank's shares, and of weights in bf16 some floats at a time, allocated at creation: state_bytes
 template <OptimizerRule Rule>
 class ShardedOptimizer {
 public:
@@ -58,7 +66,7 @@ public:
             for (auto const& array : rule.state(elements, optimizer_share(elements, place.ranks, place.rank)))
                 sum += padded_bytes(array);
         }
-        return Bytes{sum};
+        return Bytes{sum + scratch_floats(parameters, place) * static_cast<std::int64_t>(sizeof(float))};
     }
 
     /// `context` and the weights outlive this object.
@@ -78,18 +86,32 @@ public:
         for (auto const& parameter : parameters) {
             if (auto const known = check_views(parameter.name, parameter.weights); !known) return known.error();
             auto const own = optimizer_share(parameter.elements(), place.ranks, place.rank).size();
-            if (parameter.is_share() && parameter.weights.elements() != own)
+            if (auto const known = check_views(parameter.name, parameter.halves); !known) return known.error();
+            if (parameter.is_half() && detail::weights_dtype<Rule> != Dtype::bf16)
+                return Error{ErrorCode::unsupported}
+                    .in(Rule::name)
+                    .at(parameter.name)
+                    .because("is held in bfloat16, in which small steps are lost")
+                    .fix("use KahanSum of it");
+            if (parameter.is_share() && parameter.held() != own)
                 return Error{ErrorCode::shape_mismatch}
                     .in(Rule::name)
                     .at(parameter.name)
                     .because("has other weights than this rank's share")
-                    .got(parameter.weights.elements())
+                    .got(parameter.held())
                     .expected(own);
         }
-        auto memory = Buffer<std::byte, Host>::allocate(context, state_bytes(rule, parameters, place).count());
+        auto const floats = scratch_floats(parameters, place);
+        auto const bytes =
+            state_bytes(rule, parameters, place).count() - floats * static_cast<std::int64_t>(sizeof(float));
+        auto memory = Buffer<std::byte, Host>::allocate(context, bytes);
         if (!memory) return memory.error();
         std::fill_n(memory->data(), memory->size(), std::byte{0});
-        return Result<ShardedOptimizer>(ShardedOptimizer(rule, std::move(parameters), place, std::move(*memory)));
+        auto scratch = Buffer<float, Host>::allocate(context, floats);
+        if (!scratch) return scratch.error();
+        ShardedOptimizer out(rule, std::move(parameters), place, std::move(*memory));
+        out.scratch_ = std::move(*scratch);
+        return Result<ShardedOptimizer>(std::move(out));
     }
 
     [[nodiscard]] Rule const& rule() const { return rule_; }
@@ -117,7 +139,7 @@ public:
             auto const others = elements - optimizer_share(elements, place.ranks, place.rank).size();
             ++out.calls;
             out.messages += others > 0 ? 1 : 0;
-            out.bytes += others * static_cast<std::int64_t>(sizeof(float));
+            out.bytes += others * static_cast<std::int64_t>(parameter.is_half() ? sizeof(Bfloat16) : sizeof(float));
         }
         return out;
     }
@@ -148,17 +170,19 @@ public:
             auto const& parameter = parameters_[i];
             auto const own = share(i);
             bool const is_whole = gradients[i].elements() == parameter.elements();
-            ParameterRange range{
-                .name = parameter.name,
-                .elements = parameter.elements(),
-                .range = own,
-                .weights = parameter.is_share() ? parameter.weights : parameter.weights.part(own.begin, own.size()),
-                .gradients = is_whole ? gradients[i].part(own.begin, own.size()) : gradients[i],
-                .state = {},
-                .decays = parameter.decays};
+            ParameterRange range{.name = parameter.name,
+                                 .elements = parameter.elements(),
+                                 .range = own,
+                                 .weights = own_part(parameter, parameter.weights, own),
+                                 .gradients = is_whole ? gradients[i].part(own.begin, own.size()) : gradients[i],
+                                 .state = {},
+                                 .decays = parameter.decays};
             for (std::size_t array = 0; array < state(i).count; ++array)
                 range.state[array] = memory_.data() + places_[i][array];
-            if (auto const done = rule_.update(step, range, stream); !done) return done;
+            auto const done = parameter.is_half()
+                                  ? step_halves(step, range, own_part(parameter, parameter.halves, own), stream)
+                                  : rule_.update(step, range, stream);
+            if (!done) return done;
         }
         return {};
     }
@@ -184,17 +208,10 @@ public:
                     .because("is a share, which has no memory for the others'");
         }
         stream.submit([this, &comm]() -> Result<> {
-            List<std::int64_t> counts(static_cast<std::size_t>(place_.ranks));
             for (std::size_t i = 0; i < parameters_.size(); ++i) {
-                auto const weights = parameters_[i].weights;
-                for (std::size_t rank = 0; rank < counts.size(); ++rank) {
-                    counts[rank] =
-                        optimizer_share(weights.elements(), place_.ranks, static_cast<std::int64_t>(rank)).size();
-                }
-                auto const own = share(i);
-                ConstVector const part = weights.part(own.begin, own.size());
-                auto const done =
-                    all_gather(comm, part, weights, std::span<std::int64_t const>{counts.data(), counts.size()});
+                auto const& parameter = parameters_[i];
+                auto const done = parameter.is_half() ? gather_one(comm, parameter.halves, share(i))
+                                                      : gather_one(comm, parameter.weights, share(i));
                 if (!done) return done;
             }
             return {};
@@ -220,6 +237,55 @@ private:
         }
     }
 
+    /// Weights in bf16 that are widened at a time: whole blocks.
+    static constexpr std::int64_t half_chunk = std::int64_t{1} << 18U;
+
+    [[nodiscard]] static std::int64_t scratch_floats(Span<OptimizedParameter const> parameters,
+                                                     TensorPlace const& place) {
+        std::int64_t most = 0;
+        for (auto const& parameter : parameters) {
+            auto const own = optimizer_share(parameter.elements(), place.ranks, place.rank).size();
+            if (parameter.is_half()) most = std::max(most, std::min(own, half_chunk));
+        }
+        return most;
+    }
+    /// Of what is held of a parameter this rank's share.
+    template <class T>
+    [[nodiscard]] static TensorView<T, 1, Host> own_part(OptimizedParameter const& parameter,
+                                                         TensorView<T, 1, Host> held, UnitRange own) {
+        bool const is_other = held.elements() == 0;
+        return parameter.is_share() || is_other ? held : held.part(own.begin, own.size());
+    }
+    template <class C, class T>
+    [[nodiscard]] Result<> gather_one(C& comm, TensorView<T, 1, Host> weights, UnitRange own) {
+        List<std::int64_t> counts(static_cast<std::size_t>(place_.ranks));
+        for (std::size_t rank = 0; rank < counts.size(); ++rank)
+            counts[rank] = optimizer_share(weights.elements(), place_.ranks, static_cast<std::int64_t>(rank)).size();
+        TensorView<T const, 1, Host> const part = weights.part(own.begin, own.size());
+        return all_gather(comm, part, weights, std::span<std::int64_t const>{counts.data(), counts.size()});
+    }
+    /// A step of weights in bf16, some at a time.
+    [[nodiscard]] Result<> step_halves(OptimizerStep const& step, ParameterRange const& whole,
+                                       TensorView<Bfloat16, 1, Host> halves, HostStream& stream) {
+        auto const arrays = rule_.state(whole.elements, whole.range);
+        for (std::int64_t first = 0; first < halves.elements(); first += half_chunk) {
+            auto const count = std::min(half_chunk, halves.elements() - first);
+            auto const begin = whole.range.begin + first;
+            auto some = whole;
+            some.range = {begin, begin + count};
+            some.weights = {scratch_.data(), {count}};
+            some.gradients = whole.gradients.part(first, count);
+            auto const before = rule_.state(whole.elements, {whole.range.begin, begin});
+            for (std::size_t array = 0; array < arrays.count; ++array)
+                some.state[array] += bytes_of(before.arrays[array]);
+            auto* const bits = reinterpret_cast<std::uint16_t*>(halves.data() + first);
+            unpack_half(bits, scratch_.data(), count, Dtype::bf16, stream);
+            if (auto const done = rule_.update(step, some, stream); !done) return done;
+            pack_half(scratch_.data(), bits, count, Dtype::bf16, stream);
+        }
+        return {};
+    }
+
     [[nodiscard]] static std::int64_t bytes_of(StateArray const& array) {
         return array.elements * (bits(array.dtype) / 8);
     }
@@ -233,6 +299,8 @@ private:
     TensorPlace place_;
     Buffer<std::byte, Host> memory_;
     List<Places> places_;
+    /// Of weights in bf16.
+    Buffer<float, Host> scratch_;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

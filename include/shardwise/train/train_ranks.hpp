@@ -15,14 +15,14 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 namespace detail {
 
 template <class W>
-concept BeginsShares = std::invocable<W const&, HostContext&, TensorPlace const&, TensorPlace const&>;
+concept BeginsStored = std::invocable<W const&, HostContext&, TensorPlace const&, WeightStorage const&>;
 
-/// Whole ones where `weights` takes no place among those that share them; a trainer refuses them then.
+/// Whole float32 where `weights` takes no storage; a trainer refuses them where it wants another.
 template <class Weights>
 [[nodiscard]] Result<TrainingWeights> begin_weights(Weights const& weights, HostContext& context,
-                                                    TensorPlace const& place, TensorPlace const& shares) {
-    if constexpr (BeginsShares<Weights>) {
-        return weights(context, place, shares);
+                                                    TensorPlace const& place, WeightStorage const& storage) {
+    if constexpr (BeginsStored<Weights>) {
+        return weights(context, place, storage);
     } else {
         return weights(context, place);
     }
@@ -32,7 +32,7 @@ template <class Weights>
 
 /// Gives a rank the weights that it begins with.
 template <class W>
-concept BeginsWeights = detail::BeginsShares<W> || std::invocable<W const&, HostContext&, TensorPlace const&>;
+concept BeginsWeights = detail::BeginsStored<W> || std::invocable<W const&, HostContext&, TensorPlace const&>;
 
 /// Trains one rank of a group that joined already: of processes, of MPI, of several machines, or a thread. All ranks call it, each with
 /// its own context, and the program and weights of its place among the ranks that share each layer. `body(trainer, stream)` is called with
@@ -84,7 +84,7 @@ template <OptimizerRule Rule, class Body>
 
 /// Trains a model over ranks that are threads of this process, each with a context, a stream, a program and weights of its own: also
 /// tensor-parallel ones (TrainOptions::tp). `weights(context, place)` gives a rank the weights that it begins with, those of its place among
-/// the ranks that share each layer, or `weights(context, place, shares)` also of its place among those that share each weight (ZeRO 3); rank 0
+/// the ranks that share each layer, or `weights(context, place, storage)` held as its stage of ZeRO and the optimizer want them; rank 0
 /// takes `context`, the others contexts with as many threads.
 ///
 /// Memory  for each rank the weights and Trainer::bytes
@@ -103,9 +103,9 @@ requires BeginsWeights<Weights>
         if (comm.rank() > 0) other.emplace(same);
         auto& own = other ? *other : context;
         TensorPlace const place{options.tp, comm.rank() % options.tp};
-        TensorPlace const data{options.zero == ZeroStage::weights ? ranks / options.tp : 1,
-                               options.zero == ZeroStage::weights ? comm.rank() / options.tp : 0};
-        auto begun = detail::begin_weights(weights, own, place, data);
+        bool const is_shared = options.zero == ZeroStage::weights;
+        auto const shares = is_shared ? TensorPlace{ranks / options.tp, comm.rank() / options.tp} : TensorPlace{};
+        auto begun = detail::begin_weights(weights, own, place, {shares, detail::weights_dtype<Rule>});
         if (!begun) return end_group(comm, begun.error());
         auto const program = TrainingProgram::create(model, place, begun->layout().adapter().options());
         if (!program) return end_group(comm, program.error());

@@ -23,6 +23,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -123,6 +124,7 @@ public:
         if (next_ >= options_.steps) return Optional<TrainedStep>{};
         auto const deadline = Deadline::after(options_.timeout);
         detail::StepClock clock(groups_);
+        auto const before = gather_times();
         auto done = take_step(clock, stream, deadline);
         if (!done) {
             // What is in the stream may still wait for others, who learn of this first.
@@ -134,6 +136,7 @@ public:
         ++next_;
         clock.take(&StepTimes::compute);
         (*done)->times = clock.times();
+        add_gathers((*done)->times, before);
         return done;
     }
 
@@ -217,16 +220,17 @@ private:
                 .at_most(batch.batch)
                 .fix("use fewer ranks or a larger batch");
         auto const& layout = program.layout();
-        auto const shares = weights.shares().place();
-        if (shares.ranks != sizes.weights().ranks || shares.rank != sizes.weights().rank)
+        if (!(weights.storage() == sizes.weights()))
             return bad.at("weights")
-                .because("are not those that this rank has at its stage of ZeRO")
-                .got(shares.ranks)
-                .expected(sizes.weights().ranks)
-                .fix("load them with the place among data-parallel ranks for ZeroStage::weights, and whole else");
+                .because("are not held as this rank's stage of ZeRO and its optimizer want them")
+                .got(weights.storage().shares.ranks)
+                .expected(sizes.weights().shares.ranks)
+                .fix(
+                    "load them with the WeightStorage of the place among data-parallel ranks (ZeroStage::weights), "
+                    "and of bf16 for KahanSum");
         std::unique_ptr<GatheredLayers> layers;
-        if (groups.weights() != nullptr) {
-            auto made = GatheredLayers::create(context, program, *groups.weights(), options.timeout);
+        if (!weights.storage().is_direct()) {
+            auto made = GatheredLayers::create(context, program, groups.weights(), weights.storage(), options.timeout);
             if (!made) return made.error();
             layers = std::make_unique<GatheredLayers>(std::move(*made));
         }
@@ -240,7 +244,7 @@ private:
             auto const& parameter = layout.parameters()[i];
             parameters.push_back({parameter.name, weights.values(i),
                                   decays_weight(parameter.name, parameter.tensor->shape.rank()),
-                                  weights.shares().is_shared() ? parameter.elements : 0});
+                                  weights.shares().is_shared() ? parameter.elements : 0, weights.halves(i)});
         }
         auto optimizer = ShardedOptimizer<Rule>::create(context, rule, std::move(parameters), sizes.optimizer());
         if (!optimizer) return optimizer.error();
@@ -290,7 +294,7 @@ private:
                                    .gradient_factor = *factor / scale_.factor()};
         clock.take(&StepTimes::compute);
         if (auto const stepped = optimizer_.step(update, held, stream); !stepped) return stepped.error();
-        if (options_.zero != ZeroStage::none && pass_.layers() == nullptr) {
+        if (options_.zero != ZeroStage::none && !weights_->shares().is_shared()) {
             if (auto const gathered = optimizer_.gather(groups_.data(), stream); !gathered) return gathered.error();
         }
         if (groups_.tensor() != nullptr) exchange(stream);
@@ -316,6 +320,20 @@ private:
             if (auto const read = sequences_.read(batches_, position, gradients_.leaf_number(i), i); !read) return read;
         }
         return {};
+    }
+
+    /// How long ranks have gathered weights, and how long this one has waited for them.
+    using GatherTimes = std::array<std::chrono::nanoseconds, 2>;
+    [[nodiscard]] GatherTimes gather_times() {
+        auto const* const layers = pass_.layers();
+        return layers == nullptr ? GatherTimes{} : GatherTimes{layers->gathered(), layers->waited()};
+    }
+    void add_gathers(StepTimes& times, GatherTimes const& before) {
+        auto const now = gather_times();
+        auto const waited = std::chrono::duration<double>(now[1] - before[1]).count();
+        times.communication += std::chrono::duration<double>(now[0] - before[0]).count();
+        times.exposed += waited;
+        times.compute = std::max(0.0, times.compute - waited);
     }
 
     /// Renews what tensor-parallel ranks hold twice.

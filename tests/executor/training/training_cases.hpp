@@ -89,12 +89,12 @@ struct TrainedModel {
     TrainingWeights weights;
 
     explicit TrainedModel(std::string const& config, int threads = 1, TensorPlace const& place = {},
-                          TensorPlace const& shares = {})
+                          WeightStorage const& storage = {})
         : files(config),
           context({.threads = threads}),
           program(take(TrainingProgram::create(model(), place))),
           weights(take(TrainingWeights::load(context, take(StoredParameters::open(files.source, model())), place, {}, 0,
-                                             {}, shares))) {}
+                                             {}, storage))) {}
 
     [[nodiscard]] Model const& model() const { return files.checkpoint->model; }
 

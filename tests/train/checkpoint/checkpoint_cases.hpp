@@ -67,7 +67,8 @@ struct SmallRun {
     CheckpointFiles files;
     RunSettings settings;
 
-    explicit SmallRun(std::string_view dtype = "float32", Rule const& of = {}) : trained(run_config(dtype)), rule(of) {
+    explicit SmallRun(std::string_view dtype = "float32", Rule const& of = {})
+        : trained(run_config(dtype), 1, {}, {{}, shardwise::detail::weights_dtype<Rule>}), rule(of) {
         std::string bytes;
         for (auto const id : golden_tokens(40 * run_context + 1)) bytes += {static_cast<char>(id), '\0'};
         std::vector<TokenFile> tokens;

@@ -4,10 +4,13 @@
 #include <shardwise/backend/buffer.hpp>
 #include <shardwise/backend/host.hpp>
 #include <shardwise/comm/host_communicator.hpp>
+#include <shardwise/core/deadline.hpp>
 #include <shardwise/core/optional.hpp>
 #include <shardwise/executor/training/layer_parts.hpp>
 #include <shardwise/executor/training/training_weights.hpp>
+#include <shardwise/kernels/half_values.hpp>
 #include <shardwise/parallel/collectives.hpp>
+#include <shardwise/quant/half_types.hpp>
 
 #include <algorithm>
 #include <array>
@@ -25,6 +28,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// the next one is gathered, by a thread of its own, into the other of two buffers. All ranks take the same layers in the same order, also
 /// one that has nothing to compute with them.
 ///
+/// Also of weights in bf16, in float32 as layers compute with them: whole ones are widened when a layer is taken, into one buffer.
+///
 /// Memory  bytes(...), allocated at creation
 /// Source  Rajbhandari et al., ZeRO, 2020, section 5.3; prefetch as DeepSpeed's stage 3
 class GatheredLayers {
@@ -32,28 +37,37 @@ public:
     using Number = Optional<std::size_t>;
 
     /// What `create` allocates.
-    [[nodiscard]] static Bytes bytes(TrainingProgram const& program) {
-        return Bytes{2 * LayerParts(program).elements() * static_cast<std::int64_t>(sizeof(float))};
+    [[nodiscard]] static Bytes bytes(TrainingProgram const& program, WeightStorage const& storage) {
+        if (storage.is_direct()) return Bytes{0};
+        LayerParts const parts(program);
+        return Bytes{slots(storage) * parts.elements() * static_cast<std::int64_t>(sizeof(float)) +
+                     staged(parts, storage) * static_cast<std::int64_t>(sizeof(Bfloat16))};
     }
 
-    /// `comm` is that of the ranks that share weights, and used by nothing else; it and the context outlive this. Where a thread of its own
+    /// `comm` is that of the ranks that share weights, null where they do not, and used by nothing else; it and the context outlive this. Where a thread of its own
     /// may not use it beside others of the group (MPI, Gloo), the caller gathers, and nothing overlaps.
     ///
     /// Errors  out_of_memory
     [[nodiscard]] static Result<GatheredLayers> create(HostContext& context, TrainingProgram const& program,
-                                                       HostCommunicator& comm, std::chrono::nanoseconds timeout) {
+                                                       HostCommunicator* comm, WeightStorage const& storage,
+                                                       std::chrono::nanoseconds timeout) {
         bool is_ahead = false;
-        (void)comm.visit([&is_ahead](auto& one) -> Result<> {
-            using Kind = std::remove_cvref_t<decltype(one)>;
-            is_ahead = std::same_as<Kind, Threads> || std::same_as<Kind, SharedMemory>;
-            return {};
-        });
+        if (comm != nullptr) {
+            (void)comm->visit([&is_ahead](auto& one) -> Result<> {
+                using Kind = std::remove_cvref_t<decltype(one)>;
+                is_ahead = std::same_as<Kind, Threads> || std::same_as<Kind, SharedMemory>;
+                return {};
+            });
+        }
         GatheredLayers out(LayerParts(program), comm, timeout, is_ahead);
-        for (auto& slot : out.state_->slots) {
+        for (std::int64_t i = 0; i < slots(storage); ++i) {
             auto memory = Buffer<float, Host>::allocate(context, out.parts().elements());
             if (!memory) return memory.error();
-            slot.memory = std::move(*memory);
+            out.state_->slots[static_cast<std::size_t>(i)].memory = std::move(*memory);
         }
+        auto staging = Buffer<Bfloat16, Host>::allocate(context, staged(out.parts(), storage));
+        if (!staging) return staging.error();
+        out.state_->staging = std::move(*staging);
         return Result<GatheredLayers>(std::move(out));
     }
 
@@ -68,16 +82,27 @@ public:
     [[nodiscard]] float const* take(std::size_t layer, Number next, TrainingWeights const& weights,
                                     HostStream& stream) {
         auto& state = *state_;
+        if (state.comm == nullptr) {
+            if (!state.held || *state.held != layer) widen(layer, weights, stream);
+            state.held = layer;
+            return state.slot().memory.data();
+        }
         if (!state.held || *state.held != layer) {
             if (!state.ahead || *state.ahead != layer) gather(layer, weights, stream);
             state.current = 1 - state.current;
             state.held = layer;
             state.ahead = {};
-            state.slot().gathered.block(stream, state.timeout);
+            wait(stream);
         }
         if (next && !state.ahead && *next != layer) gather(*next, weights, stream);
         return state.slot().memory.data();
     }
+    /// How long streams have waited for layers so far; and how long ranks took to gather them. For after what is in the stream.
+    [[nodiscard]] std::chrono::nanoseconds waited() const { return state_->waited; }
+    [[nodiscard]] std::chrono::nanoseconds gathered() const {
+        return state_->comm == nullptr ? std::chrono::nanoseconds{0} : state_->comm->time_of_calls();
+    }
+
     /// Weights have changed: nothing that was gathered counts any more. Nothing may be gathered ahead then.
     void forget() { state_->held = state_->ahead = {}; }
 
@@ -108,7 +133,7 @@ public:
             if (parameter.turned_elements == 0) continue;
             auto* const whole = state_->slots[0].memory.data();
             auto* const turned = whole + round_up(parameter.elements, TrainingLayout::alignment);
-            bring_together(std::as_const(weights).values(i), {whole, {parameter.elements}}, stream);
+            bring_together<float>(std::as_const(weights).values(i), {whole, {parameter.elements}}, stream);
             detail::exchange_turned(parameter, whole, turned, weights.exchanged(), tensor, stream);
             auto const own = weights.shares()[i].turned;
             stream.submit([to = weights.turned_values(i), from = turned + own.begin] {
@@ -119,10 +144,11 @@ public:
         forget();
     }
     /// What a rank takes from the others in `exchange`.
-    [[nodiscard]] static CollectiveTraffic exchange_traffic(TrainingLayout const& layout, TensorPlace const& ranks) {
+    [[nodiscard]] static CollectiveTraffic exchange_traffic(TrainingLayout const& layout,
+                                                            WeightStorage const& storage) {
         auto out = detail::exchange_traffic(layout);
         for (auto const& parameter : layout.parameters()) {
-            if (parameter.turned_elements > 0) out += LayerParts::traffic_of(parameter.elements, ranks);
+            if (parameter.turned_elements > 0) out += LayerParts::traffic_of(parameter.elements, storage);
         }
         return out;
     }
@@ -136,9 +162,9 @@ private:
     };
     /// In one place, which the gathering thread knows.
     struct State {
-        State(LayerParts all, HostCommunicator& ranks, std::chrono::nanoseconds limit, bool is_ahead)
+        State(LayerParts all, HostCommunicator* ranks, std::chrono::nanoseconds limit, bool is_ahead)
             : parts(std::move(all)),
-              comm(&ranks),
+              comm(ranks),
               timeout(limit),
               gathers(is_ahead ? StreamMode::queued : StreamMode::immediate) {}
 
@@ -147,17 +173,35 @@ private:
         LayerParts parts;
         HostCommunicator* comm;
         std::chrono::nanoseconds timeout;
+        /// The second is empty where nothing is gathered.
         std::array<Slot, 2> slots;
+        /// Of a parameter in bf16, as ranks gather it.
+        Buffer<Bfloat16, Host> staging;
         /// The slot of the layer that was taken last, and of the other one what is gathered.
         std::size_t current = 0;
         Number held;
         Number ahead;
+        std::chrono::nanoseconds waited{0};
         HostStream gathers;
     };
 
-    GatheredLayers(LayerParts parts, HostCommunicator& comm, std::chrono::nanoseconds timeout, bool is_ahead)
+    [[nodiscard]] static std::int64_t slots(WeightStorage const& storage) { return storage.shares.ranks > 1 ? 2 : 1; }
+    [[nodiscard]] static std::int64_t staged(LayerParts const& parts, WeightStorage const& storage) {
+        return storage.is_half() && storage.shares.ranks > 1 ? parts.largest_parameter() : 0;
+    }
+
+    GatheredLayers(LayerParts parts, HostCommunicator* comm, std::chrono::nanoseconds timeout, bool is_ahead)
         : state_(std::make_unique<State>(std::move(parts), comm, timeout, is_ahead)) {}
 
+    /// Holds `stream` up until the layer of the current slot is there.
+    void wait(HostStream& stream) {
+        stream.submit([state = state_.get(), event = state_->slot().gathered] {
+            auto const begin = std::chrono::steady_clock::now();
+            auto const there = event.synchronize(Deadline::after(state->timeout));
+            state->waited += std::chrono::steady_clock::now() - begin;
+            return there;
+        });
+    }
     /// Begins to gather a layer into the slot that is not in use, behind what read it last.
     void gather(std::size_t layer, TrainingWeights const& weights, HostStream& stream) {
         auto& state = *state_;
@@ -166,16 +210,37 @@ private:
         slot.used.block(state.gathers, state.timeout);
         for (auto const& part : state.parts[layer]) {
             auto* const memory = slot.memory.data();
-            if (part.elements > 0)
-                bring_together(weights.values(part.parameter), {memory + part.begin, {part.elements}}, state.gathers);
+            bool const is_half = weights.storage().is_half();
+            if (part.elements > 0 && is_half)
+                bring_halves(weights.halves(part.parameter), {memory + part.begin, {part.elements}}, state.gathers);
+            else if (part.elements > 0)
+                bring_together<float>(weights.values(part.parameter), {memory + part.begin, {part.elements}},
+                                      state.gathers);
             if (part.turned_elements > 0)
-                bring_together(weights.turned_values(part.parameter),
-                               {memory + part.turned_begin, {part.turned_elements}}, state.gathers);
+                bring_together<float>(weights.turned_values(part.parameter),
+                                      {memory + part.turned_begin, {part.turned_elements}}, state.gathers);
         }
         slot.gathered.record(state.gathers);
         state.ahead = layer;
     }
-    void bring_together(TensorView<float const, 1, Host> own, TensorView<float, 1, Host> to, HostStream& stream) {
+    /// Whole weights in bf16.
+    void widen(std::size_t layer, TrainingWeights const& weights, HostStream& stream) {
+        for (auto const& part : state_->parts[layer]) {
+            auto* const to = state_->slot().memory.data() + part.begin;
+            widen(weights.halves(part.parameter).data(), to, part.elements, stream);
+        }
+    }
+    static void widen(Bfloat16 const* from, float* to, std::int64_t count, HostStream& stream) {
+        static_assert(sizeof(Bfloat16) == sizeof(std::uint16_t));
+        unpack_half(reinterpret_cast<std::uint16_t const*>(from), to, count, Dtype::bf16, stream);
+    }
+    void bring_halves(TensorView<Bfloat16 const, 1, Host> own, TensorView<float, 1, Host> to, HostStream& stream) {
+        auto* const staging = state_->staging.data();
+        bring_together<Bfloat16>(own, TensorView<Bfloat16, 1, Host>{staging, {to.elements()}}, stream);
+        widen(staging, to.data(), to.elements(), stream);
+    }
+    template <class T>
+    void bring_together(TensorView<T const, 1, Host> own, TensorView<T, 1, Host> to, HostStream& stream) {
         auto const count = [elements = to.elements(), ranks = state_->comm->size()](std::int32_t rank) {
             return optimizer_share(elements, ranks, rank).size();
         };

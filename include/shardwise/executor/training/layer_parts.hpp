@@ -5,7 +5,7 @@
 #include <shardwise/core/checked.hpp>
 #include <shardwise/executor/training/optimizer_share.hpp>
 #include <shardwise/executor/training/training_program.hpp>
-#include <shardwise/parallel/place.hpp>
+#include <shardwise/executor/training/weight_shares.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -61,21 +61,29 @@ public:
     [[nodiscard]] std::vector<Part> const& operator[](std::size_t layer) const { return parts_[layer]; }
     [[nodiscard]] TrainedBlock const& block(std::size_t number) const { return blocks_[number]; }
     [[nodiscard]] TrainedHead const& head() const { return head_; }
-    /// Of the largest.
+    /// Of the largest, and of the largest parameter.
     [[nodiscard]] std::int64_t elements() const { return elements_; }
+    [[nodiscard]] std::int64_t largest_parameter() const {
+        std::int64_t most = 0;
+        for (auto const& parts : parts_) {
+            for (auto const& part : parts) most = std::max(most, part.elements);
+        }
+        return most;
+    }
 
     /// What one of the ranks that share weights takes from the others where a layer is gathered.
-    [[nodiscard]] CollectiveTraffic traffic(std::size_t layer, TensorPlace const& ranks) const {
+    [[nodiscard]] CollectiveTraffic traffic(std::size_t layer, WeightStorage const& storage) const {
         CollectiveTraffic out;
         for (auto const& part : parts_[layer]) {
-            if (part.elements > 0) out += traffic_of(part.elements, ranks);
-            if (part.turned_elements > 0) out += traffic_of(part.turned_elements, ranks);
+            if (part.elements > 0) out += traffic_of(part.elements, storage);
+            if (part.turned_elements > 0) out += traffic_of(part.turned_elements, storage);
         }
         return out;
     }
-    [[nodiscard]] static CollectiveTraffic traffic_of(std::int64_t elements, TensorPlace const& ranks) {
+    [[nodiscard]] static CollectiveTraffic traffic_of(std::int64_t elements, WeightStorage const& storage) {
+        auto const& ranks = storage.shares;
         auto const others = elements - optimizer_share(elements, ranks.ranks, ranks.rank).size();
-        return {1, others > 0 ? 1 : 0, others * static_cast<std::int64_t>(sizeof(float))};
+        return {1, others > 0 ? 1 : 0, others * storage.width()};
     }
 
 private:

@@ -183,9 +183,10 @@ private:
     [[nodiscard]] Result<> check_weights(TrainingWeights const& weights) const {
         auto const& place = weights.layout().place();
         bool const is_rank = place.ranks == tensor_.place.ranks && place.rank == tensor_.place.rank;
-        if (weights.shares().is_shared() != (layers_ != nullptr))
+        if (weights.storage().is_direct() == (layers_ != nullptr))
             return Error{ErrorCode::invalid_argument}.in(subject).at("weights").because(
-                layers_ == nullptr ? "are shares, which nothing gathers" : "are whole, where shares are gathered");
+                layers_ == nullptr ? "are shares or bfloat16, which nothing brings into layers"
+                                   : "are whole, where shares are gathered");
         if (&weights.model() == &program_->model() && is_rank) return {};
         if (!is_rank)
             return Error{ErrorCode::invalid_argument}.in(subject).at("weights").because(

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/core/checked.hpp>
+#include <shardwise/core/dtype.hpp>
 #include <shardwise/executor/training/optimizer_share.hpp>
 #include <shardwise/executor/training/training_layout.hpp>
 #include <shardwise/parallel/place.hpp>
@@ -11,6 +12,26 @@
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+/// How a rank holds weights: its place among the data-parallel ranks that share them (ZeRO 3), and in which dtype: float32, or bf16 where an
+/// optimizer keeps what rounding takes from them (KahanSum).
+struct WeightStorage {
+    TensorPlace shares;
+    Dtype dtype = Dtype::f32;
+
+    WeightStorage() = default;
+    WeightStorage(TensorPlace const& place, Dtype held = Dtype::f32)
+        : shares(place), dtype(held) {}  // NOLINT: implicit on purpose
+
+    [[nodiscard]] bool is_half() const { return dtype == Dtype::bf16; }
+    /// Whether layers compute with what lies in memory.
+    [[nodiscard]] bool is_direct() const { return shares.ranks == 1 && !is_half(); }
+    /// Of an element.
+    [[nodiscard]] std::int64_t width() const { return is_half() ? 2 : 4; }
+    friend bool operator==(WeightStorage const& a, WeightStorage const& b) {
+        return a.shares.ranks == b.shares.ranks && a.shares.rank == b.shares.rank && a.dtype == b.dtype;
+    }
+};
 
 /// Which elements of each parameter, and of its copy that is cut along the other axis, one of the data-parallel ranks holds, and where:
 /// its optimizer_share where ranks share weights (ZeRO 3), all of them, as the layout has them, where there is one.

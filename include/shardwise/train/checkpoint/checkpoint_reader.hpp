@@ -193,17 +193,17 @@ template <OptimizerRule Rule>
     };
     for (std::size_t i = 0; i < parameters.size(); ++i) {
         auto const& name = parameters[i].name;
-        auto const values = weights.values(i);
         // Of weights in two bytes float32 has more digits: those count.
         auto const master = layout.state("master." + name);
         auto const place = master ? *master : layout.weight(i);
         if ((!master && layout.has_masters()) || layout.tensor(layout.weight(i)).name != name ||
             layout.tensor(place).elements() != parameters[i].whole_elements)
             return missing(name);
-        auto* const memory = reinterpret_cast<std::byte*>(values.data());
-        auto const own = weights.shares()[i].own;
-        if (auto const done = detail::read_runs(*reader, place, parameters[i], own, memory, sizeof(float)); !done)
-            return done;
+        auto const width = weights.storage().width();
+        if (layout.tensor(place).width() != width) return missing(name);
+        auto const done = detail::read_runs(*reader, place, parameters[i], weights.shares()[i].own,
+                                            weights.memory(i).begin(), static_cast<std::size_t>(width));
+        if (!done) return done;
     }
     for (std::size_t i = 0; i < optimizer.parameters().size(); ++i) {
         auto const& parameter = optimizer.parameters()[i];

@@ -94,7 +94,8 @@ template <class Comm>
         List<NamedValues> values;
         auto const& parameters = weights.layout().parameters();
         for (std::size_t i = 0; i < parameters.size(); ++i) {
-            if (takes_shared || parameters[i].cut.is_whole()) values.push_back({parameters[i].name, weights.values(i)});
+            if (takes_shared || parameters[i].cut.is_whole())
+                values.push_back({parameters[i].name, weights.values(i), weights.halves(i)});
         }
         return compare_replicas(comm, Span<NamedValues const>(values));
     };

@@ -85,7 +85,7 @@ struct LeafPasses {
         auto const own = split_units(all, place.ranks, place.rank);
         auto rounds = rounds_of(own.size(), all);
         // The rank with fewest leaves has memory for no more.
-        if (pass.layers() != nullptr) rounds.at_once = std::min(rounds.at_once, batch.batch / place.ranks);
+        if (weights.shares().is_shared()) rounds.at_once = std::min(rounds.at_once, batch.batch / place.ranks);
         TokenMean mean;
         for (std::int64_t begin = 0; begin < rounds.all; begin += rounds.at_once) {
             auto const deadline = Deadline::after(options.timeout);
@@ -106,7 +106,7 @@ struct LeafPasses {
 private:
     /// Of sequences that data-parallel ranks share evenly, of which this one has so many.
     [[nodiscard]] LeafRounds rounds_of(std::int64_t own, std::int64_t all) {
-        if (pass.layers() == nullptr) return {own, own, pass.limits().sequences};
+        if (!weights.shares().is_shared()) return {own, own, pass.limits().sequences};
         auto const most = split_units(all, groups.data().size(), 0).size();
         return {own, most, std::min(options.micro_batch, split_units(batch.batch, groups.data().size(), 0).size())};
     }

@@ -41,8 +41,9 @@ struct TrainerSizes {
     /// Among those that have the same part of the model.
     [[nodiscard]] TensorPlace data() const { return TrainingGroups<HostCommunicator>::data_place(place, options.tp); }
     [[nodiscard]] TensorPlace optimizer() const { return options.zero == ZeroStage::none ? TensorPlace{} : data(); }
-    /// Among those that share weights.
-    [[nodiscard]] TensorPlace weights() const { return options.zero == ZeroStage::weights ? data() : TensorPlace{}; }
+    [[nodiscard]] WeightStorage weights() const {
+        return {options.zero == ZeroStage::weights ? data() : TensorPlace{}, weights_dtype<Rule>};
+    }
     [[nodiscard]] std::int64_t leaves() const { return split_units(batch.batch, data().ranks, data().rank).size(); }
     [[nodiscard]] TrainingLimits limits() const {
         return {.sequences = std::min(options.micro_batch, leaves()),
@@ -53,8 +54,11 @@ struct TrainerSizes {
     /// The model's parameters by their sizes alone.
     [[nodiscard]] List<OptimizedParameter> parameters() const {
         List<OptimizedParameter> out;
-        for (auto const& parameter : program.layout().parameters())
-            out.push_back({{}, {nullptr, {parameter.elements}}});
+        for (auto const& parameter : program.layout().parameters()) {
+            OptimizedParameter one{{}, {nullptr, {weights().is_half() ? 0 : parameter.elements}}};
+            if (weights().is_half()) one.halves = {nullptr, {parameter.elements}};
+            out.push_back(one);
+        }
         return out;
     }
 
@@ -63,8 +67,7 @@ struct TrainerSizes {
         if (!plan) return plan.error();
         return plan->bytes() + ShardedOptimizer<Rule>::state_bytes(rule, parameters(), optimizer()) +
                TrainingGradients::bytes(program.layout(), batch.batch, data(), options.zero) +
-               Sequences::bytes(leaves(), batch.context) +
-               (weights().ranks > 1 ? GatheredLayers::bytes(program) : Bytes{0});
+               Sequences::bytes(leaves(), batch.context) + GatheredLayers::bytes(program, weights());
     }
     /// The first of the ranks that share weights has most leaves.
     [[nodiscard]] LeafRounds rounds() const {
@@ -76,7 +79,7 @@ struct TrainerSizes {
         // Counts of tokens, the largest gradient, the sum of squares, losses.
         for (std::int64_t const bytes : {16, 4, 16, 32}) out += {1, place.ranks > 1 ? 1 : 0, (place.ranks - 1) * bytes};
         out += TrainingGradients::traffic(program.layout(), batch.batch, data(), options.zero);
-        bool const is_shared = weights().ranks > 1;
+        bool const is_shared = weights().shares.ranks > 1;
         if (is_shared) {
             LayerParts const parts(program);
             auto const passes = rounds().passes();

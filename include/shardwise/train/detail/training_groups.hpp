@@ -98,7 +98,9 @@ public:
         each([](auto& comm) {
             if constexpr (requires { comm.measure_calls(); }) comm.measure_calls();
         });
+        if (weights() != nullptr) weights()->measure_calls();
     }
+    /// But for those for weights, which a step may not wait for.
     [[nodiscard]] std::chrono::nanoseconds time_of_calls() {
         std::chrono::nanoseconds sum{0};
         each([&sum](auto& comm) {
