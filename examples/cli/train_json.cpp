@@ -66,7 +66,7 @@ void write_options(JsonWriter& json, TrainAnswer const& answer) {
         .member("tp", plan.tp)
         .member("pp", 1)
         .member("zero", request.zero)
-        .member("offload", "none");
+        .member("offload", request.is_offloaded ? "optimizer" : "none");
     json.member("pipeline", "1f1b")
         .member("bucket_mb", 25)
         .member("ranks", rank_kind_choices[static_cast<std::size_t>(answer.ranks_are)].word);

@@ -196,7 +196,8 @@ constexpr std::array train_rank_table{
            .word = &Arguments::zero},
     Option{.flag = "--offload",
            .value = "WHAT",
-           .help = "state kept elsewhere; none alone runs so far",
+           .help =
+               "what lies in a file of --out rather than in memory: none or optimizer, its state; all does not run yet",
            .standard = "none",
            .choices = words_of<offload_choices>,
            .word = &Arguments::offload},

@@ -62,6 +62,7 @@ TrainOptions train_options_of(TrainRequest const& request, TrainPlan const& plan
     options.schedule = plan.schedule;
     options.zero = static_cast<ZeroStage>(request.zero);
     options.tp = static_cast<std::int32_t>(plan.tp);
+    if (request.is_offloaded) options.offload_folder = request.out;
     options.check_every = request.check_gradients;
     options.max_skipped = request.max_skipped;
     options.timeout = request.timeout;

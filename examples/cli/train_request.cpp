@@ -201,6 +201,7 @@ Result<TrainRequest> read_train_request(Arguments const& arguments) {
     while (request.out.size() > 1 && request.out.back() == '/') request.out.pop_back();
     request.is_from_scratch = arguments.from_scratch;
     request.precision = read_precision(arguments);
+    request.is_offloaded = arguments.offload && equal_ignoring_case(*arguments.offload, "optimizer");
     request.tokenizer = arguments.tokenizer;
     request.valid = arguments.valid;
     request.csv = arguments.csv;

@@ -57,6 +57,8 @@ struct TrainRequest {
     std::int64_t tp = 1;
     /// Stage of ZeRO.
     std::int32_t zero = 0;
+    /// The optimizer's state lies in a file of `out`.
+    bool is_offloaded = false;
     /// Steps from one comparison of the ranks' weights to the next; 0: never.
     std::int64_t check_gradients = 0;
     /// Of rank 0: all weights are trained.

@@ -128,6 +128,7 @@ TEST_CASE("train: the same weights on any ranks, with any micro-batch, threads a
              {"--dp", "3", "--micro-batch", "1", "--zero", "1", "--recompute", "full"},
              {"--dp", "4", "--zero", "2"},
              {"--dp", "3", "--zero", "3", "--micro-batch", "1"},
+             {"--dp", "2", "--zero", "1", "--offload", "optimizer"},
              {"--tp", "4", "--micro-batch", "3"},
              {"--tp", "2", "--dp", "2", "--zero", "1", "--mode", "hybrid"},
              {"--micro-batch", "3", "--recompute", "selective"}}) {

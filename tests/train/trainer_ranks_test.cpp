@@ -10,6 +10,7 @@
 #include "curve_data.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <mutex>
 
 using namespace shardwise;
@@ -29,6 +30,8 @@ struct Way {
     /// Of the ranks, those that share each layer.
     std::int32_t tp = 1;
     Dtype precision = Dtype::f32;
+    /// Where the optimizer's state lies in a file; empty: in memory.
+    std::string offload_folder{};
 };
 
 struct Outcome {
@@ -49,7 +52,8 @@ TrainOptions options_of(Way const& way) {
             .dropout_seed = 11,
             .schedule = {.learning_rate = 3e-3, .warm_up = 1, .total = few_steps, .floor = 0.1},
             .zero = way.zero,
-            .tp = way.tp};
+            .tp = way.tp,
+            .offload_folder = way.offload_folder};
 }
 
 /// The weights of all tensor-parallel ranks together, as one rank has them.
@@ -258,6 +262,31 @@ TEST_CASE("Trainer: in 16 bits, any ranks give the bits of one, in the predicted
     }
 }
 
+TEST_CASE("Trainer: an optimizer's state in a file gives the same bits, and takes no memory") {
+    CurveData const data;
+    TemporaryFolder const folder;
+    auto const config = golden_config("llama_tied");
+    auto const expected = train(config, data, 5, AdamW{}, {});
+    for (auto const& way : {Way{.offload_folder = folder.path()},
+                            Way{.ranks = 3, .zero = ZeroStage::optimizer, .offload_folder = folder.path()},
+                            Way{.ranks = 2, .zero = ZeroStage::weights, .threads = 2, .offload_folder = folder.path()}})
+        CHECK(train(config, data, 5, AdamW{}, way) == expected);
+    // The file has no name.
+    CHECK(std::filesystem::is_empty(folder.path()));
+    TrainedModel model(config);
+    auto const options = options_of({.offload_folder = folder.path() + "/absent"});
+    auto const in_memory = Trainer<AdamW>::bytes(model.program, AdamW{}, {.context = 8, .batch = 2}, options_of({}));
+    auto const in_file = Trainer<AdamW>::bytes(model.program, AdamW{}, {.context = 8, .batch = 2}, options);
+    REQUIRE(in_memory);
+    REQUIRE(in_file);
+    // Two moments of each element.
+    CHECK((*in_memory - *in_file).count() >= 8 * model.program.layout().whole_elements());
+    auto const refused = train_ranks(model.context, model.program, model.weights, AdamW{}, data.batches(), options, 2);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code() == ErrorCode::file_unwritable);
+    CHECK(refused.error().message().find("/absent") != std::string::npos);
+}
+
 TEST_CASE(
     "Trainer: weights in bfloat16 without masters are trained with the bits of one rank, in the predicted memory and "
     "traffic") {
@@ -395,12 +424,13 @@ TEST_CASE("Trainer: ranks that are processes give the bits of threads, and name 
     CurveData const data;
     auto const config = golden_config("llama_tied");
     auto const expected = train(config, data, 4, AdamW{}, {});
-    auto const body = [&](std::int64_t dies_after) {
-        return [&, dies_after](SharedMemory& own) -> Result<> {
-            TrainedModel model(config);
+    auto const body = [&](ZeroStage zero, std::int64_t dies_after) {
+        return [&, zero, dies_after](SharedMemory& own) -> Result<> {
+            bool const is_shared = zero == ZeroStage::weights;
+            TrainedModel model(config, 1, {}, is_shared ? TensorPlace{own.size(), own.rank()} : TensorPlace{});
             HostCommunicator comm(std::move(own));
             auto trainer = Trainer<AdamW>::create(model.context, comm, model.program, model.weights, AdamW{},
-                                                  data.batches(), options_of({.zero = ZeroStage::optimizer}));
+                                                  data.batches(), options_of({.zero = zero}));
             if (!trainer) return trainer.error();
             auto stream = model.context.make_stream();
             auto const steps = trainer->run(stream, [&](TrainedStep const& step) -> Result<> {
@@ -408,20 +438,23 @@ TEST_CASE("Trainer: ranks that are processes give the bits of threads, and name 
                 return {};
             });
             if (!steps) return steps.error();
-            bool const is_same = *steps == expected.steps &&
-                                 std::equal(expected.weights.begin(), expected.weights.end(), model.weights.data());
+            auto weights = expected.weights;
+            put_weights(model, weights);
+            bool const is_same = *steps == expected.steps && weights == expected.weights;
             return is_same ? Result<>{} : Error{ErrorCode::invalid_argument}.because("other bits");
         };
     };
-    for (auto const& outcome : shared_memory::run_ranks({body(-1), body(-1), body(-1)})) {
-        CAPTURE(outcome.message);
-        CHECK(outcome.succeeded);
-    }
-    auto const died = shared_memory::run_ranks({body(-1), body(1), body(-1)});
-    for (std::size_t const rank : {std::size_t{0}, std::size_t{2}}) {
-        CAPTURE(died[rank].message);
-        REQUIRE(died[rank].has_answered);
-        CHECK(died[rank].code == ErrorCode::rank_lost);
-        CHECK(died[rank].message.find("rank 1") != std::string::npos);
+    for (auto const zero : {ZeroStage::optimizer, ZeroStage::weights}) {
+        for (auto const& outcome : shared_memory::run_ranks({body(zero, -1), body(zero, -1), body(zero, -1)})) {
+            CAPTURE(outcome.message);
+            CHECK(outcome.succeeded);
+        }
+        auto const died = shared_memory::run_ranks({body(zero, -1), body(zero, 1), body(zero, -1)});
+        for (std::size_t const rank : {std::size_t{0}, std::size_t{2}}) {
+            CAPTURE(died[rank].message);
+            REQUIRE(died[rank].has_answered);
+            CHECK(died[rank].code == ErrorCode::rank_lost);
+            CHECK(died[rank].message.find("rank 1") != std::string::npos);
+        }
     }
 }

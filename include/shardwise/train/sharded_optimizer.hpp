@@ -11,6 +11,7 @@
 #include <shardwise/kernels/half_values.hpp>
 #include <shardwise/parallel/place.hpp>
 #include <shardwise/quant/half_types.hpp>
+#include <shardwise/train/detail/state_memory.hpp>
 #include <shardwise/train/kahan_sum.hpp>
 #include <shardwise/train/optimizer.hpp>
 
@@ -59,22 +60,30 @@ public:
     ///
     /// Units  bytes
     [[nodiscard]] static Bytes state_bytes(Rule const& rule, Span<OptimizedParameter const> parameters,
-                                           TensorPlace const& place) {
+                                           TensorPlace const& place, bool is_offloaded = false) {
+        auto const scratch = scratch_floats(parameters, place) * static_cast<std::int64_t>(sizeof(float));
+        return Bytes{scratch + (is_offloaded ? 0 : array_bytes(rule, parameters, place))};
+    }
+    /// Of the state's arrays, wherever they lie.
+    [[nodiscard]] static std::int64_t array_bytes(Rule const& rule, Span<OptimizedParameter const> parameters,
+                                                  TensorPlace const& place) {
         std::int64_t sum = 0;
         for (auto const& parameter : parameters) {
             auto const elements = parameter.elements();
             for (auto const& array : rule.state(elements, optimizer_share(elements, place.ranks, place.rank)))
                 sum += padded_bytes(array);
         }
-        return Bytes{sum + scratch_floats(parameters, place) * static_cast<std::int64_t>(sizeof(float))};
+        return sum;
     }
 
-    /// `context` and the weights outlive this object.
+    /// `context` and the weights outlive this object. With a folder the state lies in a file there (offload), of which what the next
+    /// parameters need is read ahead.
     ///
-    /// Errors  invalid_argument; unsupported for ranks of an optimizer that needs whole matrices; out_of_memory
+    /// Errors  invalid_argument; unsupported for ranks of an optimizer that needs whole matrices; out_of_memory; file_unwritable
     [[nodiscard]] static Result<ShardedOptimizer> create(HostContext& context, Rule const& rule,
                                                          List<OptimizedParameter> parameters,
-                                                         TensorPlace const& place = {}) {
+                                                         TensorPlace const& place = {},
+                                                         std::string const& folder = {}) {
         if (auto const checked = rule.check(); !checked) return checked.error();
         if (auto const checked = detail::check_place(Rule::name, place); !checked) return checked.error();
         if (Rule::needs_whole_matrix && place.ranks > 1) {
@@ -101,13 +110,9 @@ public:
                     .got(parameter.held())
                     .expected(own);
         }
-        auto const floats = scratch_floats(parameters, place);
-        auto const bytes =
-            state_bytes(rule, parameters, place).count() - floats * static_cast<std::int64_t>(sizeof(float));
-        auto memory = Buffer<std::byte, Host>::allocate(context, bytes);
+        auto memory = detail::StateMemory::allocate(context, array_bytes(rule, parameters, place), folder);
         if (!memory) return memory.error();
-        std::fill_n(memory->data(), memory->size(), std::byte{0});
-        auto scratch = Buffer<float, Host>::allocate(context, floats);
+        auto scratch = Buffer<float, Host>::allocate(context, scratch_floats(parameters, place));
         if (!scratch) return scratch.error();
         ShardedOptimizer out(rule, std::move(parameters), place, std::move(*memory));
         out.scratch_ = std::move(*scratch);
@@ -166,7 +171,9 @@ public:
                     .got(elements)
                     .expected(share(i).size());
         }
+        fetch(0, stream);
         for (std::size_t i = 0; i < gradients.size(); ++i) {
+            fetch(i + 1, stream);
             auto const& parameter = parameters_[i];
             auto const own = share(i);
             bool const is_whole = gradients[i].elements() == parameter.elements();
@@ -183,6 +190,12 @@ public:
                                   ? step_halves(step, range, own_part(parameter, parameter.halves, own), stream)
                                   : rule_.update(step, range, stream);
             if (!done) return done;
+            if (memory_.is_mapped()) {
+                stream.submit([this, i] {
+                    memory_.release(places_[i][0], bytes_of_parameter(i));
+                    return Result<>{};
+                });
+            }
         }
         return {};
     }
@@ -223,7 +236,7 @@ private:
     using Places = std::array<std::int64_t, StateArrays::most>;
 
     ShardedOptimizer(Rule const& rule, List<OptimizedParameter> parameters, TensorPlace const& place,
-                     Buffer<std::byte, Host> memory)
+                     detail::StateMemory memory)
         : rule_(rule), parameters_(std::move(parameters)), place_(place), memory_(std::move(memory)) {
         std::int64_t next = 0;
         for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -255,6 +268,20 @@ private:
                                                          TensorView<T, 1, Host> held, UnitRange own) {
         bool const is_other = held.elements() == 0;
         return parameter.is_share() || is_other ? held : held.part(own.begin, own.size());
+    }
+    /// From the first of a parameter's arrays on, which lie one after another.
+    [[nodiscard]] std::int64_t bytes_of_parameter(std::size_t parameter) const {
+        std::int64_t sum = 0;
+        for (auto const& array : state(parameter)) sum += padded_bytes(array);
+        return sum;
+    }
+    /// Begins to read the state of a parameter from a file.
+    void fetch(std::size_t parameter, HostStream& stream) {
+        if (!memory_.is_mapped() || parameter >= parameters_.size()) return;
+        stream.submit([this, parameter] {
+            memory_.fetch(places_[parameter][0], bytes_of_parameter(parameter));
+            return Result<>{};
+        });
     }
     template <class C, class T>
     [[nodiscard]] Result<> gather_one(C& comm, TensorView<T, 1, Host> weights, UnitRange own) {
@@ -297,7 +324,7 @@ private:
     Rule rule_;
     List<OptimizedParameter> parameters_;
     TensorPlace place_;
-    Buffer<std::byte, Host> memory_;
+    detail::StateMemory memory_;
     List<Places> places_;
     /// Of weights in bf16.
     Buffer<float, Host> scratch_;

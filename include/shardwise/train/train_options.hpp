@@ -49,6 +49,9 @@ struct TrainOptions {
     std::int32_t tp = 1;
     /// Stages. More than one are refused: their gradients are not computed yet.
     std::int32_t pp = 1;
+    /// A folder in which the optimizer's state lies in a file, in place of memory (offload); empty: in memory. The results do not depend on
+    /// it.
+    std::string offload_folder{};
     /// Steps after which ranks compare their weights; 0: never. They are compared at creation.
     std::int64_t check_every = 0;
     /// Steps that may be skipped in a row because of a gradient that is no number.

@@ -246,7 +246,8 @@ private:
                                   decays_weight(parameter.name, parameter.tensor->shape.rank()),
                                   weights.shares().is_shared() ? parameter.elements : 0, weights.halves(i)});
         }
-        auto optimizer = ShardedOptimizer<Rule>::create(context, rule, std::move(parameters), sizes.optimizer());
+        auto optimizer = ShardedOptimizer<Rule>::create(context, rule, std::move(parameters), sizes.optimizer(),
+                                                        options.offload_folder);
         if (!optimizer) return optimizer.error();
         auto sequences = detail::Sequences::create(context, gradients->count(), batch.context);
         if (!sequences) return sequences.error();

@@ -65,7 +65,8 @@ struct TrainerSizes {
     [[nodiscard]] Result<Bytes> bytes(RopeDivisors const& divisors) const {
         auto const plan = plan_training_memory(program, limits(), divisors);
         if (!plan) return plan.error();
-        return plan->bytes() + ShardedOptimizer<Rule>::state_bytes(rule, parameters(), optimizer()) +
+        return plan->bytes() +
+               ShardedOptimizer<Rule>::state_bytes(rule, parameters(), optimizer(), !options.offload_folder.empty()) +
                TrainingGradients::bytes(program.layout(), batch.batch, data(), options.zero) +
                Sequences::bytes(leaves(), batch.context) + GatheredLayers::bytes(program, weights());
     }
