@@ -12,7 +12,10 @@
 #include <shardwise/train/detail/agree_on_training.hpp>
 #include <shardwise/train/detail/leaf_passes.hpp>
 #include <shardwise/train/detail/loss_scale.hpp>
+#include <shardwise/train/detail/make_layers.hpp>
 #include <shardwise/train/detail/sequences.hpp>
+#include <shardwise/train/detail/stage_passes.hpp>
+#include <shardwise/train/detail/stage_ties.hpp>
 #include <shardwise/train/detail/step_clock.hpp>
 #include <shardwise/train/detail/trainer_sizes.hpp>
 #include <shardwise/train/detail/training_groups.hpp>
@@ -23,11 +26,11 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -38,7 +41,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Trains a model over ranks, of which one is a case: batches, loss and gradients of each rank's sequences, their sum by the tree over
 /// the leaves of a global batch, clip, optimizer by schedule. The same bits for any ranks, micro-batches and threads.
 ///
-/// Ranks are data-parallel, and of `TrainOptions::tp` neighbours each has a part of every layer; program and weights are that rank's.
+/// Ranks are data-parallel, and of `TrainOptions::tp` neighbours each has a part of every layer, of `TrainOptions::pp` stages next to each
+/// other each some of the layers; program and weights are that rank's.
 ///
 /// Memory  bytes(...), allocated at creation
 template <OptimizerRule Rule, Communicator Comm = HostCommunicator>
@@ -62,11 +66,12 @@ public:
     /// `comm`, `program` and `weights` outlive this, and what `batches` reads.
     ///
     /// Errors  invalid_argument, also for more ranks than sequences of a batch; collective_mismatch with the ranks whose weights
-    ///         differ; as plan_training_memory and ShardedOptimizer::create; unsupported for pp. What fails on one fails on all.
+    ///         differ; as plan_training_memory and ShardedOptimizer::create. What fails on one fails on all.
     [[nodiscard]] static Result<Trainer> create(HostContext& context, Comm& comm, TrainingProgram const& program,
                                                 TrainingWeights& weights, Rule const& rule, Batches batches,
                                                 TrainOptions const& options, RopeDivisors const& divisors = {}) {
-        auto groups = detail::TrainingGroups<Comm>::create(comm, options.tp, options.zero == ZeroStage::weights);
+        bool const gathers = options.zero == ZeroStage::weights;
+        auto groups = detail::TrainingGroups<Comm>::create(comm, {options.tp, options.pp}, gathers);
         if (!groups) return groups.error();
         auto made = make(context, std::move(*groups), program, weights, rule, std::move(batches), options, divisors);
         if (auto const agreed = agree_on(comm, made ? Result<>{} : Result<>{made.error()}); !agreed)
@@ -76,6 +81,9 @@ public:
         if (auto const agreed = detail::agree_on_training(comm, hash); !agreed) return agreed.error();
         if (auto const agreed = detail::agree_on_weights(made->groups_, std::as_const(weights)); !agreed)
             return made->groups_.end(agreed.error());
+        if (made->stages_) {
+            if (auto const alike = made->stages_->passes.compare(); !alike) return made->groups_.end(alike.error());
+        }
         made->groups_.measure_calls();
         return made;
     }
@@ -90,6 +98,13 @@ public:
     /// What this rank took from others in any of its groups.
     [[nodiscard]] Traffic traffic() { return groups_.traffic(); }
     [[nodiscard]] HostContext& context() { return *context_; }
+    /// Of a pipeline's rank, the table that it follows and what it did in the last step; null where each rank has all layers.
+    [[nodiscard]] PipelineSchedule const* pipeline_table() const {
+        return stages_ ? &stages_->passes.plan().table : nullptr;
+    }
+    [[nodiscard]] PipelineRecord const* pipeline_record() const {
+        return stages_ ? &stages_->passes.record() : nullptr;
+    }
 
     /// Where the run is.
     [[nodiscard]] TrainerPosition state() const { return scale_.put({next_, skipped_.steps()}); }
@@ -104,7 +119,7 @@ public:
             return groups_.end(agreed.error());
         if (groups_.tensor() != nullptr) {
             auto stream = context_->make_stream();
-            exchange(stream);
+            detail::renew_turned(pass_.layers(), *weights_, *groups_.tensor(), stream);
             if (auto const done = stream.synchronize(Deadline::after(options_.timeout)); !done)
                 return groups_.end(done.error());
         }
@@ -124,7 +139,7 @@ public:
         if (next_ >= options_.steps) return Optional<TrainedStep>{};
         auto const deadline = Deadline::after(options_.timeout);
         detail::StepClock clock(groups_);
-        auto const before = gather_times();
+        detail::GatherClock const gathers(pass_.layers());
         auto done = take_step(clock, stream, deadline);
         if (!done) {
             // What is in the stream may still wait for others, who learn of this first.
@@ -136,7 +151,7 @@ public:
         ++next_;
         clock.take(&StepTimes::compute);
         (*done)->times = clock.times();
-        add_gathers((*done)->times, before);
+        gathers.add_to((*done)->times);
         return done;
     }
 
@@ -166,7 +181,11 @@ public:
     /// Order   waits for the stream
     /// Errors  shape_mismatch for longer sequences than those of training; as Batches::read and a collective, on all ranks
     [[nodiscard]] Result<TokenMean> validate(Batches held_out, HostStream& stream) {
-        auto mean = passes().sum_losses(held_out, stream);
+        auto mean = passes().sum_losses(held_out, stream,
+                                        [this](std::int64_t count, HostStream& on, Deadline deadline) -> Result<> {
+                                            if (stages_) return stages_->passes.losses(passes(), count, on, deadline);
+                                            return passes().losses(count, on, deadline);
+                                        });
         if (!mean) return groups_.end(mean.error());
         if (auto const summed = mean->sum_over_ranks(comm()); !summed) return summed.error();
         return mean;
@@ -178,10 +197,15 @@ private:
     static constexpr double max_norm = 1e29;
 
     using Groups = detail::TrainingGroups<Comm>;
+    /// Of a rank of a pipeline.
+    struct Stages {
+        detail::StagePasses passes;
+        detail::StageTies ties;
+    };
 
     Trainer(HostContext& context, Groups groups, TrainingProgram const& program, TrainingWeights& weights,
             Batches batches, TrainOptions const& options, TrainingPass pass, TrainingGradients gradients,
-            ShardedOptimizer<Rule> optimizer, detail::Sequences sequences)
+            ShardedOptimizer<Rule> optimizer, detail::Sequences sequences, std::optional<Stages> stages)
         : context_(&context),
           groups_(std::move(groups)),
           program_(&program),
@@ -192,6 +216,7 @@ private:
           gradients_(std::move(gradients)),
           optimizer_(std::move(optimizer)),
           sequences_(std::move(sequences)),
+          stages_(std::move(stages)),
           scale_(options.precision),
           skipped_(options.max_skipped) {}
 
@@ -220,23 +245,24 @@ private:
                 .at_most(batch.batch)
                 .fix("use fewer ranks or a larger batch");
         auto const& layout = program.layout();
-        if (!(weights.storage() == sizes.weights()))
-            return bad.at("weights")
-                .because("are not held as this rank's stage of ZeRO and its optimizer want them")
-                .got(weights.storage().shares.ranks)
-                .expected(sizes.weights().shares.ranks)
-                .fix(
-                    "load them with the WeightStorage of the place among data-parallel ranks (ZeroStage::weights), "
-                    "and of bf16 for KahanSum");
-        std::unique_ptr<GatheredLayers> layers;
-        if (!weights.storage().is_direct()) {
-            auto made = GatheredLayers::create(context, program, groups.weights(), weights.storage(), options.timeout);
-            if (!made) return made.error();
-            layers = std::make_unique<GatheredLayers>(std::move(*made));
-        }
-        auto pass =
-            TrainingPass::create(context, program, sizes.limits(), divisors, groups.tensor(), std::move(layers));
+        if (!(program.place().pipeline == options.model_place(world.rank).pipeline))
+            return bad.at("program").because("is that of another stage, or of another table of the pipeline");
+        auto const limits = sizes.limits();
+        if (!limits) return limits.error();
+        auto layers = detail::make_layers(context, groups.weights(), program, weights, sizes.weights(), options);
+        if (!layers) return layers.error();
+        auto pass = TrainingPass::create(context, program, *limits, divisors, groups.tensor(), std::move(*layers));
         if (!pass) return pass.error();
+        std::optional<Stages> stages;
+        if (groups.pipeline() != nullptr) {
+            auto plan = sizes.stages();
+            if (!plan) return plan.error();
+            auto passes = detail::StagePasses::create(context, *groups.pipeline(), *std::move(plan));
+            if (!passes) return passes.error();
+            auto ties = detail::StageTies::create(context, layout, [&](std::size_t i) { return sizes.held(i); });
+            if (!ties) return ties.error();
+            stages.emplace(Stages{*std::move(passes), *std::move(ties)});
+        }
         auto gradients = TrainingGradients::create(context, layout, batch.batch, place, options.zero);
         if (!gradients) return gradients.error();
         List<OptimizedParameter> parameters;
@@ -253,7 +279,7 @@ private:
         if (!sequences) return sequences.error();
         return Result<Trainer>(Trainer(context, std::move(groups), program, weights, std::move(batches), options,
                                        std::move(*pass), std::move(*gradients), std::move(*optimizer),
-                                       std::move(*sequences)));
+                                       std::move(*sequences), std::move(stages)));
     }
 
     [[nodiscard]] Result<Optional<TrainedStep>> take_step(detail::StepClock<Groups>& clock, HostStream& stream,
@@ -270,12 +296,13 @@ private:
         TrainedStep out{.number = next_, .learning_rate = options_.schedule.at(next_), .tokens = sums[0]};
         if (sums[0] == 0) return skip(out, at_step().at("batch").because("has no token whose loss counts"));
         auto const scale = static_cast<float>(scale_.factor() / static_cast<double>(sums[0]));
-        if (auto const done = passes().add(next_, scale, stream, deadline); !done) return done.error();
+        if (auto const done = add_leaves(scale, stream, deadline); !done) return done.error();
         if (auto const summed = gradients_.sum(groups_.data(), stream); !summed) return summed.error();
+        if (stages_) stages_->ties.exchange(gradients_, *groups_.pipeline(), stream);
         List<TensorView<float const, 1, Host>> shares;
         List<TensorView<float const, 1, Host>> held;
         for (std::size_t i = 0; i < program_->layout().parameters().size(); ++i) {
-            shares.push_back(gradients_.counted(i, groups_.is_counted()));
+            shares.push_back(gradients_.counted(i, groups_.is_first_of_layer()));
             held.push_back(gradients_.held(i));
         }
         auto const norm = global_norm(comm(), Span<TensorView<float const, 1, Host> const>(shares), stream, deadline);
@@ -298,7 +325,8 @@ private:
         if (options_.zero != ZeroStage::none && !weights_->shares().is_shared()) {
             if (auto const gathered = optimizer_.gather(groups_.data(), stream); !gathered) return gathered.error();
         }
-        if (groups_.tensor() != nullptr) exchange(stream);
+        if (groups_.tensor() != nullptr)
+            detail::renew_turned(pass_.layers(), *weights_, *groups_.tensor(), stream);
         if (auto const ended = stream.synchronize(deadline); !ended) return ended.error();
         clock.take(&StepTimes::optimizer);
         skipped_.take();
@@ -323,30 +351,12 @@ private:
         return {};
     }
 
-    /// How long ranks have gathered weights, and how long this one has waited for them.
-    using GatherTimes = std::array<std::chrono::nanoseconds, 2>;
-    [[nodiscard]] GatherTimes gather_times() {
-        auto const* const layers = pass_.layers();
-        return layers == nullptr ? GatherTimes{} : GatherTimes{layers->gathered(), layers->waited()};
-    }
-    void add_gathers(StepTimes& times, GatherTimes const& before) {
-        auto const now = gather_times();
-        auto const waited = std::chrono::duration<double>(now[1] - before[1]).count();
-        times.communication += std::chrono::duration<double>(now[0] - before[0]).count();
-        times.exposed += waited;
-        times.compute = std::max(0.0, times.compute - waited);
-    }
-
-    /// Renews what tensor-parallel ranks hold twice.
-    void exchange(HostStream& stream) {
-        if (pass_.layers() != nullptr)
-            pass_.layers()->exchange(*weights_, *groups_.tensor(), stream);
-        else
-            weights_->exchange(*groups_.tensor(), stream);
-    }
-
     [[nodiscard]] detail::LeafPasses<Comm> passes() {
         return {options_, batches_.options(), groups_, *weights_, pass_, gradients_, sequences_};
+    }
+    [[nodiscard]] Result<> add_leaves(float scale, HostStream& stream, Deadline deadline) {
+        if (stages_) return stages_->passes.add(passes(), next_, scale, stream, deadline);
+        return passes().add(next_, scale, stream, deadline);
     }
 
     /// Counts a step that changes no weight.
@@ -360,10 +370,13 @@ private:
         scale_.update(true);
         auto const own = gradients_.find_bad();
         auto const element = own ? program_->layout().whole_element(own->region, own->element) : 0;
-        auto const found = first_bad_gradient(comm(), own ? static_cast<std::int64_t>(own->region) : -1, element);
+        auto const number = own ? static_cast<std::int64_t>(program_->layout().whole_number(own->region)) : -1;
+        auto const found = first_bad_gradient(comm(), number, element);
         if (!found) return found.error();
-        if (*found)
-            return skip(step, (*found)->error(gradients_.name(static_cast<std::size_t>((*found)->parameter)), next_));
+        if (*found) {
+            auto const name = program_->layout().whole_name(static_cast<std::size_t>((*found)->parameter));
+            return skip(step, (*found)->error(name, next_));
+        }
         return skip(step, no_number(next_, step.norm < HUGE_VAL));
     }
 
@@ -377,6 +390,7 @@ private:
     TrainingGradients gradients_;
     ShardedOptimizer<Rule> optimizer_;
     detail::Sequences sequences_;
+    std::optional<Stages> stages_;
     std::int64_t next_ = 0;
     detail::LossScale scale_;
     SkippedSteps skipped_;

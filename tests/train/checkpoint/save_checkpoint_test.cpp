@@ -48,11 +48,12 @@ std::map<std::string, std::string> saved_by(std::string_view dtype, std::int32_t
     return files_of(out / "step-000003");
 }
 
-/// Ranks of which `tp` neighbours share each layer.
+/// Ranks of which `tp` neighbours share each layer, and `pp` stages the layers.
 struct Ranks {
     std::int32_t all = 1;
     std::int32_t tp = 1;
     ZeroStage zero = ZeroStage::none;
+    std::int32_t pp = 1;
 };
 
 /// Goes on from a checkpoint, or begins, takes the steps before `end` and saves: the files.
@@ -64,12 +65,15 @@ std::map<std::string, std::string> trained_by(SmallRun<Rule>& run, std::string_v
     auto options = run.trainer->options();
     options.tp = ranks.tp;
     options.zero = ranks.zero;
+    options.pp = ranks.pp;
     auto const body = [&](Threads& thread) -> Result<> {
+        auto const replica = ranks.tp * ranks.pp;
         WeightStorage const storage(ranks.zero == ZeroStage::weights
-                                        ? TensorPlace{ranks.all / ranks.tp, thread.rank() / ranks.tp}
+                                        ? TensorPlace{ranks.all / replica, thread.rank() / replica}
                                         : TensorPlace{},
                                     shardwise::detail::weights_dtype<Rule>);
-        TrainedModel own(run_config(dtype), 1, {ranks.tp, thread.rank() % ranks.tp}, storage);
+        TrainedModel own(run_config(dtype, run.trained.model().config.layers), 1, options.model_place(thread.rank()),
+                         storage);
         HostCommunicator comm(std::move(thread));
         auto trainer =
             Trainer<Rule>::create(own.context, comm, own.program, own.weights, run.rule, *run.batches, options);
@@ -99,10 +103,10 @@ std::map<std::string, std::string> trained_by(SmallRun<Rule>& run, std::string_v
 
 }  // namespace
 
-TEST_CASE("save_checkpoint: tensor-parallel ranks write the bytes of one, and any ranks go on from them") {
+TEST_CASE("save_checkpoint: tensor-parallel ranks and stages write the bytes of one, and any ranks go on from them") {
     for (std::string_view const dtype : {"float32", "bfloat16"}) {
         CAPTURE(dtype);
-        SmallRun<AdamW> run(dtype);
+        SmallRun<AdamW> run(dtype, {}, 2);
         TemporaryFolder const out;
         run.train(0, 2);
         REQUIRE(run.save(out.path(), 2));
@@ -114,8 +118,10 @@ TEST_CASE("save_checkpoint: tensor-parallel ranks write the bytes of one, and an
         CHECK(two != four);
         for (auto const& ranks :
              {Ranks{1, 1}, Ranks{2, 2}, Ranks{4, 2, ZeroStage::gradients}, Ranks{4, 4},
-              Ranks{8, 4, ZeroStage::optimizer}, Ranks{3, 1, ZeroStage::weights}, Ranks{4, 2, ZeroStage::weights}}) {
+              Ranks{8, 4, ZeroStage::optimizer}, Ranks{2, 1, ZeroStage::none, 2}, Ranks{4, 1, ZeroStage::optimizer, 2},
+              Ranks{8, 2, ZeroStage::gradients, 2}, Ranks{3, 1, ZeroStage::weights}, Ranks{4, 2, ZeroStage::weights}}) {
             CAPTURE(ranks.all);
+            CAPTURE(ranks.pp);
             CAPTURE(ranks.tp);
             CHECK(trained_by(run, dtype, ranks, {}, 0, 2) == two);
             CHECK(trained_by(run, dtype, ranks, from, 2, 4) == four);

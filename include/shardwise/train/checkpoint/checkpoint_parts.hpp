@@ -40,9 +40,11 @@ template <class Calls>
 }
 
 /// The elements of a parameter that a rank writes, of those that it holds: what other ranks hold, too, is shared among them. `held` are
-/// those that it has the optimizer's state of, `place` is among all ranks, of which neighbours are tensor-parallel ones.
-[[nodiscard]] inline UnitRange written_range(TrainingParameter const& parameter, TensorPlace const& tensor,
-                                             UnitRange held, TensorPlace const& place) {
+/// those that it has the optimizer's state of, `world` is among all ranks. Of what two stages have the one that reads its first name writes.
+[[nodiscard]] inline UnitRange written_range(TrainingParameter const& parameter, ModelPlace const& tensor,
+                                             UnitRange held, TensorPlace const& world) {
+    if (parameter.is_copy) return {};
+    auto const place = tensor.in_stage(world);
     auto const elements = parameter.elements;
     bool const has_all = held.size() == elements;
     if (!parameter.cut.is_whole() || tensor.ranks == 1) {
@@ -78,7 +80,7 @@ template <OptimizerRule Rule>
         auto const elements = parameters[i].elements;
         auto const& tensor = weights.layout().place();
         if (optimizer.parameters()[i].name != name || optimizer.parameters()[i].elements() != elements ||
-            layout.tensor(layout.weight(i)).name != name)
+            layout.tensor(layout.weight(parameters[i].number)).name != name)
             return wrong.at(name).because("is another parameter in the optimizer or in the layout");
         auto const held = optimizer.share(i);
         auto const range = written_range(parameters[i], tensor, held, place);
@@ -92,7 +94,7 @@ template <OptimizerRule Rule>
         parameters[i].for_each_run(range, [&](std::int64_t whole, std::int64_t own, std::int64_t count) {
             auto const at = static_cast<std::size_t>(own - weights.shares()[i].own.begin);
             Span<std::byte const> const bytes(values + at * width, static_cast<std::size_t>(count) * width);
-            out.push_back({layout.weight(i), whole, bytes, !storage.is_half()});
+            out.push_back({layout.weight(parameters[i].number), whole, bytes, !storage.is_half()});
             if (master) out.push_back({*master, whole, bytes, false});
         });
         // How many elements of each array lie before the range, and before what this rank has.

@@ -195,8 +195,8 @@ template <OptimizerRule Rule>
         auto const& name = parameters[i].name;
         // Of weights in two bytes float32 has more digits: those count.
         auto const master = layout.state("master." + name);
-        auto const place = master ? *master : layout.weight(i);
-        if ((!master && layout.has_masters()) || layout.tensor(layout.weight(i)).name != name ||
+        auto const place = master ? *master : layout.weight(parameters[i].number);
+        if ((!master && layout.has_masters()) || layout.tensor(layout.weight(parameters[i].number)).name != name ||
             layout.tensor(place).elements() != parameters[i].whole_elements)
             return missing(name);
         auto const width = weights.storage().width();

@@ -46,9 +46,8 @@ public:
         auto const& tensor = layout.place();
         for (auto const& parameter : layout.parameters()) {
             auto const elements = parameter.elements;
-            auto const data = place.ranks / tensor.ranks;
-            auto const held =
-                is_shared ? optimizer_share(elements, data, place.rank / tensor.ranks) : UnitRange{0, elements};
+            auto const data = tensor.in_data(place);
+            auto const held = is_shared ? optimizer_share(elements, data.ranks, data.rank) : UnitRange{0, elements};
             auto const own = written_range(parameter, tensor, held, place);
             if (own.size() == 0) continue;
             auto const add = [&](std::int64_t count, std::int64_t width) {

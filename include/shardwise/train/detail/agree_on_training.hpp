@@ -7,6 +7,7 @@
 #include <shardwise/executor/training/training_weights.hpp>
 #include <shardwise/train/batches.hpp>
 #include <shardwise/train/check_gradients.hpp>
+#include <shardwise/train/detail/stage_ties.hpp>
 #include <shardwise/train/detail/training_groups.hpp>
 #include <shardwise/train/train_options.hpp>
 
@@ -24,12 +25,26 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
     auto const& batch = batches.options();
     auto const& schedule = options.schedule;
     auto hash = fnv1a(optimizer);
-    for (auto const number :
-         {layout.whole_elements(), std::int64_t{options.tp}, batch.context, batch.batch, batches.samples(),
-          options.steps, options.max_skipped, options.check_every, schedule.warm_up, schedule.total, schedule.decay,
-          std::int64_t{batch.shuffles}, static_cast<std::int64_t>(options.zero),
-          static_cast<std::int64_t>(options.precision), static_cast<std::int64_t>(schedule.kind),
-          std::bit_cast<std::int64_t>(batch.seed), std::bit_cast<std::int64_t>(options.dropout_seed)})
+    for (auto const number : {layout.whole_elements(),
+                              std::int64_t{options.tp},
+                              std::int64_t{options.pp},
+                              options.pp > 1 ? static_cast<std::int64_t>(options.pipeline) : 0,
+                              options.pp > 1 ? options.micro_batch : 0,
+                              batch.context,
+                              batch.batch,
+                              batches.samples(),
+                              options.steps,
+                              options.max_skipped,
+                              options.check_every,
+                              schedule.warm_up,
+                              schedule.total,
+                              schedule.decay,
+                              std::int64_t{batch.shuffles},
+                              static_cast<std::int64_t>(options.zero),
+                              static_cast<std::int64_t>(options.precision),
+                              static_cast<std::int64_t>(schedule.kind),
+                              std::bit_cast<std::int64_t>(batch.seed),
+                              std::bit_cast<std::int64_t>(options.dropout_seed)})
         hash = fnv1a_step(hash, static_cast<std::uint64_t>(number));
     for (auto const number : {options.clip.value_or(0.0), schedule.learning_rate, schedule.floor, options.dropout})
         hash = fnv1a_step(hash, std::bit_cast<std::uint64_t>(number));
@@ -102,8 +117,11 @@ template <class Comm>
     if (weights.shares().is_shared()) {
         return groups.tensor() == nullptr ? Result<>{} : compare(*groups.tensor(), false);
     }
+    if (groups.pipeline() != nullptr) {
+        if (auto const agreed = StageTies::agree(weights, *groups.pipeline()); !agreed) return agreed;
+    }
     if (auto const agreed = compare(groups.data(), true); !agreed || groups.tensor() == nullptr) return agreed;
-    return compare(groups.world(), false);
+    return groups.pipeline() == nullptr ? compare(groups.world(), false) : compare(*groups.tensor(), false);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

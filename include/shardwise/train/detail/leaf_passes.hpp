@@ -69,8 +69,19 @@ struct LeafPasses {
         return {};
     }
 
-    /// The losses of this rank's sequences of a held-out set.
-    [[nodiscard]] Result<TokenMean> sum_losses(Batches& held_out, HostStream& stream) {
+    /// The losses of the first sequences alone.
+    [[nodiscard]] Result<> losses(std::int64_t count, HostStream& stream, Deadline) {
+        if (auto const done = pass.forward(weights, sequences.tokens(0, count), stream); !done) return done;
+        for (std::int64_t i = 0; i < count; ++i) {
+            auto const done = pass.losses(weights, i, sequences.targets(i), sequences.losses(i), stream);
+            if (!done) return done;
+        }
+        return {};
+    }
+
+    /// The losses of this rank's sequences of a held-out set, by `take(count, stream, deadline)`, which computes those of the first.
+    template <class Take>
+    [[nodiscard]] Result<TokenMean> sum_losses(Batches& held_out, HostStream& stream, Take const& take) {
         auto const& held = held_out.options();
         if (held.context > batch.context)
             return Error{ErrorCode::shape_mismatch}
@@ -90,10 +101,15 @@ struct LeafPasses {
         for (std::int64_t begin = 0; begin < rounds.all; begin += rounds.at_once) {
             auto const deadline = Deadline::after(options.timeout);
             auto const some = rounds.own(begin);
+            for (std::int64_t i = 0; i < some; ++i) {
+                auto const at = own.begin + begin + i;
+                auto const number = at % held.batch;
+                if (auto const read = sequences.read(held_out, at - number, number, i); !read) return read.error();
+            }
             if (some == 0) {
                 pass.layers()->join_forward(weights, stream);
                 pass.layers()->join_losses(weights, stream);
-            } else if (auto const done = losses(held_out, own.begin + begin, some, stream); !done) {
+            } else if (auto const done = take(some, stream, deadline); !done) {
                 return done.error();
             }
             if (auto const ended = stream.synchronize(deadline); !ended) return ended.error();
@@ -117,19 +133,6 @@ private:
         }
         auto dropout = options.dropout_at(step, gradients.leaf_numbers(first, some));
         return pass.forward(weights, sequences.tokens(first, some), stream, std::move(dropout));
-    }
-    /// Of sequences of a held-out set from `first` on.
-    [[nodiscard]] Result<> losses(Batches& held_out, std::int64_t first, std::int64_t some, HostStream& stream) {
-        for (std::int64_t i = 0; i < some; ++i) {
-            auto const number = (first + i) % held_out.options().batch;
-            if (auto const read = sequences.read(held_out, first + i - number, number, i); !read) return read;
-        }
-        if (auto const done = pass.forward(weights, sequences.tokens(0, some), stream); !done) return done;
-        for (std::int64_t i = 0; i < some; ++i) {
-            auto const done = pass.losses(weights, i, sequences.targets(i), sequences.losses(i), stream);
-            if (!done) return done;
-        }
-        return {};
     }
 };
 

@@ -8,6 +8,8 @@
 #include <shardwise/train/batches.hpp>
 #include <shardwise/train/detail/leaf_passes.hpp>
 #include <shardwise/train/detail/sequences.hpp>
+#include <shardwise/train/detail/stage_passes.hpp>
+#include <shardwise/train/detail/stage_ties.hpp>
 #include <shardwise/train/detail/training_groups.hpp>
 #include <shardwise/train/sharded_optimizer.hpp>
 #include <shardwise/train/train_options.hpp>
@@ -39,17 +41,36 @@ struct TrainerSizes {
     TensorPlace place;
 
     /// Among those that have the same part of the model.
-    [[nodiscard]] TensorPlace data() const { return TrainingGroups<HostCommunicator>::data_place(place, options.tp); }
+    [[nodiscard]] TensorPlace data() const { return ReplicaDegrees{options.tp, options.pp}.data_place(place); }
     [[nodiscard]] TensorPlace optimizer() const { return options.zero == ZeroStage::none ? TensorPlace{} : data(); }
     [[nodiscard]] WeightStorage weights() const {
         return {options.zero == ZeroStage::weights ? data() : TensorPlace{}, weights_dtype<Rule>};
     }
     [[nodiscard]] std::int64_t leaves() const { return split_units(batch.batch, data().ranks, data().rank).size(); }
-    [[nodiscard]] TrainingLimits limits() const {
-        return {.sequences = std::min(options.micro_batch, leaves()),
-                .context = batch.context,
-                .recompute = options.recompute,
-                .precision = options.precision};
+    /// Elements that a rank has of the sum of a parameter's gradient.
+    [[nodiscard]] std::int64_t held(std::size_t parameter) const {
+        auto const elements = program.layout().parameters()[parameter].elements;
+        return options.zero == ZeroStage::none ? elements : optimizer_share(elements, data().ranks, data().rank).size();
+    }
+    /// How leaves go through the stages, where there are several.
+    ///
+    /// Errors  as StagePlan
+    [[nodiscard]] Result<StagePlan> stages() const {
+        return StagePlan::create(program, options, leaves(), batch.context);
+    }
+    /// Errors  as `stages`
+    [[nodiscard]] Result<TrainingLimits> limits() const {
+        std::int64_t in_flight = 1;
+        if (options.pp > 1) {
+            auto const plan = stages();
+            if (!plan) return plan.error();
+            in_flight = plan->in_flight();
+        }
+        return TrainingLimits{.sequences = std::min(options.micro_batch, leaves()),
+                              .context = batch.context,
+                              .in_flight = in_flight,
+                              .recompute = options.recompute,
+                              .precision = options.precision};
     }
     /// The model's parameters by their sizes alone.
     [[nodiscard]] List<OptimizedParameter> parameters() const {
@@ -63,9 +84,19 @@ struct TrainerSizes {
     }
 
     [[nodiscard]] Result<Bytes> bytes(RopeDivisors const& divisors) const {
-        auto const plan = plan_training_memory(program, limits(), divisors);
+        auto const limited = limits();
+        if (!limited) return limited.error();
+        auto const plan = plan_training_memory(program, *limited, divisors);
         if (!plan) return plan.error();
-        return plan->bytes() +
+        Bytes between{};
+        if (options.pp > 1) {
+            auto const of_stages = stages();
+            if (!of_stages) return of_stages.error();
+            auto const moved = of_stages->bytes();
+            if (!moved) return moved.error();
+            between = *moved + StageTies::bytes(program.layout(), [this](std::size_t i) { return held(i); });
+        }
+        return between + plan->bytes() +
                ShardedOptimizer<Rule>::state_bytes(rule, parameters(), optimizer(), !options.offload_folder.empty()) +
                TrainingGradients::bytes(program.layout(), batch.batch, data(), options.zero) +
                Sequences::bytes(leaves(), batch.context) + GatheredLayers::bytes(program, weights());
@@ -91,6 +122,10 @@ struct TrainerSizes {
             }
         } else {
             out += ShardedOptimizer<Rule>::gather_traffic(parameters(), optimizer());
+        }
+        if (options.pp > 1) {
+            if (auto const of_stages = stages()) out += of_stages->traffic();
+            out += StageTies::traffic(program.layout(), [this](std::size_t i) { return held(i); });
         }
         if (options.tp == 1) return out;
         auto const pass = pass_traffic(program, batch.context, options.recompute);
