@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/train/adam8bit.hpp>
+#include <shardwise/train/kahan_sum.hpp>
 #include <shardwise/train/sgd.hpp>
 #include <shardwise/train/train_ranks.hpp>
 
@@ -7,6 +8,8 @@
 
 #include "../comm/shared_memory_ranks.hpp"
 #include "training_ways.hpp"
+
+#include <filesystem>
 
 using namespace shardwise;
 using namespace shardwise::testing;
@@ -19,7 +22,7 @@ TEST_CASE("Trainer: any ranks at any ZeRO stage give the bits of one, in the pre
         REQUIRE(expected.steps.size() == few_steps);
         CHECK(expected.steps.front().norm > 0.5);
         for (std::int32_t ranks = 1; ranks <= 5; ++ranks) {
-            for (auto const zero : {ZeroStage::none, ZeroStage::optimizer, ZeroStage::gradients}) {
+            for (auto const zero : {ZeroStage::none, ZeroStage::optimizer, ZeroStage::gradients, ZeroStage::weights}) {
                 CAPTURE(name);
                 CAPTURE(ranks);
                 CAPTURE(static_cast<int>(zero));
@@ -37,13 +40,17 @@ TEST_CASE(
         CAPTURE(name);
         auto const config = golden_config(name);
         auto const expected = train(config, data, 5, AdamW{}, {.dropout = 0.1});
-        for (auto const& way : {Way{.ranks = 2, .micro_batch = 2, .dropout = 0.1, .tp = 2},
-                                Way{.ranks = 4, .zero = ZeroStage::optimizer, .dropout = 0.1, .tp = 2},
-                                Way{.ranks = 4,
-                                .zero = ZeroStage::gradients,
-                                .recompute = Recompute::selective,
-                                .dropout = 0.1,
-                                .tp = 2}})
+        for (auto const& way :
+             {Way{.ranks = 2, .micro_batch = 2, .dropout = 0.1, .tp = 2},
+              Way{.ranks = 4, .zero = ZeroStage::optimizer, .dropout = 0.1, .tp = 2},
+              Way{.ranks = 4, .zero = ZeroStage::gradients, .recompute = Recompute::selective, .dropout = 0.1, .tp = 2},
+              Way{.ranks = 4,
+              .zero = ZeroStage::weights,
+              .micro_batch = 2,
+              .recompute = Recompute::full,
+              .dropout = 0.1,
+              .tp = 2},
+              Way{.ranks = 6, .zero = ZeroStage::weights, .threads = 2, .dropout = 0.1, .tp = 2}})
             CHECK(train(config, data, 5, AdamW{}, way) == expected);
     }
     // Key-value heads that several ranks read, fused with the queries of one of them, too; norms of whole rows.
@@ -71,7 +78,8 @@ TEST_CASE("Trainer: what is computed again changes no bit on any ranks, in the p
             CAPTURE(static_cast<int>(recompute));
             for (auto way :
                  {Way{.ranks = 1, .micro_batch = 5}, Way{.ranks = 2, .zero = ZeroStage::optimizer, .micro_batch = 2},
-                  Way{.ranks = 3, .zero = ZeroStage::gradients, .threads = 2}}) {
+                  Way{.ranks = 3, .zero = ZeroStage::gradients, .threads = 2},
+                  Way{.ranks = 2, .zero = ZeroStage::weights, .micro_batch = 2}}) {
                 way.recompute = recompute;
                 CHECK(train(config, data, 5, AdamW{}, way) == expected);
             }
@@ -106,7 +114,9 @@ TEST_CASE("Trainer: in 16 bits, any ranks give the bits of one, in the predicted
               .recompute = Recompute::selective,
               .dropout = 0.1,
               .tp = 2,
-              .precision = precision}})
+              .precision = precision},
+              Way{.ranks = 4, .zero = ZeroStage::weights, .dropout = 0.1, .tp = 2, .precision = precision},
+              Way{.ranks = 3, .zero = ZeroStage::weights, .micro_batch = 2, .dropout = 0.1, .precision = precision}})
             CHECK(train(config, data, 5, AdamW{}, way) == expected);
     }
     // Norms of whole rows, and key-value heads that several ranks read.
@@ -118,6 +128,62 @@ TEST_CASE("Trainer: in 16 bits, any ranks give the bits of one, in the predicted
     }
 }
 
+TEST_CASE("Trainer: an optimizer's state in a file gives the same bits, and takes no memory") {
+    CurveData const data;
+    TemporaryFolder const folder;
+    auto const config = golden_config("llama_tied");
+    auto const expected = train(config, data, 5, AdamW{}, {});
+    for (auto const& way : {Way{.offload_folder = folder.path()},
+                            Way{.ranks = 3, .zero = ZeroStage::optimizer, .offload_folder = folder.path()},
+                            Way{.ranks = 2, .zero = ZeroStage::weights, .threads = 2, .offload_folder = folder.path()}})
+        CHECK(train(config, data, 5, AdamW{}, way) == expected);
+    // The file has no name.
+    CHECK(std::filesystem::is_empty(folder.path()));
+    TrainedModel model(config);
+    auto const options = options_of({.offload_folder = folder.path() + "/absent"});
+    auto const in_memory = Trainer<AdamW>::bytes(model.program, AdamW{}, {.context = 8, .batch = 2}, options_of({}));
+    auto const in_file = Trainer<AdamW>::bytes(model.program, AdamW{}, {.context = 8, .batch = 2}, options);
+    REQUIRE(in_memory);
+    REQUIRE(in_file);
+    // Two moments of each element.
+    CHECK((*in_memory - *in_file).count() >= 8 * model.program.layout().whole_elements());
+    auto const refused = train_ranks(model.context, model.program, model.weights, AdamW{}, data.batches(), options, 2);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code() == ErrorCode::file_unwritable);
+    CHECK(refused.error().message().find("/absent") != std::string::npos);
+}
+
+TEST_CASE(
+    "Trainer: weights in bfloat16 without masters are trained with the bits of one rank, in the predicted memory and "
+    "traffic") {
+    CurveData const data;
+    for (auto const* const name : {"llama_tied", "gpt2"}) {
+        CAPTURE(name);
+        auto const config = golden_config(name);
+        KahanSum<AdamW> const rule{};
+        auto const expected = train(config, data, 5, rule, {.precision = Dtype::bf16});
+        CHECK(std::all_of(expected.weights.begin(), expected.weights.end(),
+                          [](float weight) { return weight == from_bf16(to_bf16(weight)); }));
+        // The same model but for the roundings of its weights.
+        auto const masters = train(config, data, 5, AdamW{}, {.precision = Dtype::bf16});
+        CHECK_FALSE(expected == masters);
+        CHECK(expected.valid == doctest::Approx(masters.valid).epsilon(0.01));
+        for (auto const zero : {ZeroStage::none, ZeroStage::optimizer, ZeroStage::gradients, ZeroStage::weights}) {
+            CAPTURE(static_cast<int>(zero));
+            CHECK(train(config, data, 5, rule,
+                        {.ranks = 3, .zero = zero, .micro_batch = 2, .precision = Dtype::bf16}) == expected);
+        }
+        CHECK(train(config, data, 5, rule,
+                    {.micro_batch = 5, .threads = 2, .recompute = Recompute::full, .precision = Dtype::bf16}) ==
+              expected);
+    }
+    TrainedModel model(golden_config("llama"));
+    auto const refused =
+        train_ranks(model.context, model.program, model.weights, KahanSum<AdamW>{}, data.batches(), options_of({}));
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().message().find("are not held as") != std::string::npos);
+}
+
 TEST_CASE("Trainer: any micro-batch and threads on ranks give the bits of one, for every optimizer") {
     CurveData const data;
     auto const config = golden_config("llama_tied");
@@ -127,6 +193,7 @@ TEST_CASE("Trainer: any micro-batch and threads on ranks give the bits of one, f
         CHECK(train(config, data, 8, rule,
                     {.ranks = 3, .zero = ZeroStage::gradients, .micro_batch = 2, .threads = 2}) == expected);
         CHECK(train(config, data, 8, rule, {.ranks = 4, .micro_batch = 9}) == expected);
+        CHECK(train(config, data, 8, rule, {.ranks = 3, .zero = ZeroStage::weights, .micro_batch = 2}) == expected);
     };
     check(Adam8bit{});
     check(Sgd{.momentum = 0.9, .is_nesterov = true});
@@ -142,7 +209,7 @@ TEST_CASE(
     auto const config = golden_config("gpt2");
     auto const expected = train(config, data, 4, AdamW{}, {});
     for (std::int32_t const ranks : {2, 4}) {
-        for (auto const zero : {ZeroStage::none, ZeroStage::gradients})
+        for (auto const zero : {ZeroStage::none, ZeroStage::gradients, ZeroStage::weights})
             CHECK(train(config, data, 4, AdamW{}, {.ranks = ranks, .zero = zero}) == expected);
     }
     // The same sequences without the others are a batch of two.
@@ -223,12 +290,13 @@ TEST_CASE("Trainer: ranks that are processes give the bits of threads, and name 
     CurveData const data;
     auto const config = golden_config("llama_tied");
     auto const expected = train(config, data, 4, AdamW{}, {});
-    auto const body = [&](std::int64_t dies_after) {
-        return [&, dies_after](SharedMemory& own) -> Result<> {
-            TrainedModel model(config);
+    auto const body = [&](ZeroStage zero, std::int64_t dies_after) {
+        return [&, zero, dies_after](SharedMemory& own) -> Result<> {
+            bool const is_shared = zero == ZeroStage::weights;
+            TrainedModel model(config, 1, {}, is_shared ? TensorPlace{own.size(), own.rank()} : TensorPlace{});
             HostCommunicator comm(std::move(own));
             auto trainer = Trainer<AdamW>::create(model.context, comm, model.program, model.weights, AdamW{},
-                                                  data.batches(), options_of({.zero = ZeroStage::optimizer}));
+                                                  data.batches(), options_of({.zero = zero}));
             if (!trainer) return trainer.error();
             auto stream = model.context.make_stream();
             auto const steps = trainer->run(stream, [&](TrainedStep const& step) -> Result<> {
@@ -236,20 +304,23 @@ TEST_CASE("Trainer: ranks that are processes give the bits of threads, and name 
                 return {};
             });
             if (!steps) return steps.error();
-            bool const is_same = *steps == expected.steps &&
-                                 std::equal(expected.weights.begin(), expected.weights.end(), model.weights.data());
+            auto weights = expected.weights;
+            put_weights(model, weights);
+            bool const is_same = *steps == expected.steps && weights == expected.weights;
             return is_same ? Result<>{} : Error{ErrorCode::invalid_argument}.because("other bits");
         };
     };
-    for (auto const& outcome : shared_memory::run_ranks({body(-1), body(-1), body(-1)})) {
-        CAPTURE(outcome.message);
-        CHECK(outcome.succeeded);
-    }
-    auto const died = shared_memory::run_ranks({body(-1), body(1), body(-1)});
-    for (std::size_t const rank : {std::size_t{0}, std::size_t{2}}) {
-        CAPTURE(died[rank].message);
-        REQUIRE(died[rank].has_answered);
-        CHECK(died[rank].code == ErrorCode::rank_lost);
-        CHECK(died[rank].message.find("rank 1") != std::string::npos);
+    for (auto const zero : {ZeroStage::optimizer, ZeroStage::weights}) {
+        for (auto const& outcome : shared_memory::run_ranks({body(zero, -1), body(zero, -1), body(zero, -1)})) {
+            CAPTURE(outcome.message);
+            CHECK(outcome.succeeded);
+        }
+        auto const died = shared_memory::run_ranks({body(zero, -1), body(zero, 1), body(zero, -1)});
+        for (std::size_t const rank : {std::size_t{0}, std::size_t{2}}) {
+            CAPTURE(died[rank].message);
+            REQUIRE(died[rank].has_answered);
+            CHECK(died[rank].code == ErrorCode::rank_lost);
+            CHECK(died[rank].message.find("rank 1") != std::string::npos);
+        }
     }
 }

@@ -32,6 +32,8 @@ struct Way {
     /// And those that are stages.
     std::int32_t pp = 1;
     PipelineKind pipeline = PipelineKind::one_forward_one_backward;
+    /// Where the optimizer's state lies in a file; empty: in memory.
+    std::string offload_folder{};
 
     [[nodiscard]] std::int32_t replica() const { return tp * pp; }
 };
@@ -56,7 +58,8 @@ struct Outcome {
             .zero = way.zero,
             .tp = way.tp,
             .pp = way.pp,
-            .pipeline = way.pipeline};
+            .pipeline = way.pipeline,
+            .offload_folder = way.offload_folder};
 }
 
 /// The weights of all ranks of a replica together, as one rank has them.
@@ -67,8 +70,14 @@ inline void put_weights(TrainedModel const& own, std::vector<float>& all) {
     for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
         auto const& parameter = layout.parameters()[i];
         auto const* const from = own.weights.values(i).data();
-        parameter.for_each_run({0, parameter.elements}, [&](std::int64_t at, std::int64_t mine, std::int64_t count) {
-            std::copy_n(from + mine, count, all.data() + whole.parameters()[parameter.number].begin + at);
+        auto const* const halves = own.weights.halves(i).data();
+        bool const is_half = own.weights.storage().is_half();
+        auto const held = own.weights.shares()[i].own;
+        parameter.for_each_run(held, [&](std::int64_t at, std::int64_t mine, std::int64_t count) {
+            auto* const to = all.data() + whole.parameters()[parameter.number].begin + at;
+            auto const first = mine - held.begin;
+            for (std::int64_t k = 0; k < count; ++k)
+                to[k] = is_half ? static_cast<float>(halves[first + k]) : from[first + k];
         });
     }
 }
@@ -82,10 +91,14 @@ template <class Rule>
     std::mutex mutex;
     std::vector<std::vector<float>> replicas;
     auto const body = [&](Threads& thread) -> Result<> {
-        TrainedModel own(config, way.threads, options.model_place(thread.rank()));
+        bool const is_shared = way.zero == ZeroStage::weights;
+        WeightStorage const storage(
+            is_shared ? TensorPlace{way.ranks / way.replica(), thread.rank() / way.replica()} : TensorPlace{},
+            shardwise::detail::weights_dtype<Rule>);
+        TrainedModel own(config, way.threads, options.model_place(thread.rank()), storage);
         HostCommunicator comm(std::move(thread));
         TensorPlace const place{comm.size(), comm.rank()};
-        CHECK(own.context.memory().current() == TrainingWeights::bytes(own.program.layout()));
+        CHECK(own.context.memory().current() == TrainingWeights::bytes(own.program.layout(), storage));
         auto const before = own.context.memory().current();
         auto trainer =
             Trainer<Rule>::create(own.context, comm, own.program, own.weights, rule, data.batches(batch), options);
@@ -135,7 +148,9 @@ template <class Rule>
                 put_weights(own, out.weights);
             }
             if (auto const all = barrier(comm); !all) return all;
-            if (comm.rank() == 0) replicas.push_back(out.weights);
+            // One replica's shares alone are no whole weights.
+            if (comm.rank() == 0 && (!is_shared || replica + 1 == comm.size() / way.replica()))
+                replicas.push_back(out.weights);
             if (auto const all = barrier(comm); !all) return all;
         }
         return {};

@@ -25,6 +25,7 @@ enum class ZeroStage : std::uint8_t {
     none,       // each rank has all gradients, and the optimizer's whole state
     optimizer,  // a rank gets its share of the sum of gradients and has the optimizer's state of it: stage 1
     gradients,  // and holds sums of its share alone, whose leaves are exchanged one after another: stage 2
+    weights,  // and has its share of the weights alone, of which each layer's are gathered before it is computed: stage 3
 };
 
 /// How a model is trained: the same on all ranks.
@@ -52,6 +53,9 @@ struct TrainOptions {
     /// they follow. The results depend on neither.
     std::int32_t pp = 1;
     PipelineKind pipeline = PipelineKind::one_forward_one_backward;
+    /// A folder in which the optimizer's state lies in a file, in place of memory (offload); empty: in memory. The results do not depend on
+    /// it.
+    std::string offload_folder{};
     /// Steps after which ranks compare their weights; 0: never. They are compared at creation.
     std::int64_t check_every = 0;
     /// Steps that may be skipped in a row because of a gradient that is no number.

@@ -12,6 +12,7 @@
 #include <shardwise/train/detail/agree_on_training.hpp>
 #include <shardwise/train/detail/leaf_passes.hpp>
 #include <shardwise/train/detail/loss_scale.hpp>
+#include <shardwise/train/detail/make_layers.hpp>
 #include <shardwise/train/detail/sequences.hpp>
 #include <shardwise/train/detail/stage_passes.hpp>
 #include <shardwise/train/detail/stage_ties.hpp>
@@ -28,6 +29,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -68,7 +70,8 @@ public:
     [[nodiscard]] static Result<Trainer> create(HostContext& context, Comm& comm, TrainingProgram const& program,
                                                 TrainingWeights& weights, Rule const& rule, Batches batches,
                                                 TrainOptions const& options, RopeDivisors const& divisors = {}) {
-        auto groups = detail::TrainingGroups<Comm>::create(comm, {options.tp, options.pp});
+        bool const gathers = options.zero == ZeroStage::weights;
+        auto groups = detail::TrainingGroups<Comm>::create(comm, {options.tp, options.pp}, gathers);
         if (!groups) return groups.error();
         auto made = make(context, std::move(*groups), program, weights, rule, std::move(batches), options, divisors);
         if (auto const agreed = agree_on(comm, made ? Result<>{} : Result<>{made.error()}); !agreed)
@@ -116,7 +119,7 @@ public:
             return groups_.end(agreed.error());
         if (groups_.tensor() != nullptr) {
             auto stream = context_->make_stream();
-            weights_->exchange(*groups_.tensor(), stream);
+            detail::renew_turned(pass_.layers(), *weights_, *groups_.tensor(), stream);
             if (auto const done = stream.synchronize(Deadline::after(options_.timeout)); !done)
                 return groups_.end(done.error());
         }
@@ -136,6 +139,7 @@ public:
         if (next_ >= options_.steps) return Optional<TrainedStep>{};
         auto const deadline = Deadline::after(options_.timeout);
         detail::StepClock clock(groups_);
+        detail::GatherClock const gathers(pass_.layers());
         auto done = take_step(clock, stream, deadline);
         if (!done) {
             // What is in the stream may still wait for others, who learn of this first.
@@ -147,6 +151,7 @@ public:
         ++next_;
         clock.take(&StepTimes::compute);
         (*done)->times = clock.times();
+        gathers.add_to((*done)->times);
         return done;
     }
 
@@ -244,7 +249,9 @@ private:
             return bad.at("program").because("is that of another stage, or of another table of the pipeline");
         auto const limits = sizes.limits();
         if (!limits) return limits.error();
-        auto pass = TrainingPass::create(context, program, *limits, divisors, groups.tensor());
+        auto layers = detail::make_layers(context, groups.weights(), program, weights, sizes.weights(), options);
+        if (!layers) return layers.error();
+        auto pass = TrainingPass::create(context, program, *limits, divisors, groups.tensor(), std::move(*layers));
         if (!pass) return pass.error();
         std::optional<Stages> stages;
         if (groups.pipeline() != nullptr) {
@@ -261,10 +268,12 @@ private:
         List<OptimizedParameter> parameters;
         for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
             auto const& parameter = layout.parameters()[i];
-            parameters.push_back(
-                {parameter.name, weights.values(i), decays_weight(parameter.name, parameter.tensor->shape.rank())});
+            parameters.push_back({parameter.name, weights.values(i),
+                                  decays_weight(parameter.name, parameter.tensor->shape.rank()),
+                                  weights.shares().is_shared() ? parameter.elements : 0, weights.halves(i)});
         }
-        auto optimizer = ShardedOptimizer<Rule>::create(context, rule, std::move(parameters), sizes.optimizer());
+        auto optimizer = ShardedOptimizer<Rule>::create(context, rule, std::move(parameters), sizes.optimizer(),
+                                                        options.offload_folder);
         if (!optimizer) return optimizer.error();
         auto sequences = detail::Sequences::create(context, gradients->count(), batch.context);
         if (!sequences) return sequences.error();
@@ -313,10 +322,11 @@ private:
                                    .gradient_factor = *factor / scale_.factor()};
         clock.take(&StepTimes::compute);
         if (auto const stepped = optimizer_.step(update, held, stream); !stepped) return stepped.error();
-        if (options_.zero != ZeroStage::none) {
+        if (options_.zero != ZeroStage::none && !weights_->shares().is_shared()) {
             if (auto const gathered = optimizer_.gather(groups_.data(), stream); !gathered) return gathered.error();
         }
-        if (groups_.tensor() != nullptr) weights_->exchange(*groups_.tensor(), stream);
+        if (groups_.tensor() != nullptr)
+            detail::renew_turned(pass_.layers(), *weights_, *groups_.tensor(), stream);
         if (auto const ended = stream.synchronize(deadline); !ended) return ended.error();
         clock.take(&StepTimes::optimizer);
         skipped_.take();

@@ -207,7 +207,7 @@ private:
 
     /// One rank exchanges nothing.
     [[nodiscard]] static bool is_sharded(TensorPlace const& place, ZeroStage zero) {
-        return zero == ZeroStage::gradients && place.ranks > 1;
+        return zero >= ZeroStage::gradients && place.ranks > 1;
     }
     [[nodiscard]] static TreeResult result_of(ZeroStage zero) {
         return zero == ZeroStage::none ? TreeResult::whole : TreeResult::share;

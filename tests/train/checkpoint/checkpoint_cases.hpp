@@ -70,7 +70,7 @@ struct SmallRun {
     RunSettings settings;
 
     explicit SmallRun(std::string_view dtype = "float32", Rule const& of = {}, std::int64_t layers = 1)
-        : trained(run_config(dtype, layers)), rule(of) {
+        : trained(run_config(dtype, layers), 1, {}, {{}, shardwise::detail::weights_dtype<Rule>}), rule(of) {
         std::string bytes;
         for (auto const id : golden_tokens(40 * run_context + 1)) bytes += {static_cast<char>(id), '\0'};
         std::vector<TokenFile> tokens;

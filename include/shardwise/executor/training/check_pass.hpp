@@ -5,6 +5,7 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/training/training_dropout.hpp>
 #include <shardwise/executor/training/training_memory.hpp>
+#include <shardwise/executor/training/training_weights.hpp>
 
 #include <cstdint>
 
@@ -42,6 +43,42 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
     bad.in("training").at("dropout");
     if (!is_rate) return bad.because("must be at least 0 and below 1");
     return bad.because("needs the number of each sequence in the global batch").got(numbers).expected(sequences);
+}
+
+/// Errors  invalid_argument for weights of another model, rank or stage, and for those that are held in another way than layers are made of
+[[nodiscard]] inline Result<> check_weights(TrainingWeights const& weights, TrainingProgram const& program,
+                                            bool has_layers) {
+    auto const& place = weights.layout().place();
+    auto const& own = program.place();
+    Error bad{ErrorCode::invalid_argument};
+    bad.in("training").at("weights");
+    if (place.ranks != own.ranks || place.rank != own.rank || place.pipeline != own.pipeline)
+        return bad.because("are those of another tensor-parallel rank or stage");
+    if (&weights.model() != &program.model()) return bad.because("are those of another model");
+    if (weights.storage().is_direct() != has_layers) return {};
+    return bad.because(has_layers ? "are whole, where shares are gathered"
+                                  : "are shares or bfloat16, which nothing brings into layers");
+}
+
+/// Of a sequence among those of a forward pass, each of `length` tokens.
+///
+/// Errors  invalid_argument, shape_mismatch
+[[nodiscard]] inline Result<> check_leaf(std::int64_t sequence, std::int64_t sequences, std::int64_t length,
+                                         TensorView<std::int32_t const, 1, Host> targets,
+                                         TensorView<float const, 1, Host> losses) {
+    if (sequence < 0 || sequence >= sequences)
+        return Error{ErrorCode::invalid_argument}
+            .in("training")
+            .at("sequence")
+            .because("is none that the forward pass took")
+            .got(sequence)
+            .between(0, sequences - 1);
+    if (targets.elements() == length && losses.elements() == length) return {};
+    return Error{ErrorCode::shape_mismatch}
+        .in("training")
+        .because("each token needs a target and a loss")
+        .got(targets.elements() == length ? losses.elements() : targets.elements())
+        .expected(length);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

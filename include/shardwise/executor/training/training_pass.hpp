@@ -6,6 +6,7 @@
 #include <shardwise/executor/training/add_tied_gradients.hpp>
 #include <shardwise/executor/training/block_pass.hpp>
 #include <shardwise/executor/training/check_pass.hpp>
+#include <shardwise/executor/training/gathered_layers.hpp>
 #include <shardwise/executor/training/shared_head.hpp>
 #include <shardwise/executor/training/training_memory.hpp>
 #include <shardwise/executor/training/training_weights.hpp>
@@ -13,6 +14,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -48,14 +50,16 @@ class TrainingPass {
 public:
     using Vector = TensorView<float, 1, Host>;
     using Ids = TensorView<std::int32_t const, 1, Host>;
+    using Layer = GatheredLayers::Number;
 
     /// `program` outlives this, and `ranks`: where the program is one of several tensor-parallel ranks', their communicator, which
-    /// nothing else uses while the stream has passes.
+    /// nothing else uses while the stream has passes. `layers` gathers weights of which data-parallel ranks have shares.
     ///
     /// Errors  as plan_training_memory; invalid_argument for a communicator of other ranks than the program's; out_of_memory
     [[nodiscard]] static Result<TrainingPass> create(HostContext& context, TrainingProgram const& program,
                                                      TrainingLimits const& limits, RopeDivisors const& divisors = {},
-                                                     HostCommunicator* ranks = nullptr) {
+                                                     HostCommunicator* ranks = nullptr,
+                                                     std::unique_ptr<GatheredLayers> layers = nullptr) {
         TensorPlace const place{ranks == nullptr ? 1 : ranks->size(), ranks == nullptr ? 0 : ranks->rank()};
         if (place.ranks != program.place().ranks || place.rank != program.place().rank)
             return Error{ErrorCode::invalid_argument}
@@ -78,6 +82,7 @@ public:
             std::copy(table.slopes.begin(), table.slopes.end(), to + table.slopes_at);
         }
         TrainingPass pass(program, limits, std::move(*plan));
+        pass.layers_ = std::move(layers);
         pass.kept_ = std::move(*kept);
         pass.working_ = std::move(*working);
         pass.positions_ = std::move(*positions);
@@ -95,7 +100,9 @@ public:
     [[nodiscard]] bool has_head(std::int64_t chunk) const {
         return has_head(program_->chunks()[static_cast<std::size_t>(chunk)]);
     }
-    /// What was allocated.
+    /// What gathers weights; null where they are whole.
+    [[nodiscard]] GatheredLayers* layers() { return layers_.get(); }
+    /// What was allocated, but for what layers are gathered in.
     [[nodiscard]] Bytes bytes() const { return kept_.bytes() + working_.bytes() + positions_.bytes(); }
 
     /// Computes all blocks for some sequences and keeps what their losses and gradients need. These are of what `dropout` leaves.
@@ -107,7 +114,8 @@ public:
     [[nodiscard]] Result<> forward(TrainingWeights const& weights, TensorView<std::int32_t const, 2, Host> tokens,
                                    HostStream& stream, TrainingDropout dropout = {}, ChunkPass const& at = {}) {
         if (auto const known = check_views(subject, tokens); !known) return known;
-        if (auto const checked = check_weights(weights); !checked) return checked;
+        if (auto const checked = detail::check_weights(weights, *program_, layers_ != nullptr); !checked)
+            return checked;
         auto const vocabulary = program_->model().config.vocab_size;
         if (auto const checked = detail::check_tokens(tokens, limits_, vocabulary); !checked) return checked;
         if (auto const checked = detail::check_dropout(dropout, tokens.extent(0)); !checked) return checked;
@@ -115,6 +123,7 @@ public:
         auto const& chunk = program_->chunks()[static_cast<std::size_t>(at.chunk)];
         auto& taken = taken_[static_cast<std::size_t>(at.place)];
         taken = {tokens.extent(0), tokens.extent(1), {tokens.data(), {tokens.elements()}}, std::move(dropout), at};
+        if (layers_ != nullptr) layers_->forget();
         stream.submit([to = positions_.data(), count = tokens.elements(), length = taken.length] {
             for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<std::int32_t>(i % length);
             return Result<>{};
@@ -122,7 +131,8 @@ public:
         for (auto i = static_cast<std::size_t>(chunk.begin); i < static_cast<std::size_t>(chunk.end); ++i) {
             for (std::int64_t first = 0; first < taken.sequences; first += plan_.sequences_at_once) {
                 auto const some = std::min(plan_.sequences_at_once, taken.sequences - first);
-                auto const walk = walk_of(i, weights, taken, first, some, memory_of(i).forward, stream);
+                auto const walk =
+                    walk_of(i, after(i, chunk), weights, taken, first, some, memory_of(i).forward, stream);
                 for (std::size_t number = 0; number < walk.body.forward.operations().size(); ++number) {
                     if (auto const done = detail::run_operation(walk, number); !done) return done;
                 }
@@ -177,7 +187,8 @@ public:
             return done;
         }
         for (auto i = static_cast<std::size_t>(chunk.end); i-- > static_cast<std::size_t>(chunk.begin);) {
-            auto walk = walk_of(i, weights, taken, sequence, 1, memory_of(i).backward, stream);
+            auto const next = i > static_cast<std::size_t>(chunk.begin) ? Layer(i - 1) : Layer();
+            auto walk = walk_of(i, next, weights, taken, sequence, 1, memory_of(i).backward, stream);
             walk.parameter_gradients = all;
             walk.is_written = is_written.data();
             walk.output_gradient = above;
@@ -225,16 +236,6 @@ private:
           plan_(std::move(plan)),
           taken_(static_cast<std::size_t>(limits.in_flight)) {}
 
-    [[nodiscard]] Result<> check_weights(TrainingWeights const& weights) const {
-        auto const& place = weights.layout().place();
-        bool const is_rank = place.ranks == tensor_.place.ranks && place.rank == tensor_.place.rank &&
-                             place.pipeline == program_->place().pipeline;
-        if (&weights.model() == &program_->model() && is_rank) return {};
-        if (!is_rank)
-            return Error{ErrorCode::invalid_argument}.in(subject).at("weights").because(
-                "are those of another tensor-parallel rank or stage");
-        return Error{ErrorCode::invalid_argument}.in(subject).at("weights").because("are those of another model");
-    }
     /// Errors  invalid_argument for a chunk or a place that there is not, and for rows that are missing or have no use
     [[nodiscard]] Result<> check_chunk(ChunkPass const& at, std::int64_t rows) const {
         Error bad{ErrorCode::invalid_argument};
@@ -253,21 +254,9 @@ private:
     [[nodiscard]] Result<> check_leaf(TrainingWeights const& weights, Taken const& taken, std::int64_t sequence,
                                       Ids targets, Vector losses) const {
         if (auto const known = check_views(subject, targets, losses); !known) return known;
-        if (auto const checked = check_weights(weights); !checked) return checked;
-        if (sequence < 0 || sequence >= taken.sequences)
-            return Error{ErrorCode::invalid_argument}
-                .in(subject)
-                .at("sequence")
-                .because("is none that the forward pass took")
-                .got(sequence)
-                .between(0, taken.sequences - 1);
-        auto const is_whole = [&](auto const& view) { return view.elements() == taken.length; };
-        if (is_whole(targets) && is_whole(losses)) return {};
-        return Error{ErrorCode::shape_mismatch}
-            .in(subject)
-            .because("each token needs a target and a loss")
-            .got(is_whole(targets) ? losses.elements() : targets.elements())
-            .expected(taken.length);
+        if (auto const checked = detail::check_weights(weights, *program_, layers_ != nullptr); !checked)
+            return checked;
+        return detail::check_leaf(sequence, taken.sequences, taken.length, targets, losses);
     }
 
     [[nodiscard]] BodyMemory const& memory_of(std::size_t block) const {
@@ -294,21 +283,28 @@ private:
         auto const elements = taken.length * from.extent(1);
         return Host::copy<float>({from.data() + sequence * elements, {elements}}, {to, {elements}}, stream);
     }
-    [[nodiscard]] detail::TrainingWalk walk_of(std::size_t number, TrainingWeights const& weights, Taken const& taken,
-                                               std::int64_t first, std::int64_t sequences,
+    /// What a forward pass reads after a block, the head included.
+    [[nodiscard]] Layer after(std::size_t number, UnitRange chunk) const {
+        bool const is_last = number + 1 == static_cast<std::size_t>(chunk.end);
+        return is_last && !has_head(chunk) ? Layer() : Layer(number + 1);
+    }
+    /// `next` is the layer that is walked after it.
+    [[nodiscard]] detail::TrainingWalk walk_of(std::size_t number, Layer next, TrainingWeights const& weights,
+                                               Taken const& taken, std::int64_t first, std::int64_t sequences,
                                                BodyMemory::Pass const& memory, HostStream& stream) {
-        auto const& block = program_->blocks()[number];
+        auto const& block = layers_ == nullptr ? program_->blocks()[number] : layers_->parts().block(number);
+        auto const* const gathered = layers_ == nullptr ? nullptr : layers_->take(number, next, weights, stream);
         auto const& table = plan_.tables[block.body];
         auto const tokens = sequences * taken.length;
         auto const at = first * taken.length;
         auto* const kept = kept_of(taken);
         auto const* const tables = working_.data() + plan_.tables_at;
         detail::TrainingWalk walk{program_->model(), block, program_->body(block), memory, stream};
-        walk.weights = weights.data();
+        walk.weights = layers_ == nullptr ? weights.data() : gathered;
         walk.held = weights.held().data();
         walk.product_weight_memory = working_.data() + plan_.product_weight_at;
         if (tensor_.place.ranks > 1) {
-            tensor_.turned = weights.turned();
+            tensor_.turned = layers_ == nullptr ? weights.turned() : gathered;
             walk.tensor = &tensor_;
             if (!program_->shared(block).empty()) walk.shared = &program_->shared(block);
         }
@@ -342,17 +338,24 @@ private:
                                     Ids targets, float scale, Vector losses, float* gradients, float* above,
                                     std::vector<char>& is_written, HostStream& stream) {
         auto const length = taken.length;
-        auto const& head = program_->head();
+        auto const& head = layers_ == nullptr ? program_->head() : layers_->parts().head();
         auto const& config = program_->model().config;
+        auto const* from = weights.data();
+        auto const* turned_from = weights.turned();
+        if (layers_ != nullptr) {
+            auto const last = program_->blocks().size();
+            auto const next = gradients == nullptr ? Layer() : Layer(last - 1);
+            from = turned_from = layers_->take(last, next, weights, stream);
+        }
         using Matrix = TensorView<float, 2, Host>;
         Matrix const hidden(kept_of(taken) + plan_.output_at.back() + sequence * length * head.hidden,
                             {length, head.hidden});
         // Of one rank all rows of the vocabulary.
         auto const rows = head.rows.size();
         HeadLoss in{.in = hidden,
-                    .head = TensorView<float const, 2, Host>(weights.data() + head.weight.weight, {rows, head.hidden}),
+                    .head = TensorView<float const, 2, Host>(from + head.weight.weight, {rows, head.hidden}),
                     .targets = targets};
-        if (head.bias.elements > 0) in.bias = {weights.data() + head.bias.weight, {head.bias.elements}};
+        if (head.bias.elements > 0) in.bias = {from + head.bias.weight, {head.bias.elements}};
         HeadLossGradients to{.loss = losses};
         if (gradients != nullptr) {
             Vector const factors{working_.data() + plan_.weights_at, {length}};
@@ -373,7 +376,7 @@ private:
         Vector const scratch{working_.data() + plan_.scratch_at, {plan_.scratch}};
         if (tensor_.place.ranks == 1) return head_cross_entropy(in, to, options, scratch, stream);
         auto const columns = split_units(head.hidden, tensor_.place.ranks, tensor_.place.rank).size();
-        TensorView<float const, 2, Host> const turned(weights.turned() + head.turned, {head.vocabulary, columns});
+        TensorView<float const, 2, Host> const turned(turned_from + head.turned, {head.vocabulary, columns});
         return detail::shared_head_cross_entropy(tensor_, in, turned, to, options, scratch, stream);
     }
 
@@ -381,6 +384,8 @@ private:
     TrainingLimits limits_;
     TrainingMemory plan_;
     detail::TensorRank tensor_;
+    /// Null where weights are whole.
+    std::unique_ptr<GatheredLayers> layers_;
     Buffer<float, Host> kept_;
     Buffer<float, Host> working_;
     Buffer<std::int32_t, Host> positions_;

@@ -59,7 +59,7 @@ public:
                     sum += padded(static_cast<std::size_t>(run * width));
                 });
             };
-            add(own.size(), static_cast<std::int64_t>(sizeof(float)));
+            add(own.size(), WeightStorage({}, detail::weights_dtype<Rule>).width());
             for (auto const& array : rule.state(elements, own)) add(array.elements, bits(array.dtype) / 8);
         }
         return Bytes{sum};

@@ -98,7 +98,8 @@ template <Communicator C>
     return agree_on_number(comm, std::bit_cast<std::int64_t>(hash), "goes on from other steps than rank 0");
 }
 
-/// Compares the weights of ranks that have them alike: data-parallel ranks all, tensor-parallel ones those that they do not share.
+/// Compares the weights of ranks that have them alike: data-parallel ranks all, or none where each has its share; tensor-parallel ones
+/// those that they do not share.
 ///
 /// Errors  as compare_replicas
 template <class Comm>
@@ -108,10 +109,14 @@ template <class Comm>
         List<NamedValues> values;
         auto const& parameters = weights.layout().parameters();
         for (std::size_t i = 0; i < parameters.size(); ++i) {
-            if (takes_shared || parameters[i].cut.is_whole()) values.push_back({parameters[i].name, weights.values(i)});
+            if (takes_shared || parameters[i].cut.is_whole())
+                values.push_back({parameters[i].name, weights.values(i), weights.halves(i)});
         }
         return compare_replicas(comm, Span<NamedValues const>(values));
     };
+    if (weights.shares().is_shared()) {
+        return groups.tensor() == nullptr ? Result<>{} : compare(*groups.tensor(), false);
+    }
     if (groups.pipeline() != nullptr) {
         if (auto const agreed = StageTies::agree(weights, *groups.pipeline()); !agreed) return agreed;
     }

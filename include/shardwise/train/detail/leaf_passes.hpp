@@ -17,7 +17,22 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// The passes of a rank's sequences: of a step, and of a held-out set.
+/// How a rank takes its leaves where all ranks take part in each pass: as many passes as the rank with most leaves, some of them empty.
+struct LeafRounds {
+    std::int64_t leaves = 0;
+    /// Of the rank that has most, and of one of its forward passes.
+    std::int64_t all = 0;
+    std::int64_t at_once = 1;
+
+    [[nodiscard]] std::int64_t passes() const { return ceil_divide(all, at_once); }
+    /// Of this rank's leaves those of a forward pass that begins with `first`, and the passes back behind it.
+    [[nodiscard]] std::int64_t own(std::int64_t first) const {
+        return std::clamp<std::int64_t>(leaves - first, 0, at_once);
+    }
+    [[nodiscard]] std::int64_t joined(std::int64_t first) const { return std::min(at_once, all - first); }
+};
+
+/// The passes of a rank's sequences: of a step, and of a held-out set. Ranks that share weights take part in the passes of all.
 template <class Comm>
 struct LeafPasses {
     TrainOptions const& options;
@@ -30,22 +45,23 @@ struct LeafPasses {
 
     /// Brings this rank's leaves into the sum, with their tokens' losses.
     [[nodiscard]] Result<> add(std::int64_t step, float scale, HostStream& stream, Deadline deadline) {
-        auto const most = pass.limits().sequences;
-        for (std::int64_t first = 0; first < gradients.count(); first += most) {
-            auto const some = std::min(most, gradients.count() - first);
-            auto dropout = options.dropout_at(step, gradients.leaf_numbers(first, some));
-            auto const tokens = sequences.tokens(first, some);
-            if (auto const done = pass.forward(weights, tokens, stream, std::move(dropout)); !done) return done;
-            for (std::int64_t i = 0; i < some; ++i) {
+        auto const rounds = rounds_of(gradients.count(), batch.batch);
+        for (std::int64_t first = 0; first < rounds.all; first += rounds.at_once) {
+            if (auto const done = forward(step, first, rounds.own(first), stream); !done) return done;
+            for (auto i = first; i < first + rounds.joined(first); ++i) {
                 if (deadline.has_passed())
                     return Error{ErrorCode::deadline_exceeded}
                         .in("step " + std::to_string(step))
                         .because("did not finish before its deadline")
                         .fix("allow more time, or use a smaller batch");
+                if (i >= rounds.leaves) {
+                    pass.layers()->join_backward(weights, stream);
+                    continue;
+                }
                 auto const leaf = gradients.leaf();
                 if (!leaf) return leaf.error();
-                auto const done = pass.backward(weights, i, sequences.targets(first + i), scale,
-                                                sequences.losses(first + i), *leaf, stream);
+                auto const done =
+                    pass.backward(weights, i - first, sequences.targets(i), scale, sequences.losses(i), *leaf, stream);
                 if (!done) return done;
                 if (auto const added = gradients.add(groups.data(), stream); !added) return added;
             }
@@ -76,22 +92,47 @@ struct LeafPasses {
                 .at_most(batch.context);
         sequences.set_length(held.context);
         auto const place = groups.place_in_data();
-        auto const own = split_units(held_out.batches_per_epoch() * held.batch, place.ranks, place.rank);
+        auto const all = held_out.batches_per_epoch() * held.batch;
+        auto const own = split_units(all, place.ranks, place.rank);
+        auto rounds = rounds_of(own.size(), all);
+        // The rank with fewest leaves has memory for no more.
+        if (weights.shares().is_shared()) rounds.at_once = std::min(rounds.at_once, batch.batch / place.ranks);
         TokenMean mean;
-        for (auto first = own.begin; first < own.end; first += pass.limits().sequences) {
+        for (std::int64_t begin = 0; begin < rounds.all; begin += rounds.at_once) {
             auto const deadline = Deadline::after(options.timeout);
-            auto const some = std::min(pass.limits().sequences, own.end - first);
+            auto const some = rounds.own(begin);
             for (std::int64_t i = 0; i < some; ++i) {
-                auto const number = (first + i) % held.batch;
-                if (auto const read = sequences.read(held_out, first + i - number, number, i); !read)
-                    return read.error();
+                auto const at = own.begin + begin + i;
+                auto const number = at % held.batch;
+                if (auto const read = sequences.read(held_out, at - number, number, i); !read) return read.error();
             }
-            if (auto const done = take(some, stream, deadline); !done) return done.error();
+            if (some == 0) {
+                pass.layers()->join_forward(weights, stream);
+                pass.layers()->join_losses(weights, stream);
+            } else if (auto const done = take(some, stream, deadline); !done) {
+                return done.error();
+            }
             if (auto const ended = stream.synchronize(deadline); !ended) return ended.error();
-            if (!groups.is_counted()) continue;
+            if (!groups.is_counted() || some == 0) continue;
             if (auto const added = sequences.add_losses(some, mean); !added) return added.error();
         }
         return mean;
+    }
+
+private:
+    /// Of sequences that data-parallel ranks share evenly, of which this one has so many.
+    [[nodiscard]] LeafRounds rounds_of(std::int64_t own, std::int64_t all) {
+        if (!weights.shares().is_shared()) return {own, own, pass.limits().sequences};
+        auto const most = split_units(all, groups.data().size(), 0).size();
+        return {own, most, std::min(options.micro_batch, split_units(batch.batch, groups.data().size(), 0).size())};
+    }
+    [[nodiscard]] Result<> forward(std::int64_t step, std::int64_t first, std::int64_t some, HostStream& stream) {
+        if (some == 0) {
+            pass.layers()->join_forward(weights, stream);
+            return {};
+        }
+        auto dropout = options.dropout_at(step, gradients.leaf_numbers(first, some));
+        return pass.forward(weights, sequences.tokens(first, some), stream, std::move(dropout));
     }
 };
 

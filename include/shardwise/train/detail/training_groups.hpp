@@ -31,12 +31,15 @@ struct ReplicaDegrees {
 template <class Comm>
 class TrainingGroups {
 public:
-    /// All ranks call it with the same. `world` outlives this.
+    /// All ranks call it with the same. `world` outlives this. With `gathers` there is a communicator of the data-parallel ranks for weights
+    /// that they share, where they are several.
     ///
     /// Errors  invalid_argument where the ranks are no multiple of those of a replica; as a collective
-    [[nodiscard]] static Result<TrainingGroups> create(Comm& world, ReplicaDegrees const& degrees) {
+    [[nodiscard]] static Result<TrainingGroups> create(Comm& world, ReplicaDegrees const& degrees,
+                                                       bool gathers = false) {
         TrainingGroups out(world);
-        if (degrees.ranks() <= 1) return Result<TrainingGroups>(std::move(out));
+        gathers = gathers && world.size() > degrees.ranks();
+        if (degrees.ranks() <= 1 && !gathers) return Result<TrainingGroups>(std::move(out));
         if (world.size() % degrees.ranks() != 0)
             return Error{ErrorCode::invalid_argument}
                 .in("training")
@@ -53,6 +56,10 @@ public:
                 group = std::make_unique<Comm>(std::move(*part));
                 return {};
             };
+            if (gathers) {
+                if (auto const taken = take(out.weights_, rank % degrees.ranks()); !taken) return taken.error();
+            }
+            if (degrees.ranks() <= 1) return Result<TrainingGroups>(std::move(out));
             if (degrees.tp > 1) {
                 if (auto const taken = take(out.tensor_, rank / degrees.tp); !taken) return taken.error();
             }
@@ -65,7 +72,9 @@ public:
         } else {
             return Error{ErrorCode::unsupported}
                 .in("training")
-                .at(degrees.tp > 1 ? "tp" : "pp")
+                .at(degrees.tp > 1   ? "tp"
+                    : degrees.pp > 1 ? "pp"
+                                     : "zero")
                 .because("ranks that share a model need a communicator that can be split")
                 .fix("give the trainer a HostCommunicator");
         }
@@ -73,6 +82,13 @@ public:
 
     [[nodiscard]] Comm& world() { return *world_; }
     [[nodiscard]] Comm& data() { return data_ ? *data_ : *world_; }
+    /// Of data-parallel ranks that share weights, for these alone; null where there are none.
+    [[nodiscard]] HostCommunicator* weights() {
+        if constexpr (std::same_as<Comm, HostCommunicator>)
+            return weights_.get();
+        else
+            return nullptr;
+    }
     /// Null where each rank has the whole model.
     [[nodiscard]] HostCommunicator* tensor() {
         if constexpr (std::same_as<Comm, HostCommunicator>)
@@ -100,6 +116,7 @@ public:
         auto const ended = end_group(*world_, error);
         if (data_) (void)data_->fail(ended);
         if (tensor_) (void)tensor_->fail(ended);
+        if (weights_) (void)weights_->fail(ended);
         if (pipeline_) (void)pipeline_->fail(ended);
         return ended;
     }
@@ -108,7 +125,9 @@ public:
         each([](auto& comm) {
             if constexpr (requires { comm.measure_calls(); }) comm.measure_calls();
         });
+        if (weights() != nullptr) weights()->measure_calls();
     }
+    /// But for those for weights, which a step may not wait for.
     [[nodiscard]] std::chrono::nanoseconds time_of_calls() {
         std::chrono::nanoseconds sum{0};
         each([&sum](auto& comm) {
@@ -120,6 +139,7 @@ public:
     [[nodiscard]] Traffic traffic() {
         Traffic sum;
         each([&sum](auto& comm) { sum += comm.traffic(); });
+        if (weights_) sum += weights_->traffic();
         return sum;
     }
 
@@ -137,6 +157,7 @@ private:
     Comm* world_;
     std::unique_ptr<Comm> data_;
     std::unique_ptr<Comm> tensor_;
+    std::unique_ptr<Comm> weights_;
     std::unique_ptr<Comm> pipeline_;
 };
 
