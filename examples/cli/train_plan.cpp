@@ -62,6 +62,7 @@ TrainOptions train_options_of(TrainRequest const& request, TrainPlan const& plan
     options.schedule = plan.schedule;
     options.zero = static_cast<ZeroStage>(request.zero);
     options.tp = static_cast<std::int32_t>(plan.tp);
+    if (request.is_offloaded) options.offload_folder = request.out;
     options.check_every = request.check_gradients;
     options.max_skipped = request.max_skipped;
     options.timeout = request.timeout;
@@ -106,6 +107,11 @@ Result<> plan_steps(TrainRequest const& request, std::int64_t batches_per_epoch,
     return {};
 }
 
+WeightStorage storage_of(TrainRequest const& request, TrainPlan const& plan, std::int64_t rank) {
+    return {request.zero == 3 ? TensorPlace{plan.dp, rank / plan.tp} : TensorPlace{},
+            request.kahan_sum ? Dtype::bf16 : Dtype::f32};
+}
+
 bool saves_beside(TrainRequest const& request, TrainPlan const& plan) {
     return request.save_every && *request.save_every < plan.steps;
 }
@@ -124,7 +130,7 @@ Result<std::vector<TrainRankMemory>> predict_memory(TrainRequest const& request,
             return *trainer + CheckpointSaver<>::staging_bytes(program.layout(), rule, place, request.zero > 0);
         });
         if (!bytes) return bytes.error();
-        out.push_back({*bytes + TrainingWeights::bytes(program.layout()), {}});
+        out.push_back({*bytes + TrainingWeights::bytes(program.layout(), storage_of(request, plan, rank)), {}});
     }
     return out;
 }
@@ -220,6 +226,7 @@ std::vector<TrainFix> find_train_fixes(TrainRequest const& request, TrainPlan co
         if (kind == request.optimizer || (kind == OptimizerKind::adam8bit && plan.tp > 1)) continue;
         auto changed = request;
         changed.optimizer = kind;
+        changed.kahan_sum = false;
         if (offer("--optimizer " + std::string(train_optimizer_name(kind)), changed, plan)) break;
     }
     return out;
