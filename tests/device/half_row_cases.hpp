@@ -148,7 +148,8 @@ void check_half_table(Bench<TestDevice>& bench, WeightFormat format, std::int64_
     REQUIRE(table);
     auto const ids = bench.send(some_ids(12, first_row, 9));
     // Rows on packs, on halves of them, and on neither.
-    for (auto const& [stride, shift] : {std::pair{round_up(width, 8), 0}, {round_up(width, 8) + 4, 4}, {width + 3, 1}}) {
+    for (auto const& [stride, shift] :
+         {std::pair{round_up(width, 8), 0}, {round_up(width, 8) + 4, 4}, {width + 3, 1}}) {
         TestRows<T> const made(12, width, stride, shift, 7);
         auto const taken = [&](auto const& rows) {
             auto to = bench.send(rows.values);

@@ -55,7 +55,8 @@ __global__ void __launch_bounds__(row_threads, 2) decode_table_rows(WeightRowsCa
                 } else {
                     SHARDWISE_DEVICE_UNROLL
                     for (int i = 0; i < 4; ++i) {
-                        if (at + 4 * four + i < width) store_element(call.out, first + 4 * four + i, values[i], call.element);
+                        if (at + 4 * four + i < width)
+                            store_element(call.out, first + 4 * four + i, values[i], call.element);
                     }
                 }
             }

@@ -31,8 +31,8 @@ Result<> launch_store_step(StoreStepCall<T, Cache> const& call, typename Api::St
         bool const is_packed = has_packs(call.in, call.rows, call.in_row, call.width) &&
                                has_packs(call.memory, 2, call.memory_row, call.width);
         return launch_portions<Api, StoreStepCall<T, Cache>>("store_rows", &store_portions<T, Cache, 1>,
-                                                          &store_portions<T, Cache, pack>, pack, is_packed, call.rows,
-                                                          call.width, stream, call);
+                                                             &store_portions<T, Cache, pack>, pack, is_packed,
+                                                             call.rows, call.width, stream, call);
     }
 }
 

@@ -13,7 +13,7 @@ Result<> launch_xielu(XieluCall<T> const& call, typename Api::Stream stream) {
     bool const is_packed = has_packs(call.in, call.rows, call.in_row, call.width) &&
                            has_packs(call.out, call.rows, call.out_row, call.width);
     return launch_portions<Api, XieluCall<T>>("xielu", &xielu_portions<T, 1>, &xielu_portions<T, pack>, pack, is_packed,
-                                           call.rows, call.width, stream, call);
+                                              call.rows, call.width, stream, call);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

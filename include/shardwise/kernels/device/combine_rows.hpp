@@ -33,8 +33,9 @@ template <ActivationElement T, class Api>
                                     TensorView<T, 2, DeviceBackend<Api>> out, DeviceStream<Api>& stream) {
     if (auto const checked = detail::check_combined(rows, places, weights, out); !checked) return checked;
     if (out.empty()) return {};
-    detail::CombineRowsCall<T> const call{rows.data(), rows.stride(0), places.data(), weights.data(), weights.stride(0),
-                                       out.data(),  out.stride(0),  out.extent(0), out.extent(1),  weights.extent(1)};
+    detail::CombineRowsCall<T> const call{rows.data(),       rows.stride(0),   places.data(), weights.data(),
+                                          weights.stride(0), out.data(),       out.stride(0), out.extent(0),
+                                          out.extent(1),     weights.extent(1)};
     stream.submit([&](typename Api::Stream native) { return detail::launch_combine_rows<Api, T>(call, native); });
     return {};
 }

@@ -51,7 +51,8 @@ template <ActivationElement T, class Api>
                                  DeviceStream<Api>& stream, std::int64_t first_row = 0) {
     if (auto const checked = detail::check_embedding(ids, table.inputs(), out); !checked) return checked;
     if (out.empty()) return {};
-    detail::WeightRowsCall const call{ids.data(), first_row, table.view(), out.data(), out.stride(0), out.extent(0), detail::row_element<T>};
+    detail::WeightRowsCall const call{ids.data(),    first_row,     table.view(),          out.data(),
+                                      out.stride(0), out.extent(0), detail::row_element<T>};
     stream.submit([&](typename Api::Stream native) { return detail::launch_weight_rows<Api>(call, native); });
     return {};
 }

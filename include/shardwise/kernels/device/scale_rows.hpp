@@ -33,7 +33,7 @@ template <ActivationElement T, class Api>
     if (auto const checked = detail::check_row_gate("scale_rows", gate, in.extent(0)); !checked) return checked;
     if (in.empty()) return {};
     detail::ScaleRowsCall<T> const call{gate.data(),   gate.stride(0), in.data(),    in.stride(0), out.data(),
-                                     out.stride(0), in.extent(0),   in.extent(1), kind};
+                                        out.stride(0), in.extent(0),   in.extent(1), kind};
     stream.submit([&](typename Api::Stream native) { return detail::launch_scale_rows<Api, T>(call, native); });
     return {};
 }

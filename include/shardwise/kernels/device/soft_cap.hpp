@@ -24,12 +24,13 @@ Result<> launch_soft_cap(SoftCapCall<T> const& call, typename Api::Stream stream
 /// Order   on `stream`
 /// Errors  shape_mismatch; invalid_argument for a cap that is not above 0, or not finite
 template <ActivationElement T, class Api>
-[[nodiscard]] Result<> soft_cap(TensorView<T const, 2, DeviceBackend<Api>> in,
-                                TensorView<T, 2, DeviceBackend<Api>> out, float cap, DeviceStream<Api>& stream) {
+[[nodiscard]] Result<> soft_cap(TensorView<T const, 2, DeviceBackend<Api>> in, TensorView<T, 2, DeviceBackend<Api>> out,
+                                float cap, DeviceStream<Api>& stream) {
     if (auto const known = detail::check_cap("soft_cap", cap); !known) return known;
     if (auto const checked = detail::check_rows("soft_cap", in, in.extent(1), out); !checked) return checked;
     if (in.empty()) return {};
-    detail::SoftCapCall<T> const call{in.data(), in.stride(0), out.data(), out.stride(0), in.extent(0), in.extent(1), cap};
+    detail::SoftCapCall<T> const call{in.data(),    in.stride(0), out.data(), out.stride(0),
+                                      in.extent(0), in.extent(1), cap};
     stream.submit([&](typename Api::Stream native) { return detail::launch_soft_cap<Api, T>(call, native); });
     return {};
 }

@@ -54,16 +54,16 @@ template <DeviceCacheElement Cache, class Api, ActivationElement T>
             .fix("store fewer tokens at once");
     }
     detail::StoreStepCall<T, Cache> const call{detail::make_step_places(table.layout(), table.data(), group),
-                                            in.data(),
-                                            in.stride(0),
-                                            memory.data(),
-                                            memory.stride(0),
-                                            scales.data(),
-                                            scales.stride(0),
-                                            in.extent(0),
-                                            in.extent(1),
-                                            static_cast<std::int32_t>(heads),
-                                            in.extent(1) / heads};
+                                               in.data(),
+                                               in.stride(0),
+                                               memory.data(),
+                                               memory.stride(0),
+                                               scales.data(),
+                                               scales.stride(0),
+                                               in.extent(0),
+                                               in.extent(1),
+                                               static_cast<std::int32_t>(heads),
+                                               in.extent(1) / heads};
     stream.submit([&](typename Api::Stream native) { return detail::launch_store_step<Api, T, Cache>(call, native); });
     return {};
 }

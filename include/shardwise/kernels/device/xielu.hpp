@@ -29,7 +29,7 @@ template <ActivationElement T, class Api>
     if (auto const checked = detail::check_xielu(in, numbers, out); !checked) return checked;
     if (in.empty()) return {};
     detail::XieluCall<T> const call{in.data(),    in.stride(0), out.data(),    out.stride(0),
-                                 in.extent(0), in.extent(1), numbers.data()};
+                                    in.extent(0), in.extent(1), numbers.data()};
     stream.submit([&](typename Api::Stream native) { return detail::launch_xielu<Api, T>(call, native); });
     return {};
 }
