@@ -67,6 +67,8 @@ template Result<> launch_gemm<FakeApi, Float16>(GemmCall const&, FakeApi::Stream
 template Result<> launch_rms_norm<FakeApi>(RmsNormCall<float> const&, FakeApi::Stream);
 template Result<> launch_rms_norm<FakeApi>(RmsNormCall<Bfloat16> const&, FakeApi::Stream);
 template Result<> launch_rms_norm<FakeApi>(RmsNormCall<Float16> const&, FakeApi::Stream);
+template Result<> launch_rms_norm<FakeApi>(RmsNormCall<Bfloat16, float> const&, FakeApi::Stream);
+template Result<> launch_rms_norm<FakeApi>(RmsNormCall<Float16, float> const&, FakeApi::Stream);
 template Result<> launch_rope<FakeApi>(RopeCall<float> const&, FakeApi::Stream);
 template Result<> launch_rope<FakeApi>(RopeCall<Bfloat16> const&, FakeApi::Stream);
 template Result<> launch_rope<FakeApi>(RopeCall<Float16> const&, FakeApi::Stream);
@@ -100,10 +102,14 @@ template Result<> launch_copy_rows<FakeApi>(std::string_view, CopyRowsCall<Float
 template Result<> launch_add<FakeApi>(std::string_view, AddCall<float> const&, FakeApi::Stream);
 template Result<> launch_add<FakeApi>(std::string_view, AddCall<Bfloat16> const&, FakeApi::Stream);
 template Result<> launch_add<FakeApi>(std::string_view, AddCall<Float16> const&, FakeApi::Stream);
+template Result<> launch_add<FakeApi>(std::string_view, AddCall<Bfloat16, float> const&, FakeApi::Stream);
+template Result<> launch_add<FakeApi>(std::string_view, AddCall<Float16, float> const&, FakeApi::Stream);
 
 template Result<> launch_layer_norm<FakeApi>(LayerNormCall<float> const&, FakeApi::Stream);
 template Result<> launch_layer_norm<FakeApi>(LayerNormCall<Bfloat16> const&, FakeApi::Stream);
 template Result<> launch_layer_norm<FakeApi>(LayerNormCall<Float16> const&, FakeApi::Stream);
+template Result<> launch_layer_norm<FakeApi>(LayerNormCall<Bfloat16, float> const&, FakeApi::Stream);
+template Result<> launch_layer_norm<FakeApi>(LayerNormCall<Float16, float> const&, FakeApi::Stream);
 
 template Result<> launch_residual_norm<FakeApi>(ResidualNormCall<float> const&, FakeApi::Stream);
 template Result<> launch_residual_norm<FakeApi>(ResidualNormCall<Bfloat16> const&, FakeApi::Stream);

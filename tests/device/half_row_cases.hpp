@@ -161,6 +161,24 @@ void check_half_table(Bench<TestDevice>& bench, WeightFormat format, std::int64_
     }
 }
 
+/// A bias in float is added before anything is rounded.
+template <class T>
+void check_added_row(Bench<TestDevice>& bench, RowShape shape) {
+    using Device = TestDevice;
+    TestRows<T> const to(shape.rows, shape.width, shape.stride, shape.shift, 807);
+    auto const bias = numbers(shape.width, 808);
+    auto const row = bench.send(bias);
+    auto rows = bench.send(to.values);
+    REQUIRE(add_row<T>(TensorView<float const, 1, Device>(row.view()), to.view(rows), bench.stream()));
+    auto const made = to.fetched(bench, rows);
+    for (std::int64_t i = 0; i < shape.rows; ++i) {
+        for (std::int64_t j = 0; j < shape.width; ++j) {
+            auto const sum = static_cast<float>(to.at(i, j)) + bias[static_cast<std::size_t>(j)];
+            REQUIRE(is_rounded(made.values[made.place(i, j)], sum));
+        }
+    }
+}
+
 template <class T>
 void check_half_delta(Bench<TestDevice>& bench) {
     using Device = TestDevice;
@@ -211,6 +229,19 @@ TEST_CASE_TEMPLATE("Rows of halves on a device are what the same numbers in floa
         check_half_table<T>(*bench, unit.format, 37);
     }
     check_half_delta<T>(*bench);
+}
+
+TEST_CASE_TEMPLATE("Norms of halves on a device by weights in float are within the rounding of their arithmetic", T,
+                   Bfloat16, Float16) {
+    auto const bench = open_bench<TestDevice>();
+    if (!bench) return;
+    for (auto const& shape : row_shapes) {
+        bool const in_place = shape.rows % 2 == 0;
+        check_rms_norm<T, float>(*bench, shape.rows, shape.width, shape.stride, in_place, 1e-5F, 1.0F, shape.shift);
+        check_layer_norm<T, float>(*bench, shape, in_place, true);
+        check_layer_norm<T, float>(*bench, shape, in_place, false);
+        check_added_row<T>(*bench, shape);
+    }
 }
 
 TEST_CASE_TEMPLATE("Caches on a device take of rows of halves what they take of floats", T, Bfloat16, Float16) {

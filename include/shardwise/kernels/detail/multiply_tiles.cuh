@@ -83,8 +83,8 @@ __device__ float multiply_plainly(MultiplyCall const& call, std::int64_t row, st
 }
 
 /// out[r, o] = in[r] . weight[o] for many rows: a block makes matrix_outputs outputs of `rows` rows. Activations are parted into
-/// activation_parts<T> bfloat16, which loses nothing, and codes are bfloat16 already; their products are summed in float over 32 inputs, and those sums are
-/// scaled and added. The order does not depend on other rows, but it is not that of multiply_rows.
+/// activation_parts<T> bfloat16, which loses nothing, and codes are bfloat16 already; their products are summed in float over 32
+/// inputs, and those sums are scaled and added. The order does not depend on other rows, but it is not that of multiply_rows.
 template <class Api, WeightFormat format, int rows, class T>
 __global__ void __launch_bounds__(matrix_threads, 2) multiply_tiles(MultiplyCall call) {
     using Code = DeviceCode<Api>;
@@ -127,8 +127,7 @@ __global__ void __launch_bounds__(matrix_threads, 2) multiply_tiles(MultiplyCall
     auto const steps = (weight.inputs + matrix_inputs - 1) / matrix_inputs;
     auto const row_blocks = (call.rows + rows - 1) / rows;
     auto const tiles = (weight.outputs + matrix_outputs - 1) / matrix_outputs * row_blocks;
-    auto const* const in = static_cast<Staged const*>(call.in);
-    bool const has_packs = is_on_four(in) && (call.rows == 1 || call.in_row % 4 == 0);
+    bool const has_packs = is_on_four(static_cast<Staged const*>(call.in)) && (call.rows == 1 || call.in_row % 4 == 0);
     // A thread brings half of an output's inputs of a step, and a quarter of a row's.
     auto const half = thread % 2;
     auto const quarter = thread % 4;
@@ -156,7 +155,7 @@ __global__ void __launch_bounds__(matrix_threads, 2) multiply_tiles(MultiplyCall
                 if (thread / 4 >= rows || row >= call.rows) continue;
                 auto const input = step * matrix_inputs + 8 * quarter + 4 * i;
                 auto const left = weight.inputs - input;
-                auto const* const from = in + row * call.in_row + input;
+                auto const* const from = static_cast<Staged const*>(call.in) + row * call.in_row + input;
                 if (has_packs && left >= 4) {
                     inputs[i] = load_four(from, row_element<T>);
                 } else {

@@ -184,6 +184,21 @@ struct Portion<T, 1> {
     SHARDWISE_DEVICE void set(float const (&values)[1]) { narrow(values[0], element); }
 };
 
+/// Floats beside a portion of halves: two packs.
+template <>
+struct Portion<float, 8> {
+    Pack16 packs[2];
+
+    SHARDWISE_DEVICE void load(float const* at) {
+        packs[0] = load_pack(at);
+        packs[1] = load_pack(at + 4);
+    }
+    SHARDWISE_DEVICE void get(float (&values)[8]) const {
+        SHARDWISE_DEVICE_UNROLL
+        for (int i = 0; i < 8; ++i) values[i] = float_of_bits(packs[i / 4].words[i % 4]);
+    }
+};
+
 /// True where rows `row` elements apart, as wide as whole packs, begin on multiples of 16 bytes.
 template <class T>
 [[nodiscard]] SHARDWISE_DEVICE bool has_packs(T const* data, std::int64_t rows, std::int64_t row, std::int64_t width) {

@@ -29,6 +29,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 template Result<> launch_rms_norm<KernelApi>(RmsNormCall<float> const&, KernelApi::Stream);
 template Result<> launch_rms_norm<KernelApi>(RmsNormCall<Bfloat16> const&, KernelApi::Stream);
 template Result<> launch_rms_norm<KernelApi>(RmsNormCall<Float16> const&, KernelApi::Stream);
+template Result<> launch_rms_norm<KernelApi>(RmsNormCall<Bfloat16, float> const&, KernelApi::Stream);
+template Result<> launch_rms_norm<KernelApi>(RmsNormCall<Float16, float> const&, KernelApi::Stream);
 
 template Result<> launch_rope<KernelApi>(RopeCall<float> const&, KernelApi::Stream);
 template Result<> launch_rope<KernelApi>(RopeCall<Bfloat16> const&, KernelApi::Stream);
@@ -45,10 +47,14 @@ template Result<> launch_copy_rows<KernelApi>(std::string_view, CopyRowsCall<Flo
 template Result<> launch_add<KernelApi>(std::string_view, AddCall<float> const&, KernelApi::Stream);
 template Result<> launch_add<KernelApi>(std::string_view, AddCall<Bfloat16> const&, KernelApi::Stream);
 template Result<> launch_add<KernelApi>(std::string_view, AddCall<Float16> const&, KernelApi::Stream);
+template Result<> launch_add<KernelApi>(std::string_view, AddCall<Bfloat16, float> const&, KernelApi::Stream);
+template Result<> launch_add<KernelApi>(std::string_view, AddCall<Float16, float> const&, KernelApi::Stream);
 
 template Result<> launch_layer_norm<KernelApi>(LayerNormCall<float> const&, KernelApi::Stream);
 template Result<> launch_layer_norm<KernelApi>(LayerNormCall<Bfloat16> const&, KernelApi::Stream);
 template Result<> launch_layer_norm<KernelApi>(LayerNormCall<Float16> const&, KernelApi::Stream);
+template Result<> launch_layer_norm<KernelApi>(LayerNormCall<Bfloat16, float> const&, KernelApi::Stream);
+template Result<> launch_layer_norm<KernelApi>(LayerNormCall<Float16, float> const&, KernelApi::Stream);
 
 template Result<> launch_residual_norm<KernelApi>(ResidualNormCall<float> const&, KernelApi::Stream);
 template Result<> launch_residual_norm<KernelApi>(ResidualNormCall<Bfloat16> const&, KernelApi::Stream);
