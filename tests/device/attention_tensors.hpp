@@ -267,9 +267,9 @@ public:
     }
 
     /// What a back end makes of it, with a share of the workspace; of one sequence alone, or of all; of the first heads.
-    template <class B>
-    [[nodiscard]] std::vector<float> run(Bench<B>& bench, double share = 1.0, std::optional<std::size_t> only = {},
-                                         std::int64_t heads = 0) const {
+    template <class B, class T = float>
+    [[nodiscard]] std::vector<T> run(Bench<B>& bench, double share = 1.0, std::optional<std::size_t> only = {},
+                                     std::int64_t heads = 0) const {
         auto table = StepTable<B>::create(bench.context(), bounds());
         REQUIRE(table);
         auto input = steps.input();
@@ -285,14 +285,16 @@ public:
             input.sequences = input.sequences.subspan(*only, 1);
         }
         REQUIRE(table->write(input, bench.stream()));
-        auto const queries = bench.send(q);
+        std::vector<T> rows_of_queries;
+        for (auto const value : q) rows_of_queries.push_back(T(value));
+        auto const queries = bench.send(rows_of_queries);
         auto const of_keys = bench.send(keys->elements);
         auto const of_values = bench.send(values->elements);
         auto const key_scales = bench.send(keys->scales);
         auto const value_scales = bench.send(values->scales);
         auto const some_sinks = bench.send(sinks);
         auto const some_slopes = bench.send(slopes);
-        auto out = bench.send(std::vector<float>(static_cast<std::size_t>(rows() * out_stride + problem.shift), 77.0F));
+        auto out = bench.send(std::vector<T>(static_cast<std::size_t>(rows() * out_stride + problem.shift), T(77.0F)));
         auto const floats = step_attention_workspace<B>(options, rows(), bounds().sequences, pages() * page_rows);
         auto workspace = bench.send(std::vector<float>(static_cast<std::size_t>(share * static_cast<double>(floats))));
         auto const rows_of = [&](AttentionRows<Cache> const& from, Buffer<Cache, B> const& memory,
@@ -303,9 +305,8 @@ public:
             if (!problem.is_own) return StepRows<Cache, B>{all, some, 1};
             return StepRows<Cache, B>{all.rows(first, count), some.empty() ? some : some.rows(first, count), -1};
         };
-        TensorView<float const, 2, B> const from(queries.data() + problem.shift, {rows(), heads * shape.key_dim},
-                                                 q_stride);
-        TensorView<float, 2, B> const to(out.data() + problem.shift, {rows(), heads * shape.value_dim}, out_stride);
+        TensorView<T const, 2, B> const from(queries.data() + problem.shift, {rows(), heads * shape.key_dim}, q_stride);
+        TensorView<T, 2, B> const to(out.data() + problem.shift, {rows(), heads * shape.value_dim}, out_stride);
         auto const done =
             step_attention<Cache>(from.rows(first, count), rows_of(*keys, of_keys, key_scales),
                                   rows_of(*values, of_values, value_scales), to.rows(first, count), *table, options,

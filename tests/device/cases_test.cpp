@@ -8,6 +8,8 @@
 #include "expert_product_cases.hpp"
 #include "gated_delta_cases.hpp"
 #include "graph_cases.hpp"
+#include "half_product_cases.hpp"
+#include "half_row_cases.hpp"
 #if defined(SHARDWISE_HAS_CUDA) || defined(SHARDWISE_HAS_HIP)
 #include "host_code_cases.hpp"
 #endif

@@ -67,15 +67,23 @@ template Result<> launch_gemm<FakeApi, Float16>(GemmCall const&, FakeApi::Stream
 template Result<> launch_rms_norm<FakeApi>(RmsNormCall<float> const&, FakeApi::Stream);
 template Result<> launch_rms_norm<FakeApi>(RmsNormCall<Bfloat16> const&, FakeApi::Stream);
 template Result<> launch_rms_norm<FakeApi>(RmsNormCall<Float16> const&, FakeApi::Stream);
+template Result<> launch_rms_norm<FakeApi>(RmsNormCall<Bfloat16, float> const&, FakeApi::Stream);
+template Result<> launch_rms_norm<FakeApi>(RmsNormCall<Float16, float> const&, FakeApi::Stream);
 template Result<> launch_rope<FakeApi>(RopeCall<float> const&, FakeApi::Stream);
 template Result<> launch_rope<FakeApi>(RopeCall<Bfloat16> const&, FakeApi::Stream);
 template Result<> launch_rope<FakeApi>(RopeCall<Float16> const&, FakeApi::Stream);
 template Result<> launch_sample<FakeApi>(SampleCall const&, FakeApi::Stream);
-template Result<> launch_xielu<FakeApi>(XieluCall const&, FakeApi::Stream);
-template Result<> launch_gated_delta<FakeApi>(GatedDeltaCall const&, FakeApi::Stream);
+template Result<> launch_xielu<FakeApi>(XieluCall<float> const&, FakeApi::Stream);
+template Result<> launch_xielu<FakeApi>(XieluCall<Bfloat16> const&, FakeApi::Stream);
+template Result<> launch_xielu<FakeApi>(XieluCall<Float16> const&, FakeApi::Stream);
+template Result<> launch_gated_delta<FakeApi>(GatedDeltaCall<float> const&, FakeApi::Stream);
+template Result<> launch_gated_delta<FakeApi>(GatedDeltaCall<Bfloat16> const&, FakeApi::Stream);
+template Result<> launch_gated_delta<FakeApi>(GatedDeltaCall<Float16> const&, FakeApi::Stream);
 template Result<> launch_route<FakeApi>(RouteCall const&, FakeApi::Stream);
 template Result<> launch_order_experts<FakeApi>(OrderExpertsCall const&, FakeApi::Stream);
-template Result<> launch_combine_rows<FakeApi>(CombineRowsCall const&, FakeApi::Stream);
+template Result<> launch_combine_rows<FakeApi>(CombineRowsCall<float> const&, FakeApi::Stream);
+template Result<> launch_combine_rows<FakeApi>(CombineRowsCall<Bfloat16> const&, FakeApi::Stream);
+template Result<> launch_combine_rows<FakeApi>(CombineRowsCall<Float16> const&, FakeApi::Stream);
 template Result<> launch_all_reduce<FakeApi, float>(AllReduceCall const&, FakeApi::Stream);
 template Result<> launch_all_reduce<FakeApi, Bfloat16>(AllReduceCall const&, FakeApi::Stream);
 template Result<> launch_all_reduce<FakeApi, Float16>(AllReduceCall const&, FakeApi::Stream);
@@ -94,18 +102,28 @@ template Result<> launch_copy_rows<FakeApi>(std::string_view, CopyRowsCall<Float
 template Result<> launch_add<FakeApi>(std::string_view, AddCall<float> const&, FakeApi::Stream);
 template Result<> launch_add<FakeApi>(std::string_view, AddCall<Bfloat16> const&, FakeApi::Stream);
 template Result<> launch_add<FakeApi>(std::string_view, AddCall<Float16> const&, FakeApi::Stream);
+template Result<> launch_add<FakeApi>(std::string_view, AddCall<Bfloat16, float> const&, FakeApi::Stream);
+template Result<> launch_add<FakeApi>(std::string_view, AddCall<Float16, float> const&, FakeApi::Stream);
 
 template Result<> launch_layer_norm<FakeApi>(LayerNormCall<float> const&, FakeApi::Stream);
 template Result<> launch_layer_norm<FakeApi>(LayerNormCall<Bfloat16> const&, FakeApi::Stream);
 template Result<> launch_layer_norm<FakeApi>(LayerNormCall<Float16> const&, FakeApi::Stream);
+template Result<> launch_layer_norm<FakeApi>(LayerNormCall<Bfloat16, float> const&, FakeApi::Stream);
+template Result<> launch_layer_norm<FakeApi>(LayerNormCall<Float16, float> const&, FakeApi::Stream);
 
 template Result<> launch_residual_norm<FakeApi>(ResidualNormCall<float> const&, FakeApi::Stream);
 template Result<> launch_residual_norm<FakeApi>(ResidualNormCall<Bfloat16> const&, FakeApi::Stream);
 template Result<> launch_residual_norm<FakeApi>(ResidualNormCall<Float16> const&, FakeApi::Stream);
 
-template Result<> launch_store_step<FakeApi>(StoreStepCall<float> const&, FakeApi::Stream);
-template Result<> launch_store_step<FakeApi>(StoreStepCall<Bfloat16> const&, FakeApi::Stream);
-template Result<> launch_store_step<FakeApi>(StoreStepCall<std::int8_t> const&, FakeApi::Stream);
+template Result<> launch_store_step<FakeApi>(StoreStepCall<float, float> const&, FakeApi::Stream);
+template Result<> launch_store_step<FakeApi>(StoreStepCall<float, Bfloat16> const&, FakeApi::Stream);
+template Result<> launch_store_step<FakeApi>(StoreStepCall<float, std::int8_t> const&, FakeApi::Stream);
+template Result<> launch_store_step<FakeApi>(StoreStepCall<Bfloat16, float> const&, FakeApi::Stream);
+template Result<> launch_store_step<FakeApi>(StoreStepCall<Bfloat16, Bfloat16> const&, FakeApi::Stream);
+template Result<> launch_store_step<FakeApi>(StoreStepCall<Bfloat16, std::int8_t> const&, FakeApi::Stream);
+template Result<> launch_store_step<FakeApi>(StoreStepCall<Float16, float> const&, FakeApi::Stream);
+template Result<> launch_store_step<FakeApi>(StoreStepCall<Float16, Bfloat16> const&, FakeApi::Stream);
+template Result<> launch_store_step<FakeApi>(StoreStepCall<Float16, std::int8_t> const&, FakeApi::Stream);
 
 template Result<> launch_step_attention<FakeApi>(StepAttentionCall<float> const&, bool, FakeApi::Stream);
 template Result<> launch_step_attention<FakeApi>(StepAttentionCall<Bfloat16> const&, bool, FakeApi::Stream);
@@ -117,8 +135,12 @@ template Result<> launch_softmax<FakeApi>(SoftmaxCall<Float16> const&, FakeApi::
 
 template Result<> launch_arg_max<FakeApi>(std::string_view, ArgMaxCall const&, FakeApi::Stream);
 template Result<> launch_rope_turns<FakeApi>(RopeTurnsCall const&, FakeApi::Stream);
-template Result<> launch_soft_cap<FakeApi>(SoftCapCall const&, FakeApi::Stream);
-template Result<> launch_scale_rows<FakeApi>(ScaleRowsCall const&, FakeApi::Stream);
+template Result<> launch_soft_cap<FakeApi>(SoftCapCall<float> const&, FakeApi::Stream);
+template Result<> launch_soft_cap<FakeApi>(SoftCapCall<Bfloat16> const&, FakeApi::Stream);
+template Result<> launch_soft_cap<FakeApi>(SoftCapCall<Float16> const&, FakeApi::Stream);
+template Result<> launch_scale_rows<FakeApi>(ScaleRowsCall<float> const&, FakeApi::Stream);
+template Result<> launch_scale_rows<FakeApi>(ScaleRowsCall<Bfloat16> const&, FakeApi::Stream);
+template Result<> launch_scale_rows<FakeApi>(ScaleRowsCall<Float16> const&, FakeApi::Stream);
 template Result<> launch_weight_rows<FakeApi>(WeightRowsCall const&, FakeApi::Stream);
 
 }  // namespace detail

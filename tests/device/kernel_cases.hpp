@@ -21,13 +21,13 @@ namespace {
 template <class T>
 constexpr double smallest = std::is_same_v<T, Float16> ? 0x1p-25 : 0x1p-134;
 
-template <class T, class B>
+template <class T, class Weight = T, class B>
 void check_rms_norm(Bench<B>& bench, std::int64_t rows, std::int64_t width, std::int64_t stride, bool in_place,
                     float epsilon = 1e-5F, float size = 1.0F, std::int64_t shift = 0) {
     // Rows begin `shift` elements after the memory.
     auto in = numbers<T>(rows * stride + shift, 11);
     for (auto& value : in) value = T(static_cast<float>(value) * size);
-    auto const weight = numbers<T>(width + shift, 12);
+    auto const weight = numbers<Weight>(width + shift, 12);
     constexpr float offset = 1.0F;
     auto device_in = bench.send(in);
     auto device_weight = bench.send(weight);
@@ -35,7 +35,7 @@ void check_rms_norm(Bench<B>& bench, std::int64_t rows, std::int64_t width, std:
     auto& target = in_place ? device_in : device_out;
     TensorView<T const, 2, B> const from(device_in.data() + shift, {rows, width}, stride);
     TensorView<T, 2, B> const to(target.data() + shift, {rows, width}, stride);
-    TensorView<T const, 1, B> const parameters(device_weight.data() + shift, {width});
+    TensorView<Weight const, 1, B> const parameters(device_weight.data() + shift, {width});
     REQUIRE(rms_norm<T>(from, parameters, to, epsilon, bench.stream(), offset));
     auto const out = bench.fetch(target);
     // A sum in 256 parts, of up to 8 elements at a time, joined by at most 32 + 5 additions; or of a narrow row in 16 parts and

@@ -26,23 +26,23 @@ bool is_same(double a, double b) {
     return a == b || (std::isnan(a) && std::isnan(b));
 }
 
-template <class T, class B>
+template <class T, class Weight = T, class B>
 void check_layer_norm(Bench<B>& bench, RowShape shape, bool in_place, bool has_bias, float size = 1.0F,
                       float centre = 0.0F, float epsilon = 1e-5F) {
     CAPTURE(shape.width);
     CAPTURE(size);
     CAPTURE(centre);
     TestRows<T> const in(shape.rows, shape.width, shape.stride, shape.shift, 71, size, centre);
-    TestRows<T> const weight(1, shape.width, shape.width, 0, 72);
-    TestRows<T> const bias(1, shape.width, shape.width, 0, 73);
+    TestRows<Weight> const weight(1, shape.width, shape.width, 0, 72);
+    TestRows<Weight> const bias(1, shape.width, shape.width, 0, 73);
     auto from = bench.send(in.values);
     auto other = bench.send(in.values);
     auto const factors = bench.send(weight.values);
     auto const shifts = bench.send(bias.values);
     auto& target = in_place ? from : other;
-    TensorView<T const, 1, B> const none;
-    REQUIRE(layer_norm<T>(TensorView<T const, 2, B>(in.view(from)), TensorView<T const, 1, B>(factors.view()),
-                          has_bias ? TensorView<T const, 1, B>(shifts.view()) : none, in.view(target), epsilon,
+    TensorView<Weight const, 1, B> const none;
+    REQUIRE(layer_norm<T>(TensorView<T const, 2, B>(in.view(from)), TensorView<Weight const, 1, B>(factors.view()),
+                          has_bias ? TensorView<Weight const, 1, B>(shifts.view()) : none, in.view(target), epsilon,
                           bench.stream()));
     auto const out = in.fetched(bench, target);
     auto const c = chain(shape.width);

@@ -135,15 +135,21 @@ struct DeviceBackend {
     ///         format asks for; out_of_memory; deadline_exceeded where the upload takes longer than the context's limit
     [[nodiscard]] static Result<Weight> hold_weight(Context& context, WeightSource const& source);
 
-    /// out = in * weight^T for one row or many, sums in float. Defined in backend/device_weight.hpp.
+    /// out = in * weight^T for one row or many, sums in float. Rows are float, bfloat16 or halves; of the two the results are as the rows or
+    /// float. Defined in backend/device_weight.hpp.
     ///
     /// Shapes  in [rows, inputs], out [rows, outputs]
     /// Memory  `out` does not overlap `in`; both and the weight stay alive until it is done
     /// Order   on `stream`
     /// Errors  shape_mismatch
-    [[nodiscard]] static Result<> multiply(TensorView<float const, 2, DeviceBackend> in,
-                                           DeviceWeight<Api> const& weight, TensorView<float, 2, DeviceBackend> out,
-                                           Stream& stream);
+    template <class T, class Out>
+    [[nodiscard]] static Result<> multiply(TensorView<T const, 2, DeviceBackend> in, DeviceWeight<Api> const& weight,
+                                           TensorView<Out, 2, DeviceBackend> out, Stream& stream);
+    template <class T, class Out>
+    [[nodiscard]] static Result<> multiply(TensorView<T, 2, DeviceBackend> in, DeviceWeight<Api> const& weight,
+                                           TensorView<Out, 2, DeviceBackend> out, Stream& stream) {
+        return multiply(TensorView<T const, 2, DeviceBackend>(in), weight, out, stream);
+    }
 
     /// out = in * weight[:, inputs]^T by a kernel whose sums do not depend on where in the weight the inputs lie or on the rows
     /// and outputs beside, as those of the product above may. Defined in backend/device_weight.hpp.
@@ -152,9 +158,14 @@ struct DeviceBackend {
     /// Memory  as above
     /// Order   on `stream`
     /// Errors  shape_mismatch
-    [[nodiscard]] static Result<> multiply(TensorView<float const, 2, DeviceBackend> in,
-                                           DeviceWeight<Api> const& weight, UnitRange inputs,
-                                           TensorView<float, 2, DeviceBackend> out, Stream& stream);
+    template <class T, class Out>
+    [[nodiscard]] static Result<> multiply(TensorView<T const, 2, DeviceBackend> in, DeviceWeight<Api> const& weight,
+                                           UnitRange inputs, TensorView<Out, 2, DeviceBackend> out, Stream& stream);
+    template <class T, class Out>
+    [[nodiscard]] static Result<> multiply(TensorView<T, 2, DeviceBackend> in, DeviceWeight<Api> const& weight,
+                                           UnitRange inputs, TensorView<Out, 2, DeviceBackend> out, Stream& stream) {
+        return multiply(TensorView<T const, 2, DeviceBackend>(in), weight, inputs, out, stream);
+    }
 
     /// Runs body(begin, end) over pieces of [0, count) of at most `grain`, a device thread each. The call operator of Body is
     /// marked SHARDWISE_DEVICE. Defined in backend/device.cuh: a device compiler instantiates it.
@@ -165,8 +176,9 @@ struct DeviceBackend {
 
 private:
     /// The product by a range of inputs; where `is_fixed`, in an order that does not depend on the number of rows.
-    static Result<> submit_product(TensorView<float const, 2, DeviceBackend> in, DeviceWeight<Api> const& weight,
-                                   UnitRange inputs, TensorView<float, 2, DeviceBackend> out, bool is_fixed,
+    template <class T, class Out>
+    static Result<> submit_product(TensorView<T const, 2, DeviceBackend> in, DeviceWeight<Api> const& weight,
+                                   UnitRange inputs, TensorView<Out, 2, DeviceBackend> out, bool is_fixed,
                                    Stream& stream);
     static void clear(TensorView<float, 2, DeviceBackend> out, Stream& stream) {
         auto const width = static_cast<std::size_t>(out.extent(1)) * sizeof(float);

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -217,10 +218,10 @@ Result<DeviceWeight<Api>> DeviceBackend<Api>::hold_weight(Context& context, Weig
 namespace detail {
 
 /// Checks the extents of a product by a range of a weight's inputs.
-template <class Api>
-[[nodiscard]] Result<> check_device_product(TensorView<float const, 2, DeviceBackend<Api>> in,
+template <class Api, class T, class Out>
+[[nodiscard]] Result<> check_device_product(TensorView<T const, 2, DeviceBackend<Api>> in,
                                             DeviceWeight<Api> const& weight, UnitRange inputs,
-                                            TensorView<float, 2, DeviceBackend<Api>> out) {
+                                            TensorView<Out, 2, DeviceBackend<Api>> out) {
     if (auto const known = check_views("multiply", in, out); !known) return known;
     Error error{ErrorCode::shape_mismatch};
     error.in("multiply");
@@ -252,35 +253,48 @@ template <class Api>
 }  // namespace detail
 
 template <class Api>
-Result<> DeviceBackend<Api>::multiply(TensorView<float const, 2, DeviceBackend> in, DeviceWeight<Api> const& weight,
-                                      TensorView<float, 2, DeviceBackend> out, Stream& stream) {
+template <class T, class Out>
+Result<> DeviceBackend<Api>::multiply(TensorView<T const, 2, DeviceBackend> in, DeviceWeight<Api> const& weight,
+                                      TensorView<Out, 2, DeviceBackend> out, Stream& stream) {
     // From here on arithmetic binds, not the reading of the weight, and the vendor's product is the better one.
     constexpr std::int64_t few_rows = 16;
-    if (weight.format() == WeightFormat::f32 && in.extent(0) > few_rows) {
-        auto const checked = detail::check_device_product<Api>(in, weight, {0, weight.inputs()}, out);
-        if (!checked || out.empty()) return checked;
-        auto const view = weight.view();
-        TensorView<float const, 2, DeviceBackend> const factor(reinterpret_cast<float const*>(view.rows),
-                                                               {weight.outputs(), weight.inputs()}, view.row_bytes / 4);
-        return gemm<float>(in, factor, out, {.is_b_transposed = true}, stream);
+    if constexpr (std::same_as<T, float>) {
+        if (weight.format() == WeightFormat::f32 && in.extent(0) > few_rows) {
+            auto const checked = detail::check_device_product<Api>(in, weight, {0, weight.inputs()}, out);
+            if (!checked || out.empty()) return checked;
+            auto const view = weight.view();
+            TensorView<float const, 2, DeviceBackend> const factor(
+                reinterpret_cast<float const*>(view.rows), {weight.outputs(), weight.inputs()}, view.row_bytes / 4);
+            return gemm<float>(in, factor, out, {.is_b_transposed = true}, stream);
+        }
     }
     return submit_product(in, weight, {0, weight.inputs()}, out, false, stream);
 }
 
 template <class Api>
-Result<> DeviceBackend<Api>::multiply(TensorView<float const, 2, DeviceBackend> in, DeviceWeight<Api> const& weight,
-                                      UnitRange inputs, TensorView<float, 2, DeviceBackend> out, Stream& stream) {
+template <class T, class Out>
+Result<> DeviceBackend<Api>::multiply(TensorView<T const, 2, DeviceBackend> in, DeviceWeight<Api> const& weight,
+                                      UnitRange inputs, TensorView<Out, 2, DeviceBackend> out, Stream& stream) {
     return submit_product(in, weight, inputs, out, true, stream);
 }
 
 template <class Api>
-Result<> DeviceBackend<Api>::submit_product(TensorView<float const, 2, DeviceBackend> in,
-                                            DeviceWeight<Api> const& weight, UnitRange inputs,
-                                            TensorView<float, 2, DeviceBackend> out, bool is_fixed, Stream& stream) {
+template <class T, class Out>
+Result<> DeviceBackend<Api>::submit_product(TensorView<T const, 2, DeviceBackend> in, DeviceWeight<Api> const& weight,
+                                            UnitRange inputs, TensorView<Out, 2, DeviceBackend> out, bool is_fixed,
+                                            Stream& stream) {
+    static_assert(std::same_as<Out, float> || std::same_as<Out, T>, "products are floats, or as their rows");
     auto const checked = detail::check_device_product<Api>(in, weight, inputs, out);
     if (!checked || out.empty()) return checked;
-    detail::MultiplyCall const call{weight.view(inputs), in.data(),    in.stride(0), out.data(),
-                                    out.stride(0),       in.extent(0), is_fixed};
+    detail::MultiplyCall const call{.weight = weight.view(inputs),
+                                    .in = in.data(),
+                                    .in_row = in.stride(0),
+                                    .out = out.data(),
+                                    .out_row = out.stride(0),
+                                    .rows = in.extent(0),
+                                    .is_fixed = is_fixed,
+                                    .in_element = detail::row_element<T>,
+                                    .out_element = detail::row_element<Out>};
     stream.submit([&](typename Api::Stream native) { return detail::launch_multiply<Api>(call, native); });
     return {};
 }

@@ -10,8 +10,8 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-template <class T, unsigned width>
-__global__ void __launch_bounds__(row_threads, 2) add_portions(AddCall<T> call, PortionGrid grid) {
+template <class T, class Other, unsigned width>
+__global__ void __launch_bounds__(row_threads, 2) add_portions(AddCall<T, Other> call, PortionGrid grid) {
     for_portions<width>(grid, call.rows, call.width, [&](std::int64_t row, std::int64_t at) {
         Portion<T, width> portion;
         float values[width];
@@ -26,8 +26,9 @@ __global__ void __launch_bounds__(row_threads, 2) add_portions(AddCall<T> call, 
                 for (unsigned i = 0; i < width; ++i) values[i] *= call.factor;
             } else {
                 float more[width];
-                portion.load(call.b + row * call.b_row + at);
-                portion.get(more);
+                Portion<Other, width> other;
+                other.load(call.b + row * call.b_row + at);
+                other.get(more);
                 SHARDWISE_DEVICE_UNROLL
                 for (unsigned i = 0; i < width; ++i) values[i] += more[i];
             }

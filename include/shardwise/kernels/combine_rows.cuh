@@ -12,8 +12,8 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-template <unsigned width>
-__global__ void __launch_bounds__(row_threads, 2) combine_portions(CombineRowsCall call, PortionGrid grid) {
+template <class T, unsigned width>
+__global__ void __launch_bounds__(row_threads, 2) combine_portions(CombineRowsCall<T> call, PortionGrid grid) {
     for_portions<width>(grid, call.rows, call.width, [&](std::int64_t token, std::int64_t at) {
         float sums[width] = {};
         auto const* const places = call.places + token * call.chosen;
@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(row_threads, 2) combine_portions(CombineRowsCa
             SHARDWISE_DEVICE_UNROLL
             for (unsigned k = 0; k < width; ++k) sums[k] += product_of(weight, values[k]);
         }
-        Portion<float, width> portion;
+        Portion<T, width> portion;
         portion.set(sums);
         portion.store(call.out + token * call.out_row + at);
     });

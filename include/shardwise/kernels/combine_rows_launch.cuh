@@ -7,13 +7,13 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-template <class Api>
-Result<> launch_combine_rows(CombineRowsCall const& call, typename Api::Stream stream) {
-    constexpr unsigned pack = pack_elements<float>;
+template <class Api, class T>
+Result<> launch_combine_rows(CombineRowsCall<T> const& call, typename Api::Stream stream) {
+    constexpr unsigned pack = pack_elements<T>;
     bool const is_packed =
         has_packs(call.in, 2, call.in_row, call.width) && has_packs(call.out, call.rows, call.out_row, call.width);
-    return launch_portions<Api, CombineRowsCall>("combine_rows", &combine_portions<1>, &combine_portions<pack>, pack,
-                                                 is_packed, call.rows, call.width, stream, call);
+    return launch_portions<Api, CombineRowsCall<T>>("combine_rows", &combine_portions<T, 1>, &combine_portions<T, pack>,
+                                                    pack, is_packed, call.rows, call.width, stream, call);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -7,6 +7,7 @@
 #include <shardwise/kernels/detail/pack.hpp>
 #include <shardwise/kernels/detail/portions.cuh>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
@@ -35,20 +36,27 @@ __global__ void __launch_bounds__(row_threads, 2) decode_table_rows(WeightRowsCa
                 rest = Chunk::load_rest(call.table, row, chunk);
                 row_scale = Chunk::row_scale(call.table, row);
             }
-            auto* const out = call.out + token * call.out_row + at;
-            bool const is_whole = at + Chunk::elements <= width && is_on_pack(out);
+            auto const first = token * call.out_row + at;
+            bool const is_wide = call.element == RowElement::f32;
+            auto* const out = static_cast<std::byte*>(call.out) + first * (is_wide ? 4 : 2);
+            // Four floats, or four halves of half as many bytes.
+            bool const is_whole =
+                at + Chunk::elements <= width && reinterpret_cast<std::uintptr_t>(out) % (is_wide ? 16 : 8) == 0;
             SHARDWISE_DEVICE_UNROLL
             for (int four = 0; four < Chunk::elements / 4; ++four) {
                 float values[4];
                 decode_elements<format>(pack, rest, four, codes, values);
                 SHARDWISE_DEVICE_UNROLL
                 for (int i = 0; i < 4; ++i) values[i] = is_there ? values[i] * row_scale : 0.0F;
-                if (is_whole) {
-                    store_pack(out + 4 * four, narrow_pack(values));
+                if (is_whole && is_wide) {
+                    store_pack(out + 16 * four, narrow_pack(values));
+                } else if (is_whole) {
+                    store_half_pack(out + 8 * four, half_pack(values, call.element));
                 } else {
                     SHARDWISE_DEVICE_UNROLL
                     for (int i = 0; i < 4; ++i) {
-                        if (at + 4 * four + i < width) out[4 * four + i] = values[i];
+                        if (at + 4 * four + i < width)
+                            store_element(call.out, first + 4 * four + i, values[i], call.element);
                     }
                 }
             }

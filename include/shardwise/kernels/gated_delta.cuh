@@ -20,8 +20,8 @@ __device__ inline float device_silu(float x) {
 
 /// A block takes a key head of a token through its convolution, divides its query and key by their lengths, and makes the two numbers
 /// of each of its value heads.
-template <class Api>
-__global__ void __launch_bounds__(row_threads, 2) delta_mix(GatedDeltaCall call) {
+template <class Api, class T>
+__global__ void __launch_bounds__(row_threads, 2) delta_mix(GatedDeltaCall<T> call) {
     auto const thread = static_cast<int>(threadIdx.x);
     auto const dim = call.key_dim;
     auto const values = call.values_per_key * call.value_dim;
@@ -41,10 +41,10 @@ __global__ void __launch_bounds__(row_threads, 2) delta_mix(GatedDeltaCall call)
             if (channel >= 2 * dim) at = 2 * call.heads * dim + head * values + channel - 2 * dim;
             auto const* const weight = call.convolution + static_cast<std::int64_t>(at) * call.kernel;
             auto const* const seen = call.state + (static_cast<std::int64_t>(head) * channels + channel) * past;
-            auto sum = weight[past] * in[token * call.in_row + channel];
+            auto sum = weight[past] * widen(in[token * call.in_row + channel]);
             for (int i = 0; i < past; ++i) {
                 auto const before = token - past + i;
-                auto const value = before >= 0     ? in[before * call.in_row + channel]
+                auto const value = before >= 0     ? widen(in[before * call.in_row + channel])
                                    : call.is_first ? 0.0F
                                                    : seen[before + past];
                 sum += weight[i] * value;
@@ -67,9 +67,9 @@ __global__ void __launch_bounds__(row_threads, 2) delta_mix(GatedDeltaCall call)
             auto const value_head = head * call.values_per_key + i;
             auto* const gates = call.gates + 2 * (token * call.heads * call.values_per_key + value_head);
             auto const decay =
-                call.decay[value_head] * device_softplus(ba[call.values_per_key + i] + call.dt_bias[value_head]);
+                call.decay[value_head] * device_softplus(widen(ba[call.values_per_key + i]) + call.dt_bias[value_head]);
             gates[0] = device_exp(decay);
-            gates[1] = 1.0F / (1.0F + device_exp(-ba[i]));
+            gates[1] = 1.0F / (1.0F + device_exp(-widen(ba[i])));
         }
     }
 }
@@ -77,8 +77,8 @@ __global__ void __launch_bounds__(row_threads, 2) delta_mix(GatedDeltaCall call)
 /// A block takes some columns of a value head's matrix through all tokens. A column's rows are shared by the threads of all groups,
 /// each of which keeps its own: sums have a chain of delta_kept + delta_groups additions. The last inputs of the convolution are
 /// kept for the tokens to come.
-template <class Api>
-__global__ void __launch_bounds__(row_threads, 2) delta_rule(GatedDeltaCall call) {
+template <class Api, class T>
+__global__ void __launch_bounds__(row_threads, 2) delta_rule(GatedDeltaCall<T> call) {
     __shared__ float vectors[2 * delta_kept * delta_groups];
     __shared__ float reads[row_threads];
     __shared__ float results[row_threads];
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(row_threads, 2) delta_rule(GatedDeltaCall call
             own[i] = is_kept ? matrix[static_cast<std::int64_t>(row) * call.value_dim] : 0.0F;
         }
         for (std::int64_t token = 0; token < call.tokens; ++token) {
-            auto const* const mixed = call.mixed + (token * call.heads + head) * channels;
+            auto* const mixed = call.mixed + (token * call.heads + head) * channels;
             // What the token before shares has been read.
             __syncthreads();
             for (int i = thread; i < dim; i += row_threads) {
@@ -138,8 +138,9 @@ __global__ void __launch_bounds__(row_threads, 2) delta_rule(GatedDeltaCall call
             }
             reads[thread] = part;
             __syncthreads();
-            auto const value =
-                is_column ? mixed[2 * dim + (value_head - head * call.values_per_key) * call.value_dim + column] : 0.0F;
+            auto* const own_value =
+                mixed + 2 * dim + (value_head - head * call.values_per_key) * call.value_dim + column;
+            auto const value = is_column ? *own_value : 0.0F;
             auto const correction = (value - sum_of(reads)) * gates[1];
             part = 0.0F;
             SHARDWISE_DEVICE_UNROLL
@@ -150,8 +151,8 @@ __global__ void __launch_bounds__(row_threads, 2) delta_rule(GatedDeltaCall call
             }
             results[thread] = part;
             __syncthreads();
-            if (group == 0 && is_column)
-                call.out[token * call.out_row + value_head * call.value_dim + column] = sum_of(results);
+            // All groups have read the value that lay there.
+            if (group == 0 && is_column) *own_value = sum_of(results);
         }
         SHARDWISE_DEVICE_UNROLL
         for (int i = 0; i < delta_kept; ++i) {
@@ -164,7 +165,7 @@ __global__ void __launch_bounds__(row_threads, 2) delta_rule(GatedDeltaCall call
             for (int i = 0; i < past; ++i) {
                 auto const token = call.tokens - past + i;
                 if (token >= 0) {
-                    seen[i] = call.in[token * call.in_row + head * (channels + values) + channel];
+                    seen[i] = widen(call.in[token * call.in_row + head * (channels + values) + channel]);
                 } else {
                     seen[i] = call.is_first ? 0.0F : seen[token + past];
                 }
@@ -174,8 +175,8 @@ __global__ void __launch_bounds__(row_threads, 2) delta_rule(GatedDeltaCall call
 }
 
 /// A team normalises a value head of a token and gates it by silu(z).
-template <class Api>
-__global__ void __launch_bounds__(row_threads, 2) delta_gate(GatedDeltaCall call) {
+template <class Api, class T>
+__global__ void __launch_bounds__(row_threads, 2) delta_gate(GatedDeltaCall<T> call) {
     using Team = RowTeam<Api, DeviceCode<Api>::has_own_warps>;
     auto const values = call.values_per_key * call.value_dim;
     auto const channels = 2 * call.key_dim + values;
@@ -186,12 +187,15 @@ __global__ void __launch_bounds__(row_threads, 2) delta_gate(GatedDeltaCall call
         auto const head = value_head / call.values_per_key;
         auto const width = is_row ? call.value_dim : 0;
         auto* const out = call.out + token * call.out_row + value_head * call.value_dim;
+        auto const* const from = call.mixed + (token * call.heads + head) * channels + 2 * call.key_dim +
+                                 (value_head - head * call.values_per_key) * call.value_dim;
         auto const* const gate = call.in + token * call.in_row + head * (channels + values) + channels +
                                  (value_head - head * call.values_per_key) * call.value_dim;
         float squares = 0.0F;
-        for (int i = Team::lane(); i < width; i += Team::size) squares += out[i] * out[i];
+        for (int i = Team::lane(); i < width; i += Team::size) squares += from[i] * from[i];
         auto const factor = 1.0F / sqrtf(Team::sum(squares) / static_cast<float>(call.value_dim) + call.epsilon);
-        for (int i = Team::lane(); i < width; i += Team::size) out[i] *= factor * call.norm[i] * device_silu(gate[i]);
+        for (int i = Team::lane(); i < width; i += Team::size)
+            narrow(from[i] * (factor * call.norm[i] * device_silu(widen(gate[i]))), out[i]);
     });
 }
 

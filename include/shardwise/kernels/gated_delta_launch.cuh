@@ -10,19 +10,19 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-template <class Api>
-Result<> launch_gated_delta(GatedDeltaCall const& call, typename Api::Stream stream) {
+template <class Api, class T>
+Result<> launch_gated_delta(GatedDeltaCall<T> const& call, typename Api::Stream stream) {
     constexpr std::int64_t max_blocks = 1 << 16;
     using Team = RowTeam<Api, DeviceCode<Api>::has_own_warps>;
     auto const value_heads = std::int64_t{call.heads} * call.values_per_key;
-    auto const launch = [&](void (*kernel)(GatedDeltaCall), std::int64_t blocks) {
+    auto const launch = [&](void (*kernel)(GatedDeltaCall<T>), std::int64_t blocks) {
         return DeviceLaunch<Api>::launch("gated_delta", kernel, std::min(blocks, max_blocks), row_threads, stream,
                                          call);
     };
-    if (auto const done = launch(&delta_mix<Api>, call.tokens * call.heads); !done) return done;
+    if (auto const done = launch(&delta_mix<Api, T>, call.tokens * call.heads); !done) return done;
     auto const slices = (call.value_dim - 1) / delta_columns + 1;
-    if (auto const done = launch(&delta_rule<Api>, value_heads * slices); !done) return done;
-    return launch(&delta_gate<Api>, (call.tokens * value_heads - 1) / Team::rows + 1);
+    if (auto const done = launch(&delta_rule<Api, T>, value_heads * slices); !done) return done;
+    return launch(&delta_gate<Api, T>, (call.tokens * value_heads - 1) / Team::rows + 1);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -12,10 +12,10 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// One portion of (in - mean - shift) * scale * weight + bias, of inputs times `unit`.
-template <class T, unsigned width>
-__device__ void centre_portion(Portion<T, width> portion, LayerNormCall<T> const& call, float unit, float mean,
+template <class T, class Weight, unsigned width>
+__device__ void centre_portion(Portion<T, width> portion, LayerNormCall<T, Weight> const& call, float unit, float mean,
                                float shift, float scale, std::int64_t row, std::int64_t at) {
-    Portion<T, width> weight;
+    Portion<Weight, width> weight;
     float values[width];
     float factors[width];
     float biases[width] = {};
@@ -37,8 +37,8 @@ __device__ void centre_portion(Portion<T, width> portion, LayerNormCall<T> const
 /// A mean in float is off by as many roundings of the row's size as its sum is long; what the deviations from it sum to says by
 /// how much, so that a row far from 0 loses no digits of its deviations. Sums have chains of n / team + width + log2(warp) + warps
 /// additions.
-template <class Api, class T, unsigned width, bool is_narrow>
-__global__ void __launch_bounds__(row_threads, 2) centre_rows(LayerNormCall<T> call) {
+template <class Api, class T, class Weight, unsigned width, bool is_narrow>
+__global__ void __launch_bounds__(row_threads, 2) centre_rows(LayerNormCall<T, Weight> call) {
     using Team = RowTeam<Api, is_narrow>;
     // As of an RMS norm (norm_rows.cuh): outside of these a row is scaled by a power of two first.
     constexpr float small = 0x1p-100F;

@@ -7,15 +7,15 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-template <class Api, class T>
-Result<> launch_layer_norm(LayerNormCall<T> const& call, typename Api::Stream stream) {
+template <class Api, class T, class Weight>
+Result<> launch_layer_norm(LayerNormCall<T, Weight> const& call, typename Api::Stream stream) {
     constexpr unsigned pack = pack_elements<T>;
     bool const is_packed = has_packs(call.in, call.rows, call.in_row, call.width) &&
                            has_packs(call.out, call.rows, call.out_row, call.width) && is_on_pack(call.weight) &&
                            is_on_pack(call.bias);
-    auto const chosen =
-        choose_rows<Api, void(LayerNormCall<T>)>(call.width, is_packed, &centre_rows<Api, T, 1, false>,
-                                                 &centre_rows<Api, T, pack, false>, &centre_rows<Api, T, pack, true>);
+    auto const chosen = choose_rows<Api, void(LayerNormCall<T, Weight>)>(
+        call.width, is_packed, &centre_rows<Api, T, Weight, 1, false>, &centre_rows<Api, T, Weight, pack, false>,
+        &centre_rows<Api, T, Weight, pack, true>);
     return launch_rows<Api>("layer_norm", chosen, call.rows, stream, call);
 }
 

@@ -5,6 +5,7 @@
 #include <shardwise/backend/detail/device_code.cuh>
 #include <shardwise/backend/detail/multiply_call.hpp>
 #include <shardwise/kernels/detail/device_chunk.hpp>
+#include <shardwise/kernels/detail/staged_rows.hpp>
 
 #include <cstdint>
 
@@ -32,6 +33,11 @@ struct MultiplyStage {
     /// Rows of activations that find room.
     static constexpr int max_rows =
         power_of_two_within(multiply_staged / (warp * slot) < 8 ? multiply_staged / (warp * slot) : 8);
+};
+
+template <int count>
+struct StagedPacks {
+    Pack16 packs[static_cast<unsigned>(count)];
 };
 
 /// What a chunk of each of some outputs adds to their products with some rows.
@@ -85,7 +91,7 @@ __device__ void multiply_chunk(Pack16 const (&packs)[outputs],
 /// out[r, o] = in[r] . weight[o]. A warp makes `outputs` outputs of `rows` rows: its lanes take the chunks of the weight's rows in
 /// turn, `depth` at once, and their sums are added by a butterfly. That order depends on the inputs alone, so that a result has the
 /// same bits whatever rows and outputs are computed beside it.
-template <class Api, WeightFormat format, int rows, int outputs, int depth, bool is_aligned>
+template <class Api, WeightFormat format, int rows, int outputs, int depth, bool is_aligned, class Staged>
 __global__ void __launch_bounds__(multiply_threads, rows <= 2 ? 4 : 2) multiply_rows(MultiplyCall call) {
     using Code = DeviceCode<Api>;
     using Chunk = DeviceChunk<format>;
@@ -97,7 +103,7 @@ __global__ void __launch_bounds__(multiply_threads, rows <= 2 ? 4 : 2) multiply_
     static_assert(turns > 0, "the activations of a turn fit into shared memory");
     constexpr int slots = turns * warp;
     constexpr int row_packs = slots * Stage::slot / 4;
-    __shared__ Pack16 staged[static_cast<unsigned>(rows * row_packs)];
+    auto* const staged = block_memory<StagedPacks<rows * row_packs>>().packs;
     __shared__ float codes[16];
     auto const thread = static_cast<int>(threadIdx.x);
     auto const lane = thread % warp;
@@ -113,7 +119,8 @@ __global__ void __launch_bounds__(multiply_threads, rows <= 2 ? 4 : 2) multiply_
     for (auto tile = static_cast<std::int64_t>(blockIdx.x); tile < tiles; tile += gridDim.x) {
         auto const first_row = tile % row_groups * rows;
         auto const first_output = tile / row_groups * block_outputs + thread / warp * outputs;
-        bool const has_packs = is_on_pack(call.in) && (call.rows == 1 || call.in_row % 4 == 0);
+        auto const* const in = static_cast<Staged const*>(call.in);
+        bool const has_packs = is_on_four(in) && (call.rows == 1 || call.in_row % 4 == 0);
         float sums[outputs * rows] = {};
         // Outputs that are not there are the last one once more.
         std::int64_t of[outputs];
@@ -167,16 +174,17 @@ __global__ void __launch_bounds__(multiply_threads, rows <= 2 ? 4 : 2) multiply_
                 auto const wanted = (used + elements / 4 - 1) / (elements / 4) * (elements / 4);
                 SHARDWISE_DEVICE_UNROLL
                 for (int row = 0; row < rows; ++row) {
-                    auto const* const values = call.in + (first_row + row) * call.in_row + first * elements;
+                    auto const* const values = in + (first_row + row) * call.in_row + first * elements;
                     bool const is_there = first_row + row < call.rows;
                     for (int four = thread; four < wanted; four += multiply_threads) {
                         Pack16 pack{};
                         if (is_there && has_packs && 4 * four + 4 <= left_inputs) {
-                            pack = load_pack(values + 4 * four);
+                            pack = load_four(values + 4 * four, call.in_element);
                         } else if (is_there) {
                             SHARDWISE_DEVICE_UNROLL
                             for (int j = 0; j < 4; ++j) {
-                                if (4 * four + j < left_inputs) pack.words[j] = bits_of_float(values[4 * four + j]);
+                                if (4 * four + j < left_inputs)
+                                    pack.words[j] = bits_of_float(staged_value(values[4 * four + j], call.in_element));
                             }
                         }
                         store_pack(staged + row * row_packs + four / (elements / 4) * (Stage::slot / 4) +
@@ -203,7 +211,7 @@ __global__ void __launch_bounds__(multiply_threads, rows <= 2 ? 4 : 2) multiply_
             if (!spread.is_owner || output >= weight.outputs || row >= call.rows) continue;
             auto sum = sums[i];
             if constexpr (Chunk::has_row_scale) sum *= Chunk::row_scale(weight, output);
-            call.out[row * call.out_row + output] = sum;
+            store_product<Staged>(call.out, row * call.out_row + output, sum, call.out_element);
         }
     }
 }

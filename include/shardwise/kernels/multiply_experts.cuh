@@ -6,6 +6,7 @@
 #include <shardwise/kernels/detail/device_chunk.hpp>
 #include <shardwise/kernels/detail/exact_math.hpp>
 #include <shardwise/kernels/detail/multiply_experts_call.hpp>
+#include <shardwise/kernels/detail/staged_rows.hpp>
 #include <shardwise/kernels/multiply.cuh>
 
 #include <cstdint>
@@ -32,7 +33,7 @@ constexpr int expert_outputs = 4;
 
 /// A block makes some outputs of a row by its expert's weight, whichever that is: the host need not know. Sums have the order of
 /// multiply_rows. Blocks that run at once make the same outputs of neighbouring rows, which may share an expert.
-template <class Api, WeightFormat format>
+template <class Api, WeightFormat format, class Staged>
 __global__ void __launch_bounds__(multiply_threads, 2) multiply_expert_rows(MultiplyExpertsCall call) {
     using Code = DeviceCode<Api>;
     using Chunk = DeviceChunk<format>;
@@ -42,7 +43,7 @@ __global__ void __launch_bounds__(multiply_threads, 2) multiply_expert_rows(Mult
     constexpr int outputs = expert_outputs;
     constexpr int slots = multiply_staged / (warp * Stage::slot) * warp;
     constexpr int block_outputs = multiply_threads / warp * outputs;
-    __shared__ Pack16 staged[static_cast<unsigned>(slots * Stage::slot / 4)];
+    auto* const staged = block_memory<StagedPacks<slots * Stage::slot / 4>>().packs;
     __shared__ float codes[16];
     auto const thread = static_cast<int>(threadIdx.x);
     auto const lane = thread % warp;
@@ -55,8 +56,9 @@ __global__ void __launch_bounds__(multiply_threads, 2) multiply_expert_rows(Mult
         auto const row = index - tile * call.rows;
         auto const& expert = call.experts[expert_of_row(call.first, call.count, row)];
         auto const weight = expert.weight;
-        auto const* const in = call.in + (call.tokens == nullptr ? row : call.tokens[row]) * call.in_row;
-        bool const has_packs = is_on_pack(in);
+        auto const* const in =
+            static_cast<Staged const*>(call.in) + (call.tokens == nullptr ? row : call.tokens[row]) * call.in_row;
+        bool const has_packs = is_on_four(in);
         auto const chunks = (weight.inputs + elements - 1) / elements;
         auto const first_output = tile * block_outputs + thread / warp * outputs;
         float sums[outputs] = {};
@@ -69,11 +71,11 @@ __global__ void __launch_bounds__(multiply_threads, 2) multiply_expert_rows(Mult
                 auto const left = weight.inputs - input;
                 Pack16 pack{};
                 if (has_packs && left >= 4) {
-                    pack = load_pack(in + input);
+                    pack = load_four(in + input, call.in_element);
                 } else {
                     SHARDWISE_DEVICE_UNROLL
                     for (int j = 0; j < 4; ++j) {
-                        if (j < left) pack.words[j] = bits_of_float(in[input + j]);
+                        if (j < left) pack.words[j] = bits_of_float(staged_value(in[input + j], call.in_element));
                     }
                 }
                 store_pack(staged + i / (elements / 4) * (Stage::slot / 4) + i % (elements / 4), pack);
@@ -104,7 +106,7 @@ __global__ void __launch_bounds__(multiply_threads, 2) multiply_expert_rows(Mult
             // Rounded before the bias is added, as where a product and add_row follow each other.
             if constexpr (Chunk::has_row_scale) sum = product_of(sum, Chunk::row_scale(weight, output));
             if (expert.bias != nullptr) sum += expert.bias[output];
-            call.out[row * call.out_row + output] = sum;
+            store_product<Staged>(call.out, row * call.out_row + output, sum, call.out_element);
         }
     }
 }

@@ -20,8 +20,9 @@ Result<> launch_multiply_experts_as(MultiplyExpertsCall const& call, typename Ap
         constexpr std::int64_t block_outputs = multiply_threads / Api::warp_size * expert_outputs;
         auto const tiles = (call.outputs - 1) / block_outputs + 1;
         auto const blocks = tiles < max_blocks / call.rows ? tiles * call.rows : max_blocks;
-        return DeviceLaunch<Api>::launch("multiply_experts", &multiply_expert_rows<Api, format>, blocks,
-                                         multiply_threads, stream, call);
+        auto* const kernel = call.in_element == RowElement::f32 ? &multiply_expert_rows<Api, format, float>
+                                                                : &multiply_expert_rows<Api, format, std::uint16_t>;
+        return DeviceLaunch<Api>::launch("multiply_experts", kernel, blocks, multiply_threads, stream, call);
     } else {
         return Error{ErrorCode::unsupported}.in("multiply_experts").at(traits(format).name);
     }

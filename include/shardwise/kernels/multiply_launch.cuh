@@ -22,15 +22,17 @@ Result<> launch_multiply_rows(MultiplyCall const& call, typename Api::Stream str
     auto const output_blocks = (call.weight.outputs - 1) / block_outputs + 1;
     auto const row_groups = (call.rows - 1) / rows + 1;
     auto const blocks = output_blocks < max_blocks / row_groups ? output_blocks * row_groups : max_blocks;
-    return DeviceLaunch<Api>::launch("multiply", &multiply_rows<Api, format, rows, outputs, depth, is_aligned>, blocks,
-                                     multiply_threads, stream, call);
+    auto* const kernel = call.in_element == RowElement::f32
+                             ? &multiply_rows<Api, format, rows, outputs, depth, is_aligned, float>
+                             : &multiply_rows<Api, format, rows, outputs, depth, is_aligned, std::uint16_t>;
+    return DeviceLaunch<Api>::launch("multiply", kernel, blocks, multiply_threads, stream, call);
 }
 
-template <class Api, WeightFormat format, int rows>
+template <class Api, WeightFormat format, int rows, class T>
 Result<> launch_multiply_tiles(MultiplyCall const& call, typename Api::Stream stream) {
     constexpr std::int64_t max_blocks = 1 << 20;
     auto const blocks = ((call.weight.outputs - 1) / matrix_outputs + 1) * ((call.rows - 1) / rows + 1);
-    return DeviceLaunch<Api>::launch("multiply", &multiply_tiles<Api, format, rows>,
+    return DeviceLaunch<Api>::launch("multiply", &multiply_tiles<Api, format, rows, T>,
                                      blocks < max_blocks ? blocks : max_blocks, matrix_threads, stream, call);
 }
 
@@ -44,8 +46,16 @@ Result<> launch_multiply_as(MultiplyCall const& call, typename Api::Stream strea
     }
     // fp32 of many rows is the vendor's.
     if constexpr (MatrixTile<Api>::is_there && format != WeightFormat::f32) {
-        if (!call.is_fixed && call.rows > 24 && call.rows > MatrixTile<Api>::few_results / call.weight.outputs)
-            return launch_multiply_tiles<Api, format, 64>(call, stream);
+        if (!call.is_fixed && call.rows > 24 && call.rows > MatrixTile<Api>::few_results / call.weight.outputs) {
+            switch (call.in_element) {
+                case RowElement::f32:
+                    return launch_multiply_tiles<Api, format, 64, float>(call, stream);
+                case RowElement::bf16:
+                    return launch_multiply_tiles<Api, format, 64, Bfloat16>(call, stream);
+                case RowElement::f16:
+                    return launch_multiply_tiles<Api, format, 64, Float16>(call, stream);
+            }
+        }
     }
     if (call.rows == 1) {
         constexpr int outputs = format == WeightFormat::q6_k ? 1 : 2;

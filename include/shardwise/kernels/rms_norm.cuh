@@ -12,9 +12,9 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Rows that are read as they are.
-template <class T, unsigned width>
+template <class T, class Weight, unsigned width>
 struct PlainRows {
-    RmsNormCall<T> const& call;
+    RmsNormCall<T, Weight> const& call;
 
     template <class Kept>
     __device__ void take(std::int64_t row, std::int64_t portions, Kept& kept) const {
@@ -26,9 +26,10 @@ struct PlainRows {
     }
 };
 
-template <class Api, class T, unsigned width, bool is_narrow>
-__global__ void __launch_bounds__(norm_threads<is_narrow>, is_narrow ? 2 : 1) normalise_rows(RmsNormCall<T> call) {
-    norm_rows<NormTeam<Api, is_narrow>, T, width>(PlainRows<T, width>{call}, call);
+template <class Api, class T, class Weight, unsigned width, bool is_narrow>
+__global__ void __launch_bounds__(norm_threads<is_narrow>, is_narrow ? 2 : 1)
+    normalise_rows(RmsNormCall<T, Weight> call) {
+    norm_rows<NormTeam<Api, is_narrow>, T, width>(PlainRows<T, Weight, width>{call}, call);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -7,14 +7,14 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-template <class Api, class T>
-Result<> launch_rms_norm(RmsNormCall<T> const& call, typename Api::Stream stream) {
+template <class Api, class T, class Weight>
+Result<> launch_rms_norm(RmsNormCall<T, Weight> const& call, typename Api::Stream stream) {
     constexpr unsigned pack = pack_elements<T>;
     bool const is_packed = has_packs(call.in, call.rows, call.in_row, call.width) &&
                            has_packs(call.out, call.rows, call.out_row, call.width) && is_on_pack(call.weight);
-    auto const chosen = choose_norm<Api, void(RmsNormCall<T>)>(
-        call.width, pack, is_packed, &normalise_rows<Api, T, 1, false>, &normalise_rows<Api, T, pack, false>,
-        &normalise_rows<Api, T, pack, true>);
+    auto const chosen = choose_norm<Api, void(RmsNormCall<T, Weight>)>(
+        call.width, pack, is_packed, &normalise_rows<Api, T, Weight, 1, false>,
+        &normalise_rows<Api, T, Weight, pack, false>, &normalise_rows<Api, T, Weight, pack, true>);
     return launch_rows<Api>("rms_norm", chosen, call.rows, stream, call);
 }
 

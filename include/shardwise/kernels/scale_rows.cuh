@@ -11,14 +11,14 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-template <unsigned width>
-__global__ void __launch_bounds__(row_threads, 2) scale_portions(ScaleRowsCall call, PortionGrid grid) {
+template <class T, unsigned width>
+__global__ void __launch_bounds__(row_threads, 2) scale_portions(ScaleRowsCall<T> call, PortionGrid grid) {
     for_portions<width>(grid, call.rows, call.width, [&](std::int64_t row, std::int64_t at) {
-        Portion<float, width> portion;
+        Portion<T, width> portion;
         float values[width];
         portion.load(call.in + row * call.in_row + at);
         portion.get(values);
-        auto const factor = device_activate(call.gate[row * call.gate_row], call.kind);
+        auto const factor = device_activate(widen(call.gate[row * call.gate_row]), call.kind);
         SHARDWISE_DEVICE_UNROLL
         for (unsigned i = 0; i < width; ++i) values[i] *= factor;
         portion.set(values);

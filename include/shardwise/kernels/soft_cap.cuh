@@ -11,10 +11,10 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-template <unsigned width>
-__global__ void __launch_bounds__(row_threads, 2) cap_portions(SoftCapCall call, PortionGrid grid) {
+template <class T, unsigned width>
+__global__ void __launch_bounds__(row_threads, 2) cap_portions(SoftCapCall<T> call, PortionGrid grid) {
     for_portions<width>(grid, call.rows, call.width, [&](std::int64_t row, std::int64_t at) {
-        Portion<float, width> portion;
+        Portion<T, width> portion;
         float values[width];
         portion.load(call.in + row * call.in_row + at);
         portion.get(values);

@@ -14,8 +14,8 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-template <class Cache, unsigned width>
-__global__ void __launch_bounds__(row_threads, 2) store_portions(StoreStepCall<Cache> call, PortionGrid grid) {
+template <class T, class Cache, unsigned width>
+__global__ void __launch_bounds__(row_threads, 2) store_portions(StoreStepCall<T, Cache> call, PortionGrid grid) {
     for_portions<width>(grid, call.rows, call.width, [&](std::int64_t token, std::int64_t at) {
         auto const place = place_of(call.places, token);
         if (place < 0) return;
@@ -28,8 +28,8 @@ __global__ void __launch_bounds__(row_threads, 2) store_portions(StoreStepCall<C
 }
 
 /// A team stores a head of a token as bytes: its greatest magnitude first. `width` elements at once, 1 or 4.
-template <class Api, unsigned width, bool is_narrow>
-__global__ void __launch_bounds__(row_threads, 2) store_bytes(StoreStepCall<std::int8_t> call) {
+template <class Api, class T, unsigned width, bool is_narrow>
+__global__ void __launch_bounds__(row_threads, 2) store_bytes(StoreStepCall<T, std::int8_t> call) {
     using Team = RowTeam<Api, is_narrow>;
     auto const heads = static_cast<std::uint32_t>(call.heads);
     for_rows<Team>(call.rows * call.heads, [&](std::int64_t index, bool is_row) {

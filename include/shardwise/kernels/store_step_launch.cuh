@@ -12,27 +12,27 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// The kernel for heads of bytes: four at once where words hold them, by warps where they have shuffles of their own.
-template <class Api>
-[[nodiscard]] RowKernel<void(StoreStepCall<std::int8_t>)> choose_store(StoreStepCall<std::int8_t> const& call) {
-    if (!DeviceCode<Api>::has_own_warps) return {&store_bytes<Api, 1, false>, 1};
+template <class Api, class T>
+[[nodiscard]] RowKernel<void(StoreStepCall<T, std::int8_t>)> choose_store(StoreStepCall<T, std::int8_t> const& call) {
+    if (!DeviceCode<Api>::has_own_warps) return {&store_bytes<Api, T, 1, false>, 1};
     constexpr auto rows = RowTeam<Api, true>::rows;
     bool const is_packed = has_packs(call.in, call.rows, call.in_row, call.width) && call.head_width % 4 == 0 &&
                            reinterpret_cast<std::uintptr_t>(call.memory) % 4 == 0 && call.memory_row % 4 == 0;
-    if (is_packed) return {&store_bytes<Api, 4, true>, rows};
-    return {&store_bytes<Api, 1, true>, rows};
+    if (is_packed) return {&store_bytes<Api, T, 4, true>, rows};
+    return {&store_bytes<Api, T, 1, true>, rows};
 }
 
-template <class Api, class Cache>
-Result<> launch_store_step(StoreStepCall<Cache> const& call, typename Api::Stream stream) {
+template <class Api, class T, class Cache>
+Result<> launch_store_step(StoreStepCall<T, Cache> const& call, typename Api::Stream stream) {
     if constexpr (std::same_as<Cache, std::int8_t>) {
-        return launch_rows<Api>("store_rows", choose_store<Api>(call), call.rows * call.heads, stream, call);
+        return launch_rows<Api>("store_rows", choose_store<Api, T>(call), call.rows * call.heads, stream, call);
     } else {
         constexpr unsigned pack = pack_elements<Cache>;
         bool const is_packed = has_packs(call.in, call.rows, call.in_row, call.width) &&
                                has_packs(call.memory, 2, call.memory_row, call.width);
-        return launch_portions<Api, StoreStepCall<Cache>>("store_rows", &store_portions<Cache, 1>,
-                                                          &store_portions<Cache, pack>, pack, is_packed, call.rows,
-                                                          call.width, stream, call);
+        return launch_portions<Api, StoreStepCall<T, Cache>>("store_rows", &store_portions<T, Cache, 1>,
+                                                             &store_portions<T, Cache, pack>, pack, is_packed,
+                                                             call.rows, call.width, stream, call);
     }
 }
 

@@ -11,14 +11,14 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-template <unsigned width>
-__global__ void __launch_bounds__(row_threads, 2) xielu_portions(XieluCall call, PortionGrid grid) {
+template <class T, unsigned width>
+__global__ void __launch_bounds__(row_threads, 2) xielu_portions(XieluCall<T> call, PortionGrid grid) {
     auto const alpha_p = call.numbers[0];
     auto const alpha_n = call.numbers[1];
     auto const beta = call.numbers[2];
     auto const eps = call.numbers[3];
     for_portions<width>(grid, call.rows, call.width, [&](std::int64_t row, std::int64_t at) {
-        Portion<float, width> portion;
+        Portion<T, width> portion;
         float values[width];
         portion.load(call.in + row * call.in_row + at);
         portion.get(values);

@@ -5,6 +5,13 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
+/// Shared memory of a block, the same for all that ask for the type.
+template <class Memory>
+__device__ Memory& block_memory() {
+    __shared__ Memory memory;
+    return memory;
+}
+
 /// The greater of two; NaN where one is.
 [[nodiscard]] __device__ inline float greater_of(float a, float b) {
     return a > b || a != a ? a : b;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/backend/detail/row_element.hpp>
 #include <shardwise/core/version.hpp>
 #include <shardwise/quant/weight_format_kind.hpp>
 
@@ -34,13 +35,16 @@ struct DeviceWeightView {
 /// out[r, o] = in[r] . weight[o] for `rows` rows.
 struct MultiplyCall {
     DeviceWeightView weight;
-    float const* in;
+    void const* in;
     std::int64_t in_row;
-    float* out;
+    void* out;
     std::int64_t out_row;
     std::int64_t rows;
     /// True where a row's bits may not depend on how many there are.
     bool is_fixed;
+    RowElement in_element = RowElement::f32;
+    /// Of floats they are floats as well.
+    RowElement out_element = RowElement::f32;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -145,7 +145,8 @@ private:
             columns != nullptr ? columns->table : std::get<ExpertRows<Backend, Policy>>(walk.held(number)).table();
         TensorView<std::int32_t const, 1, Backend> tokens;
         if (columns != nullptr) tokens = table.order;
-        return factors.multiply(walk.view(op.inputs[0]), tokens, table.first, walk.view(op.output), walk.stream);
+        TensorView<float const, 2, Backend> const in = walk.view(op.inputs[0]);
+        return factors.multiply(in, tokens, table.first, walk.view(op.output), walk.stream);
     }
 };
 

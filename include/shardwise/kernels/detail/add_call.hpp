@@ -8,11 +8,11 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// An addition as its kernel takes it: out = a + b. Where there is no b (null) it is factor * a, where there is no a either factor.
-template <class T>
+template <class T, class Other = T>
 struct AddCall {
     T const* a;
     std::int64_t a_row;
-    T const* b;
+    Other const* b;
     /// 0: one row is added to all.
     std::int64_t b_row;
     T* out;

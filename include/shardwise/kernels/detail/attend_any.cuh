@@ -25,7 +25,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Attends for any head width, wherever rows lie: a block for a head of a token, each thread for one column of its values. The
 /// scores are made anew for every 128 columns.
-template <class Api, class Cache, bool is_single>
+template <class Api, class Staged, class Cache, bool is_single>
 __global__ void __launch_bounds__(attention_threads, (least_blocks<Api, 4>)) attend_any(StepAttentionCall<Cache> call) {
     constexpr int lanes = 16;
     constexpr int groups = attention_threads / lanes;
@@ -44,7 +44,8 @@ __global__ void __launch_bounds__(attention_threads, (least_blocks<Api, 4>)) att
         auto const past = call.pages == nullptr ? 0 : call.past[item.sequence];
         auto const token = static_cast<std::int64_t>(call.first[item.sequence]) + position - past;
         auto const places = key_places(call, item.sequence);
-        auto const* const q = call.q + token * call.q_row + static_cast<std::int64_t>(head) * call.key_dim;
+        auto const* const q =
+            static_cast<Staged const*>(call.q) + token * call.q_row + static_cast<std::int64_t>(head) * call.key_dim;
         for (std::int32_t column = 0; column < call.value_dim; column += attention_threads) {
             bool const is_column = column + thread < call.value_dim;
             float span_value = 0.0F;
@@ -68,7 +69,7 @@ __global__ void __launch_bounds__(attention_threads, (least_blocks<Api, 4>)) att
                             call.k.data + place * call.k.row + static_cast<std::int64_t>(kv_head) * call.key_dim;
                         float product = 0.0F;
                         for (int i = lane; i < call.key_dim && is_seen; i += lanes)
-                            product = fused(q[i], element_value(k[i]), product);
+                            product = fused(staged_value(q[i], call.element), element_value(k[i]), product);
                         SHARDWISE_DEVICE_UNROLL
                         for (int mask = lanes / 2; mask > 0; mask /= 2)
                             product += DeviceCode<Api>::shuffle_xor(product, mask);
@@ -123,8 +124,9 @@ __global__ void __launch_bounds__(attention_threads, (least_blocks<Api, 4>)) att
             if (item.is_whole) {
                 auto const* const sink = call.sinks == nullptr ? nullptr : call.sinks + head;
                 if (is_column)
-                    call.out[token * call.out_row + static_cast<std::int64_t>(head) * call.value_dim + column +
-                             thread] = value * last_factor(sums, sink);
+                    store_staged(static_cast<Staged*>(call.out) + token * call.out_row +
+                                     static_cast<std::int64_t>(head) * call.value_dim + column + thread,
+                                 value * last_factor(sums, sink), call.element);
             } else {
                 auto const place = chunk_place(call, item.sequence, head, item.chunk);
                 if (is_column) place.values[column + thread] = value;

@@ -233,11 +233,11 @@ __device__ void take_in(float* values, RowSums* sums, float const (&others)[arra
 }
 
 /// Attends for single tokens: a block to some parts of a context for up to `rows` heads of a group.
-template <class Api, class Cache, int lanes, int eights, int rows>
+template <class Api, class Staged, class Cache, int lanes, int eights, int rows>
 __global__ void __launch_bounds__(singles_threads, (least_blocks<Api, singles_blocks<rows * eights>>))
     attend_singles(StepAttentionCall<Cache> call) {
     using Team = SinglesTeam<Api, Cache, lanes, eights, rows>;
-    __shared__ SinglesMemory<Team> memory;
+    auto& memory = block_memory<SinglesMemory<Team>>();
     auto const thread = Team::thread();
     auto const tiles = (call.group + rows - 1) / rows;
     auto const head_tiles = call.kv_heads * tiles;
@@ -250,11 +250,13 @@ __global__ void __launch_bounds__(singles_threads, (least_blocks<Api, singles_bl
         auto const first_head = kv_head * call.group + first_in_group;
         auto const heads = call.group - first_in_group < rows ? call.group - first_in_group : rows;
         auto const token = static_cast<std::int64_t>(call.first[item.sequence]);
-        auto const* const q = call.q + token * call.q_row + static_cast<std::int64_t>(first_head) * call.key_dim;
+        auto const* const q = static_cast<Staged const*>(call.q) + token * call.q_row +
+                              static_cast<std::int64_t>(first_head) * call.key_dim;
         for (int i = thread; i < rows * Team::width; i += Team::threads) {
             auto const row = i / Team::width;
             auto const at = i - row * Team::width;
-            memory.queries[i] = row < heads && at < call.key_dim ? q[row * call.key_dim + at] : 0.0F;
+            memory.queries[i] =
+                row < heads && at < call.key_dim ? staged_value(q[row * call.key_dim + at], call.element) : 0.0F;
             memory.span_values[i] = 0.0F;
             memory.total_values[i] = 0.0F;
         }
@@ -301,8 +303,9 @@ __global__ void __launch_bounds__(singles_threads, (least_blocks<Api, singles_bl
             auto const value = is_one ? part[i] + 0.0F : values[element];
             if (item.is_whole) {
                 auto const* const sink = call.sinks == nullptr ? nullptr : call.sinks + head;
-                call.out[token * call.out_row + static_cast<std::int64_t>(head) * call.value_dim + at] =
-                    value * last_factor(sums[row], sink);
+                store_staged(static_cast<Staged*>(call.out) + token * call.out_row +
+                                 static_cast<std::int64_t>(head) * call.value_dim + at,
+                             value * last_factor(sums[row], sink), call.element);
             } else {
                 auto const place = chunk_place(call, item.sequence, head, item.chunk);
                 place.values[at] = value;

@@ -17,6 +17,14 @@ inline constexpr int tile_rows = width > 128 ? 16 : 32;
     return first_token * call.group / rows + sequence;
 }
 
+/// What the threads of a block know together.
+template <int queries_size, int loaded_size, int weights_size>
+struct alignas(16) TilesMemory {
+    float queries[array_size<queries_size>];
+    float loaded[array_size<loaded_size>];
+    float weights[array_size<weights_size>];
+};
+
 /// Where keys or values of a tile lie while they are worked on, and how a block brings them there.
 template <class Cache, int width, int keys, int pitch>
 __device__ void load_tile(StepRowsCall<Cache> const& from, KeyPlaces const& places, std::int32_t first_key,
@@ -49,7 +57,7 @@ __device__ void load_tile(StepRowsCall<Cache> const& from, KeyPlaces const& plac
 
 /// Attends for sequences of several tokens: a block for some queries and heads that share keys, over all that they see, 64 keys at
 /// a time. Scores are never kept beyond those.
-template <class Api, class Cache, int width>
+template <class Api, class Staged, class Cache, int width>
 __global__ void __launch_bounds__(attention_threads, (least_blocks < Api, width == 128 ? 2 : 3 >))
     attend_tiles(StepAttentionCall<Cache> call, bool has_packed_keys, bool has_packed_values) {
     constexpr int rows = tile_rows<width>;
@@ -65,12 +73,7 @@ __global__ void __launch_bounds__(attention_threads, (least_blocks < Api, width 
     constexpr int key_pitch = columns + 4;
     constexpr int weight_pitch = keys + 4;
     constexpr int loaded_floats = keys * key_pitch > value_keys * width ? keys * key_pitch : value_keys * width;
-    struct alignas(16) Memory {
-        float queries[array_size<rows * width>];
-        float loaded[array_size<loaded_floats>];
-        float weights[array_size<rows * weight_pitch>];
-    };
-    __shared__ Memory memory;
+    auto& memory = block_memory<TilesMemory<rows * width, loaded_floats, rows * weight_pitch>>();
     auto const thread = static_cast<int>(threadIdx.x);
     auto const lane = thread % lanes;
     auto const first_row = thread / lanes * thread_rows;
@@ -104,7 +107,10 @@ __global__ void __launch_bounds__(attention_threads, (least_blocks < Api, width 
             auto const query = (tile_row + row) / call.group;
             auto const head = kv_head * call.group + (tile_row + row - query * call.group);
             bool const is_there = tile_row + row < all_rows && at < call.key_dim;
-            memory.queries[i] = is_there ? call.q[(token + query) * call.q_row + head * call.key_dim + at] : 0.0F;
+            auto const* const q = static_cast<Staged const*>(call.q);
+            memory.queries[i] =
+                is_there ? staged_value(q[(token + query) * call.q_row + head * call.key_dim + at], call.element)
+                         : 0.0F;
         }
         SeenKeys seen[array_size<thread_rows>];
         std::int32_t heads[array_size<thread_rows>];
@@ -245,12 +251,12 @@ __global__ void __launch_bounds__(attention_threads, (least_blocks < Api, width 
             auto const factor =
                 last_factor({greatest[i], weights[i]}, call.sinks == nullptr ? nullptr : call.sinks + heads[i]);
             if (row >= all_rows) continue;
-            auto* const to = call.out + (token + row / call.group) * call.out_row +
+            auto* const to = static_cast<Staged*>(call.out) + (token + row / call.group) * call.out_row +
                              static_cast<std::int64_t>(heads[i]) * call.value_dim;
             SHARDWISE_DEVICE_UNROLL
             for (int k = 0; k < 4 * fours; ++k) {
                 auto const at = (k / 4 * lanes + lane) * 4 + k % 4;
-                if (at < call.value_dim) to[at] = sums[i][k] * factor;
+                if (at < call.value_dim) store_staged(to + at, sums[i][k] * factor, call.element);
             }
         }
     }

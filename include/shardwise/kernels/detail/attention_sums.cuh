@@ -6,6 +6,7 @@
 #include <shardwise/kernels/detail/device_math.hpp>
 #include <shardwise/kernels/detail/load_floats.hpp>
 #include <shardwise/kernels/detail/pack.hpp>
+#include <shardwise/kernels/detail/staged_rows.hpp>
 #include <shardwise/kernels/detail/step_attention_call.hpp>
 
 #include <cstdint>

@@ -27,8 +27,8 @@ template <class T, class Backend>
 }
 
 /// A row that is added to each row.
-template <class T, class Backend>
-[[nodiscard]] Result<> check_added_row(TensorView<T const, 1, Backend> const& row,
+template <class Other, class T, class Backend>
+[[nodiscard]] Result<> check_added_row(TensorView<Other const, 1, Backend> const& row,
                                        TensorView<T, 2, Backend> const& to) {
     if (auto const known = check_views("add_row", row, to); !known) return known;
     if (row.elements() == to.extent(1)) return {};

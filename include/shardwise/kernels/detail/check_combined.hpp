@@ -11,11 +11,11 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// What combines experts' rows, on any back end.
-template <class Backend>
-[[nodiscard]] Result<> check_combined(TensorView<float const, 2, Backend> const& rows,
+template <class T, class Backend>
+[[nodiscard]] Result<> check_combined(TensorView<T const, 2, Backend> const& rows,
                                       TensorView<std::int32_t const, 1, Backend> const& places,
                                       TensorView<float const, 2, Backend> const& weights,
-                                      TensorView<float, 2, Backend> const& out) {
+                                      TensorView<T, 2, Backend> const& out) {
     if (auto const known = check_views("combine_rows", rows, places, weights, out); !known) return known;
     auto const refuse = [](std::string_view place, std::string_view reason, std::int64_t got, std::int64_t expected) {
         return Error{ErrorCode::shape_mismatch}

@@ -14,13 +14,13 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// What a gated delta rule is called with, on any back end; `needed`: floats of workspace.
-template <class Backend>
-[[nodiscard]] Result<> check_gated_delta(TensorView<float const, 2, Backend> const& in,
-                                         TensorView<float const, 2, Backend> const& ba, DeltaShape const& shape,
+template <class T, class Backend>
+[[nodiscard]] Result<> check_gated_delta(TensorView<T const, 2, Backend> const& in,
+                                         TensorView<T const, 2, Backend> const& ba, DeltaShape const& shape,
                                          DeltaWeights<Backend> const& weights,
                                          TensorView<float, 1, Backend> const& state,
                                          TensorView<float, 1, Backend> const& workspace, std::int64_t needed,
-                                         TensorView<float, 2, Backend> const& out) {
+                                         TensorView<T, 2, Backend> const& out) {
     auto const known = check_views("gated_delta", in, ba, weights.convolution, weights.dt_bias, weights.decay,
                                    weights.norm, state, workspace, out);
     if (!known) return known;

@@ -59,8 +59,8 @@ template <class T, class Backend>
 }
 
 /// One number gates each row.
-template <class Backend>
-[[nodiscard]] Result<> check_row_gate(std::string_view kernel, TensorView<float const, 2, Backend> const& gate,
+template <class T, class Backend>
+[[nodiscard]] Result<> check_row_gate(std::string_view kernel, TensorView<T const, 2, Backend> const& gate,
                                       std::int64_t rows) {
     if (auto const known = check_views(kernel, gate); !known) return known;
     if (gate.extent(0) == rows && gate.extent(1) == 1) return {};

@@ -54,11 +54,10 @@ template <class Cache, class Backend>
 }
 
 /// What attention over a step table refuses, on every back end.
-template <class Cache, class Backend>
-[[nodiscard]] Result<> check_step_attention(TensorView<float const, 2, Backend> const& q,
-                                            StepRows<Cache, Backend> const& k, StepRows<Cache, Backend> const& v,
-                                            TensorView<float, 2, Backend> const& out, StepTable<Backend> const& table,
-                                            AttentionOptions const& options,
+template <class Cache, class Backend, class T>
+[[nodiscard]] Result<> check_step_attention(TensorView<T const, 2, Backend> const& q, StepRows<Cache, Backend> const& k,
+                                            StepRows<Cache, Backend> const& v, TensorView<T, 2, Backend> const& out,
+                                            StepTable<Backend> const& table, AttentionOptions const& options,
                                             TensorView<float, 1, Backend> const& workspace,
                                             TensorView<float const, 1, Backend> const& sinks,
                                             TensorView<float const, 1, Backend> const& slopes) {

@@ -12,8 +12,8 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// The rows of a step and the memory that they go into.
-template <class Cache, class Backend>
-[[nodiscard]] Result<> check_store_step(TensorView<float const, 2, Backend> const& in,
+template <class Cache, class T, class Backend>
+[[nodiscard]] Result<> check_store_step(TensorView<T const, 2, Backend> const& in,
                                         TensorView<Cache, 2, Backend> const& memory, StepTable<Backend> const& table,
                                         std::int64_t group, TensorView<float, 2, Backend> const& scales) {
     if (auto const known = check_views("store_rows", in, memory, scales); !known) return known;

@@ -11,8 +11,8 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Rows that a memory takes: as wide, and of bytes with scales for each row of the memory.
-template <class Cache, class Backend>
-[[nodiscard]] Result<> check_stored(std::string_view kernel, TensorView<float const, 2, Backend> const& in,
+template <class Cache, class T, class Backend>
+[[nodiscard]] Result<> check_stored(std::string_view kernel, TensorView<T const, 2, Backend> const& in,
                                     TensorView<Cache, 2, Backend> const& memory,
                                     TensorView<float, 2, Backend> const& scales) {
     auto const differs = [&](std::string_view reason, std::int64_t got, std::int64_t expected) -> Result<> {

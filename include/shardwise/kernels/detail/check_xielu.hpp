@@ -9,10 +9,10 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// What an xIELU is called with, on any back end.
-template <class Backend>
-[[nodiscard]] Result<> check_xielu(TensorView<float const, 2, Backend> const& in,
+template <class T, class Backend>
+[[nodiscard]] Result<> check_xielu(TensorView<T const, 2, Backend> const& in,
                                    TensorView<float const, 1, Backend> const& numbers,
-                                   TensorView<float, 2, Backend> const& out) {
+                                   TensorView<T, 2, Backend> const& out) {
     if (auto const known = check_views("xielu", numbers); !known) return known;
     if (auto const checked = check_rows("xielu", in, in.extent(1), out); !checked) return checked;
     if (numbers.elements() == 4) return {};

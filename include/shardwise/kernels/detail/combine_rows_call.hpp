@@ -8,14 +8,15 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Sums of experts' rows as their kernel takes them.
+template <class T>
 struct CombineRowsCall {
-    float const* in;
+    T const* in;
     std::int64_t in_row;
     /// By pair its row.
     std::int32_t const* places;
     float const* weights;
     std::int64_t weights_row;
-    float* out;
+    T* out;
     std::int64_t out_row;
     std::int64_t rows;
     std::int64_t width;

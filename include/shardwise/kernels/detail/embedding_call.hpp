@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/detail/multiply_call.hpp>
+#include <shardwise/backend/detail/row_element.hpp>
 
 #include <cstdint>
 
@@ -12,9 +13,11 @@ struct WeightRowsCall {
     std::int32_t const* ids;
     std::int64_t first_row;
     DeviceWeightView table;
-    float* out;
+    void* out;
     std::int64_t out_row;
     std::int64_t tokens;
+    /// Of `out`.
+    RowElement element;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

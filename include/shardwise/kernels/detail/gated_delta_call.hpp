@@ -12,12 +12,13 @@ inline constexpr int delta_kept = 32;
 inline constexpr int delta_groups = 8;
 
 /// A gated delta rule over a sequence's tokens as its kernels take it.
+template <class T>
 struct GatedDeltaCall {
-    float const* in;
+    T const* in;
     std::int64_t in_row;
-    float const* ba;
+    T const* ba;
     std::int64_t ba_row;
-    float* out;
+    T* out;
     std::int64_t out_row;
     float const* convolution;
     float const* dt_bias;
@@ -25,7 +26,7 @@ struct GatedDeltaCall {
     float const* norm;
     float epsilon;
     float* state;
-    /// [tokens, heads * channels]: q and k by their lengths, v; after the convolution.
+    /// [tokens, heads * channels]: q and k by their lengths, v; after the convolution. Of v a token leaves what it has read.
     float* mixed;
     /// [tokens, value heads, 2]: what remains of a matrix, and how much of a correction it takes.
     float* gates;

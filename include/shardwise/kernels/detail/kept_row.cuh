@@ -35,23 +35,23 @@ public:
         }
     }
     /// body(first element, portion, the other row's portion): the other row is kept as this one is, and read by again_other.
-    template <class Again, class AgainOther, class Body>
-    __device__ void visit_with(KeptRow const& other, Again const& again, AgainOther const& again_other,
-                               Body const& body) {
+    template <class Other, class Again, class AgainOther, class Body>
+    __device__ void visit_with(KeptRow<Team, Other, width> const& other, Again const& again,
+                               AgainOther const& again_other, Body const& body) {
         visit_own_with(other, body);
         SHARDWISE_DEVICE_ROLL
         for (auto at = std::int64_t{Team::lane()} + std::int64_t{kept} * Team::threads(); at < portions_;
              at += Team::threads()) {
             Portion<T, width> more;
-            Portion<T, width> more_of_other;
+            Portion<Other, width> more_of_other;
             again(at * width, more);
             again_other(at * width, more_of_other);
             body(at * width, more, more_of_other);
         }
     }
     /// The same for the portions that are kept, which body may change.
-    template <class Body>
-    __device__ void visit_own_with(KeptRow const& other, Body const& body) {
+    template <class Other, class Body>
+    __device__ void visit_own_with(KeptRow<Team, Other, width> const& other, Body const& body) {
         auto const lane = Team::lane();
         SHARDWISE_DEVICE_UNROLL
         for (int i = 0; i < kept; ++i) {
@@ -71,6 +71,9 @@ public:
     }
 
 private:
+    template <class, class, unsigned>
+    friend class KeptRow;
+
     Portion<T, width> own_[static_cast<unsigned>(kept)];
     std::int64_t portions_ = 0;
     int own_portions_ = 0;

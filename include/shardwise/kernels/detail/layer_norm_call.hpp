@@ -8,12 +8,12 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// A layer norm as its kernel takes it; `bias` may be null.
-template <class T>
+template <class T, class Weight = T>
 struct LayerNormCall {
     T const* in;
     std::int64_t in_row;
-    T const* weight;
-    T const* bias;
+    Weight const* weight;
+    Weight const* bias;
     T* out;
     std::int64_t out_row;
     std::int64_t rows;

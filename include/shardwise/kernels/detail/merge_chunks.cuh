@@ -21,7 +21,7 @@ __device__ inline void take_in_sums(RowSums& sums, RowSums const& others, MergeF
 
 /// Merges what the blocks of attend_singles have left of a row, as one block would have: parts of a span, then spans, in their order.
 /// A block has 64 columns of a row, a thread `width` of them at once, 1 or 4.
-template <unsigned width>
+template <class Staged, unsigned width>
 __global__ void __launch_bounds__(attention_threads) merge_chunks(StepAttentionPlan call) {
     constexpr int most = merged_spans * step_span_parts;
     static_assert(most <= attention_threads && merged_columns <= attention_threads);
@@ -123,8 +123,9 @@ __global__ void __launch_bounds__(attention_threads) merge_chunks(StepAttentionP
         }
         if (thread < merged_columns && column + thread < call.value_dim) {
             auto const* const sink = call.sinks == nullptr ? nullptr : call.sinks + head;
-            call.out[token * call.out_row + static_cast<std::int64_t>(head) * call.value_dim + column + thread] =
-                total * last_factor(spans[merged_spans], sink);
+            store_staged(static_cast<Staged*>(call.out) + token * call.out_row +
+                             static_cast<std::int64_t>(head) * call.value_dim + column + thread,
+                         total * last_factor(spans[merged_spans], sink), call.element);
         }
     }
 }

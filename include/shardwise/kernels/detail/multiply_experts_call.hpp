@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/detail/multiply_call.hpp>
+#include <shardwise/backend/detail/row_element.hpp>
 
 #include <cstdint>
 
@@ -25,11 +26,14 @@ struct MultiplyExpertsCall {
     /// By row its token; null: rows are read where they stand.
     std::int32_t const* tokens;
     std::int64_t outputs;
-    float const* in;
+    void const* in;
     std::int64_t in_row;
-    float* out;
+    void* out;
     std::int64_t out_row;
     std::int64_t rows;
+    RowElement in_element = RowElement::f32;
+    /// Of floats they are floats as well.
+    RowElement out_element = RowElement::f32;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -5,6 +5,7 @@
 #include <shardwise/backend/detail/matrix_tile.cuh>
 #include <shardwise/backend/detail/multiply_call.hpp>
 #include <shardwise/kernels/detail/device_chunk.hpp>
+#include <shardwise/kernels/detail/staged_rows.hpp>
 
 #include <cstdint>
 
@@ -18,6 +19,16 @@ template <WeightFormat format>
 inline constexpr int matrix_parts = format == WeightFormat::f32 || format == WeightFormat::nf4 ? 3
                                     : format == WeightFormat::f16                              ? 2
                                                                                                : 1;
+
+/// And those that sum up to an activation.
+template <class T>
+inline constexpr int activation_parts = T::this_type_is_no_activation;
+template <>
+inline constexpr int activation_parts<float> = 3;
+template <>
+inline constexpr int activation_parts<Bfloat16> = 1;
+template <>
+inline constexpr int activation_parts<Float16> = 2;
 
 /// Parts a float into `parts` bfloat16 whose sum it is (three suffice); one that is no number, or infinite, is the first of them.
 template <int parts>
@@ -48,7 +59,7 @@ SHARDWISE_DEVICE void part_four(float const (&values)[4], std::uint32_t (&words)
 }
 
 /// One result by plain arithmetic: where a factor is infinite, its product with a part that is zero is none.
-template <WeightFormat format>
+template <WeightFormat format, class Staged>
 __device__ float multiply_plainly(MultiplyCall const& call, std::int64_t row, std::int64_t output, float const* codes) {
     using Chunk = DeviceChunk<format>;
     auto const& weight = call.weight;
@@ -56,7 +67,7 @@ __device__ float multiply_plainly(MultiplyCall const& call, std::int64_t row, st
     for (std::int64_t chunk = 0; chunk * Chunk::elements < weight.inputs; ++chunk) {
         auto const pack = load_pack(weight.rows + output * weight.row_bytes + chunk * 16);
         auto const rest = Chunk::load_rest(weight, output, chunk);
-        auto const* const in = call.in + row * call.in_row + chunk * Chunk::elements;
+        auto const* const in = static_cast<Staged const*>(call.in) + row * call.in_row + chunk * Chunk::elements;
         auto const left = weight.inputs - chunk * Chunk::elements;
         SHARDWISE_DEVICE_UNROLL
         for (int four = 0; four < Chunk::elements / 4; ++four) {
@@ -64,17 +75,17 @@ __device__ float multiply_plainly(MultiplyCall const& call, std::int64_t row, st
             decode_elements<format>(pack, rest, four, codes, values);
             SHARDWISE_DEVICE_UNROLL
             for (int i = 0; i < 4; ++i) {
-                if (4 * four + i < left) sum += values[i] * in[4 * four + i];
+                if (4 * four + i < left) sum += values[i] * staged_value(in[4 * four + i], call.in_element);
             }
         }
     }
     return sum;
 }
 
-/// out[r, o] = in[r] . weight[o] for many rows: a block makes matrix_outputs outputs of `rows` rows. Activations are parted into three
-/// bfloat16, which loses nothing, and codes are bfloat16 already; their products are summed in float over 32 inputs, and those sums are
-/// scaled and added. The order does not depend on other rows, but it is not that of multiply_rows.
-template <class Api, WeightFormat format, int rows>
+/// out[r, o] = in[r] . weight[o] for many rows: a block makes matrix_outputs outputs of `rows` rows. Activations are parted into
+/// activation_parts<T> bfloat16, which loses nothing, and codes are bfloat16 already; their products are summed in float over 32
+/// inputs, and those sums are scaled and added. The order does not depend on other rows, but it is not that of multiply_rows.
+template <class Api, WeightFormat format, int rows, class T>
 __global__ void __launch_bounds__(matrix_threads, 2) multiply_tiles(MultiplyCall call) {
     using Code = DeviceCode<Api>;
     using Chunk = DeviceChunk<format>;
@@ -83,7 +94,8 @@ __global__ void __launch_bounds__(matrix_threads, 2) multiply_tiles(MultiplyCall
     constexpr int warps = matrix_threads / warp;
     constexpr int elements = Chunk::elements;
     constexpr int left_parts = matrix_parts<format>;
-    constexpr int right_parts = 3;
+    constexpr int right_parts = activation_parts<T>;
+    using Staged = typename StagedAs<T>::type;
     // A warp's share: tiles of 16 outputs by 8 rows.
     constexpr int row_warps = rows >= 64 ? 2 : 1;
     constexpr int output_warps = warps / row_warps;
@@ -115,7 +127,7 @@ __global__ void __launch_bounds__(matrix_threads, 2) multiply_tiles(MultiplyCall
     auto const steps = (weight.inputs + matrix_inputs - 1) / matrix_inputs;
     auto const row_blocks = (call.rows + rows - 1) / rows;
     auto const tiles = (weight.outputs + matrix_outputs - 1) / matrix_outputs * row_blocks;
-    bool const has_packs = is_on_pack(call.in) && (call.rows == 1 || call.in_row % 4 == 0);
+    bool const has_packs = is_on_four(static_cast<Staged const*>(call.in)) && (call.rows == 1 || call.in_row % 4 == 0);
     // A thread brings half of an output's inputs of a step, and a quarter of a row's.
     auto const half = thread % 2;
     auto const quarter = thread % 4;
@@ -143,13 +155,13 @@ __global__ void __launch_bounds__(matrix_threads, 2) multiply_tiles(MultiplyCall
                 if (thread / 4 >= rows || row >= call.rows) continue;
                 auto const input = step * matrix_inputs + 8 * quarter + 4 * i;
                 auto const left = weight.inputs - input;
-                auto const* const from = call.in + row * call.in_row + input;
+                auto const* const from = static_cast<Staged const*>(call.in) + row * call.in_row + input;
                 if (has_packs && left >= 4) {
-                    inputs[i] = load_pack(from);
+                    inputs[i] = load_four(from, row_element<T>);
                 } else {
                     SHARDWISE_DEVICE_UNROLL
                     for (int j = 0; j < 4; ++j) {
-                        if (j < left) inputs[i].words[j] = bits_of_float(from[j]);
+                        if (j < left) inputs[i].words[j] = bits_of_float(staged_value(from[j], row_element<T>));
                     }
                 }
             }
@@ -329,16 +341,25 @@ __global__ void __launch_bounds__(matrix_threads, 2) multiply_tiles(MultiplyCall
                 sums[number / (row_tiles * Tile::values)][number / Tile::values % row_tiles][number % Tile::values];
             is_number = is_number && sum == sum;
             if constexpr (Chunk::has_row_scale) sum *= Chunk::row_scale(weight, to);
-            call.out[of * call.out_row + to] = sum;
+            store_product<Staged>(call.out, of * call.out_row + to, sum, call.out_element);
         }
         for (int number = 0; !is_number && number < output_tiles * row_tiles * Tile::values; ++number) {
             auto const to = output_of(number);
             auto const of = row_of(number);
             if (to >= weight.outputs || of >= call.rows) continue;
-            auto& out = call.out[of * call.out_row + to];
-            if (out == out) continue;
-            out = multiply_plainly<format>(call, of, to, codes);
-            if constexpr (Chunk::has_row_scale) out *= Chunk::row_scale(weight, to);
+            auto const place = of * call.out_row + to;
+            if constexpr (sizeof(Staged) == 4) {
+                auto& out = static_cast<float*>(call.out)[place];
+                if (out == out) continue;
+                out = multiply_plainly<format, Staged>(call, of, to, codes);
+                if constexpr (Chunk::has_row_scale) out *= Chunk::row_scale(weight, to);
+            } else {
+                auto const made = load_element(call.out, place, call.out_element);
+                if (made == made) continue;
+                auto sum = multiply_plainly<format, Staged>(call, of, to, codes);
+                if constexpr (Chunk::has_row_scale) sum *= Chunk::row_scale(weight, to);
+                store_element(call.out, place, sum, call.out_element);
+            }
         }
     }
 }

@@ -37,8 +37,8 @@ __device__ float add_squares(Portion<T, width> const& portion, float unit, float
 }
 
 /// One portion of out = in * unit * scale * (weight + offset).
-template <class T, unsigned width>
-__device__ void scale_portion(Portion<T, width> portion, Portion<T, width> const& weight, float unit, float scale,
+template <class T, class Weight, unsigned width>
+__device__ void scale_portion(Portion<T, width> portion, Portion<Weight, width> const& weight, float unit, float scale,
                               float offset, T* out) {
     float values[width];
     float factors[width];
@@ -53,8 +53,8 @@ __device__ void scale_portion(Portion<T, width> portion, Portion<T, width> const
 /// RMS norms of the rows that source.take(row, portions, kept) reads, or makes and stores, as far as they are kept; source.make(row,
 /// first element, portion) makes what is not kept, if anything, and source.again reads it. Of a row of n elements a sum has a chain of
 /// n / team + width + log2(warp) + warps additions.
-template <class Team, class T, unsigned width, class Source>
-__device__ void norm_rows(Source const& source, RmsNormCall<T> const& call) {
+template <class Team, class T, unsigned width, class Source, class Weight>
+__device__ void norm_rows(Source const& source, RmsNormCall<T, Weight> const& call) {
     // Squares below the first are not normal floats, or their sum lost some that are not; above the second lies infinity.
     constexpr float small = 0x1p-100F;
     constexpr float large = 0x1p127F;
@@ -64,8 +64,10 @@ __device__ void norm_rows(Source const& source, RmsNormCall<T> const& call) {
         KeptRow<Team, T, width> kept;
         source.take(row, portions, kept);
         // On their way while the row is summed: a store before them would hold their loads up, for all that a compiler knows.
-        KeptRow<Team, T, width> weights;
-        auto const load_weight = [&](std::int64_t at, Portion<T, width>& portion) { portion.load(call.weight + at); };
+        KeptRow<Team, Weight, width> weights;
+        auto const load_weight = [&](std::int64_t at, Portion<Weight, width>& portion) {
+            portion.load(call.weight + at);
+        };
         weights.load(portions, load_weight);
         // Those that are not kept are made, and stored, once.
         SHARDWISE_DEVICE_ROLL
@@ -94,7 +96,7 @@ __device__ void norm_rows(Source const& source, RmsNormCall<T> const& call) {
         // Each thread writes what it alone has read, so that `out` may be `in`.
         auto* const out = call.out + row * call.out_row;
         kept.visit_with(weights, again, load_weight,
-                        [&](std::int64_t at, Portion<T, width> const& portion, Portion<T, width> const& weight) {
+                        [&](std::int64_t at, Portion<T, width> const& portion, Portion<Weight, width> const& weight) {
                             scale_portion(portion, weight, unit, scale, call.offset, out + at);
                         });
     });

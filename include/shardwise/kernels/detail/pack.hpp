@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/detail/device_numbers.hpp>
+#include <shardwise/backend/detail/row_element.hpp>
 #include <shardwise/backend/device_attribute.hpp>
 #include <shardwise/quant/half_bits.hpp>
 
@@ -40,6 +41,29 @@ SHARDWISE_DEVICE inline void store_pack(void* at, Pack16 const& pack) {
 #endif
 }
 
+/// Eight bytes, which a device reads in one instruction as well.
+struct alignas(8) HalfPack {
+    std::uint32_t words[2];
+};
+[[nodiscard]] SHARDWISE_DEVICE inline HalfPack load_half_pack(void const* at) {
+#if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
+    return *static_cast<HalfPack const*>(at);
+#else
+    if (reinterpret_cast<std::uintptr_t>(at) % 8 != 0) __builtin_trap();
+    HalfPack pack;
+    __builtin_memcpy(&pack, at, sizeof pack);
+    return pack;
+#endif
+}
+SHARDWISE_DEVICE inline void store_half_pack(void* at, HalfPack const& pack) {
+#if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
+    *static_cast<HalfPack*>(at) = pack;
+#else
+    if (reinterpret_cast<std::uintptr_t>(at) % 8 != 0) __builtin_trap();
+    __builtin_memcpy(at, &pack, sizeof pack);
+#endif
+}
+
 /// Sixteen bytes of a row whose address is a multiple of nothing: of them `left` are the row's own, and none after those is read.
 [[nodiscard]] SHARDWISE_DEVICE inline Pack16 gather_pack(std::byte const* at, std::int64_t left) {
     Pack16 pack{};
@@ -64,6 +88,24 @@ SHARDWISE_DEVICE inline void store_pack(void* at, Pack16 const& pack) {
         }
     }
     return pack;
+}
+
+/// Four floats as halves.
+[[nodiscard]] SHARDWISE_DEVICE inline HalfPack half_pack(float const (&values)[4], RowElement element) {
+    HalfPack pack;
+    SHARDWISE_DEVICE_UNROLL
+    for (int i = 0; i < 2; ++i) {
+        pack.words[i] = static_cast<std::uint32_t>(half_element_bits(values[2 * i], element)) |
+                        static_cast<std::uint32_t>(half_element_bits(values[2 * i + 1], element)) << 16U;
+    }
+    return pack;
+}
+SHARDWISE_DEVICE inline void widen_half_pack(HalfPack const& pack, RowElement element, float (&values)[4]) {
+    SHARDWISE_DEVICE_UNROLL
+    for (int i = 0; i < 2; ++i) {
+        values[2 * i] = half_element_value(static_cast<std::uint16_t>(pack.words[i] & 0xFFFFU), element);
+        values[2 * i + 1] = half_element_value(static_cast<std::uint16_t>(pack.words[i] >> 16U), element);
+    }
 }
 
 /// Elements of sixteen bytes.
@@ -140,6 +182,21 @@ struct Portion<T, 1> {
     SHARDWISE_DEVICE void store(T* at) const { *at = element; }
     SHARDWISE_DEVICE void get(float (&values)[1]) const { values[0] = widen(element); }
     SHARDWISE_DEVICE void set(float const (&values)[1]) { narrow(values[0], element); }
+};
+
+/// Floats beside a portion of halves: two packs.
+template <>
+struct Portion<float, 8> {
+    Pack16 packs[2];
+
+    SHARDWISE_DEVICE void load(float const* at) {
+        packs[0] = load_pack(at);
+        packs[1] = load_pack(at + 4);
+    }
+    SHARDWISE_DEVICE void get(float (&values)[8]) const {
+        SHARDWISE_DEVICE_UNROLL
+        for (int i = 0; i < 8; ++i) values[i] = float_of_bits(packs[i / 4].words[i % 4]);
+    }
 };
 
 /// True where rows `row` elements apart, as wide as whole packs, begin on multiples of 16 bytes.

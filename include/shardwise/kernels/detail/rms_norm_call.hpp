@@ -7,12 +7,12 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// An RMS norm as its kernel takes it.
-template <class T>
+/// An RMS norm as its kernel takes it, with weights of its rows' type or floats.
+template <class T, class Weight = T>
 struct RmsNormCall {
     T const* in;
     std::int64_t in_row;
-    T const* weight;
+    Weight const* weight;
     T* out;
     std::int64_t out_row;
     std::int64_t rows;

@@ -8,12 +8,13 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// A scaling of rows as its kernel takes it.
+template <class T>
 struct ScaleRowsCall {
-    float const* gate;
+    T const* gate;
     std::int64_t gate_row;
-    float const* in;
+    T const* in;
     std::int64_t in_row;
-    float* out;
+    T* out;
     std::int64_t out_row;
     std::int64_t rows;
     std::int64_t width;

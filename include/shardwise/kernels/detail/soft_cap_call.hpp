@@ -8,10 +8,11 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// A soft cap as its kernel takes it.
+template <class T>
 struct SoftCapCall {
-    float const* in;
+    T const* in;
     std::int64_t in_row;
-    float* out;
+    T* out;
     std::int64_t out_row;
     std::int64_t rows;
     std::int64_t width;

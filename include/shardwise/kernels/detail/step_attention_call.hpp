@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/backend/detail/row_element.hpp>
 #include <shardwise/backend/device_attribute.hpp>
 #include <shardwise/core/version.hpp>
 
@@ -36,9 +37,9 @@ struct StepAttentionPlan {
     std::int64_t list;
     int page_shift;
 
-    float const* q;
+    void const* q;
     std::int64_t q_row;
-    float* out;
+    void* out;
     std::int64_t out_row;
     /// Of each head, or null.
     float const* sinks;
@@ -67,6 +68,9 @@ struct StepAttentionPlan {
     /// Where blocks leave what they have summed: values [sequences, heads, chunks, value_dim], then greatest scores and weights
     /// [sequences, heads, chunks, 2].
     float* workspace;
+
+    /// Of queries and results.
+    RowElement element = RowElement::f32;
 };
 
 /// An attention over a step table as its kernels take it.

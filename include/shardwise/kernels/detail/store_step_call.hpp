@@ -8,10 +8,10 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// A storing of a step's rows as its kernel takes it.
-template <class Cache>
+template <class T, class Cache>
 struct StoreStepCall {
     StepPlaces places;
-    float const* in;
+    T const* in;
     std::int64_t in_row;
     Cache* memory;
     std::int64_t memory_row;

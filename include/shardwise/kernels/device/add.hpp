@@ -18,7 +18,7 @@ template <ActivationElement T, class Api>
 [[nodiscard]] Result<> add(TensorView<T const, 2, DeviceBackend<Api>> a, TensorView<T const, 2, DeviceBackend<Api>> b,
                            TensorView<T, 2, DeviceBackend<Api>> out, DeviceStream<Api>& stream) {
     if (auto const checked = detail::check_addends("add", a, b, out); !checked) return checked;
-    detail::submit_add<T, Api>("add", a.data(), a.stride(0), b.data(), b.stride(0), out, 1.0F, stream);
+    detail::submit_add<T, Api, T>("add", a.data(), a.stride(0), b.data(), b.stride(0), out, 1.0F, stream);
     return {};
 }
 

@@ -9,16 +9,17 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// Adds one row to each row: the host's bits.
+/// Adds one row to each row: the host's bits. Its elements are theirs, or floats.
 ///
 /// Shapes  row [width], to [rows, width], which do not overlap
 /// Order   on `stream`
 /// Errors  shape_mismatch
-template <ActivationElement T, class Api>
-[[nodiscard]] Result<> add_row(TensorView<T const, 1, DeviceBackend<Api>> row, TensorView<T, 2, DeviceBackend<Api>> to,
-                               DeviceStream<Api>& stream) {
+template <ActivationElement T, class Api, ActivationElement Other>
+requires detail::WeighsRows<Other, T>
+[[nodiscard]] Result<> add_row(TensorView<Other const, 1, DeviceBackend<Api>> row,
+                               TensorView<T, 2, DeviceBackend<Api>> to, DeviceStream<Api>& stream) {
     if (auto const checked = detail::check_added_row(row, to); !checked) return checked;
-    detail::submit_add<T, Api>("add_row", to.data(), to.stride(0), row.data(), 0, to, 1.0F, stream);
+    detail::submit_add<T, Api, Other>("add_row", to.data(), to.stride(0), row.data(), 0, to, 1.0F, stream);
     return {};
 }
 

@@ -5,6 +5,7 @@
 #include <shardwise/core/tensor_view.hpp>
 #include <shardwise/kernels/detail/check_combined.hpp>
 #include <shardwise/kernels/detail/combine_rows_call.hpp>
+#include <shardwise/kernels/detail/element.hpp>
 
 #include <cstdint>
 
@@ -13,8 +14,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 namespace detail {
 
 /// Defined in kernels/combine_rows_launch.cuh.
-template <class Api>
-Result<> launch_combine_rows(CombineRowsCall const& call, typename Api::Stream stream);
+template <class Api, class T>
+Result<> launch_combine_rows(CombineRowsCall<T> const& call, typename Api::Stream stream);
 
 }  // namespace detail
 
@@ -25,16 +26,17 @@ Result<> launch_combine_rows(CombineRowsCall const& call, typename Api::Stream s
 ///         out [tokens, width]
 /// Order   on `stream`
 /// Errors  shape_mismatch
-template <class Api>
-[[nodiscard]] Result<> combine_rows(TensorView<float const, 2, DeviceBackend<Api>> rows,
+template <ActivationElement T, class Api>
+[[nodiscard]] Result<> combine_rows(TensorView<T const, 2, DeviceBackend<Api>> rows,
                                     TensorView<std::int32_t const, 1, DeviceBackend<Api>> places,
                                     TensorView<float const, 2, DeviceBackend<Api>> weights,
-                                    TensorView<float, 2, DeviceBackend<Api>> out, DeviceStream<Api>& stream) {
+                                    TensorView<T, 2, DeviceBackend<Api>> out, DeviceStream<Api>& stream) {
     if (auto const checked = detail::check_combined(rows, places, weights, out); !checked) return checked;
     if (out.empty()) return {};
-    detail::CombineRowsCall const call{rows.data(), rows.stride(0), places.data(), weights.data(), weights.stride(0),
-                                       out.data(),  out.stride(0),  out.extent(0), out.extent(1),  weights.extent(1)};
-    stream.submit([&](typename Api::Stream native) { return detail::launch_combine_rows<Api>(call, native); });
+    detail::CombineRowsCall<T> const call{rows.data(),       rows.stride(0),   places.data(), weights.data(),
+                                          weights.stride(0), out.data(),       out.stride(0), out.extent(0),
+                                          out.extent(1),     weights.extent(1)};
+    stream.submit([&](typename Api::Stream native) { return detail::launch_combine_rows<Api, T>(call, native); });
     return {};
 }
 

@@ -39,19 +39,20 @@ template <ActivationElement T, class Api>
 }
 
 /// The same of a table that the device holds as a weight, in any format that it multiplies by: row i is output i. Elements are
-/// the format's reference decode, bit for bit.
+/// the format's reference decode, bit for bit, rounded to the output's type.
 ///
 /// Shapes  ids [tokens], table [outputs, inputs], out [tokens, inputs]
 /// Memory  the table stays alive until it is done
 /// Order   on `stream`
 /// Errors  shape_mismatch
-template <class Api>
+template <ActivationElement T, class Api>
 [[nodiscard]] Result<> embedding(TensorView<std::int32_t const, 1, DeviceBackend<Api>> ids,
-                                 DeviceWeight<Api> const& table, TensorView<float, 2, DeviceBackend<Api>> out,
+                                 DeviceWeight<Api> const& table, TensorView<T, 2, DeviceBackend<Api>> out,
                                  DeviceStream<Api>& stream, std::int64_t first_row = 0) {
     if (auto const checked = detail::check_embedding(ids, table.inputs(), out); !checked) return checked;
     if (out.empty()) return {};
-    detail::WeightRowsCall const call{ids.data(), first_row, table.view(), out.data(), out.stride(0), out.extent(0)};
+    detail::WeightRowsCall const call{ids.data(),    first_row,     table.view(),          out.data(),
+                                      out.stride(0), out.extent(0), detail::row_element<T>};
     stream.submit([&](typename Api::Stream native) { return detail::launch_weight_rows<Api>(call, native); });
     return {};
 }

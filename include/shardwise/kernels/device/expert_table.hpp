@@ -11,6 +11,7 @@
 #include <shardwise/kernels/detail/multiply_experts_call.hpp>
 #include <shardwise/kernels/expert_table.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -74,16 +75,18 @@ public:
     [[nodiscard]] bool multiplies() const { return count_ > 0 && is_uniform_; }
 
     /// out = each row times the weight of the expert that has it, + its bias: the bits of Backend::multiply by one row. Every row reads
-    /// a weight: for few of them.
+    /// a weight: for few of them. Rows and results as there.
     ///
     /// Shapes  in [tokens, inputs]; tokens [rows] or empty: by row the row of `in`; first [experts + 1]: by expert its first row, and
     ///         the end of the last; out [rows, outputs]
     /// Order   on `stream`, which reads `tokens` and `first` when it comes to them
     /// Errors  shape_mismatch
-    [[nodiscard]] Result<> multiply(TensorView<float const, 2, Backend> in,
+    template <class T, class Out>
+    [[nodiscard]] Result<> multiply(TensorView<T const, 2, Backend> in,
                                     TensorView<std::int32_t const, 1, Backend> tokens,
-                                    TensorView<std::int32_t const, 1, Backend> first, TensorView<float, 2, Backend> out,
+                                    TensorView<std::int32_t const, 1, Backend> first, TensorView<Out, 2, Backend> out,
                                     DeviceStream<Api>& stream) const {
+        static_assert(std::same_as<Out, float> || std::same_as<Out, T>, "products are floats, or as their rows");
         if (auto const known = check_views("multiply_experts", in, tokens, first, out); !known) return known;
         auto const rows = out.extent(0);
         auto const check = [](std::string_view place, std::int64_t got, std::int64_t expected) -> Result<> {
@@ -111,7 +114,9 @@ public:
                                                in.stride(0),
                                                out.data(),
                                                out.stride(0),
-                                               rows};
+                                               rows,
+                                               detail::row_element<T>,
+                                               detail::row_element<Out>};
         stream.submit([&](typename Api::Stream native) { return detail::launch_multiply_experts<Api>(call, native); });
         return {};
     }

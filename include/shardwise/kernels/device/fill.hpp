@@ -17,7 +17,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 template <ActivationElement T, class Api>
 [[nodiscard]] Result<> fill(TensorView<T, 2, DeviceBackend<Api>> out, float value, DeviceStream<Api>& stream) {
     if (auto const known = check_views("fill", out); !known) return known;
-    detail::submit_add<T, Api>("fill", nullptr, 0, nullptr, 0, out, value, stream);
+    detail::submit_add<T, Api, T>("fill", nullptr, 0, nullptr, 0, out, value, stream);
     return {};
 }
 

@@ -6,6 +6,7 @@
 #include <shardwise/core/tensor_view.hpp>
 #include <shardwise/kernels/delta_weights.hpp>
 #include <shardwise/kernels/detail/check_gated_delta.hpp>
+#include <shardwise/kernels/detail/element.hpp>
 #include <shardwise/kernels/detail/gated_delta_call.hpp>
 #include <shardwise/op/operation.hpp>
 
@@ -17,8 +18,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 namespace detail {
 
 /// Defined in kernels/gated_delta_launch.cuh.
-template <class Api>
-Result<> launch_gated_delta(GatedDeltaCall const& call, typename Api::Stream stream);
+template <class Api, class T>
+Result<> launch_gated_delta(GatedDeltaCall<T> const& call, typename Api::Stream stream);
 
 }  // namespace detail
 
@@ -37,13 +38,13 @@ requires(!std::same_as<Backend, Host>) [[nodiscard]] constexpr std::int64_t
 /// Memory  workspace of gated_delta_workspace; allocates nothing
 /// Order   on `stream`
 /// Errors  shape_mismatch; unsupported for keys of more than 256 elements
-template <class Api>
-[[nodiscard]] Result<> gated_delta(TensorView<float const, 2, DeviceBackend<Api>> in,
-                                   TensorView<float const, 2, DeviceBackend<Api>> ba, DeltaShape const& shape,
+template <ActivationElement T, class Api>
+[[nodiscard]] Result<> gated_delta(TensorView<T const, 2, DeviceBackend<Api>> in,
+                                   TensorView<T const, 2, DeviceBackend<Api>> ba, DeltaShape const& shape,
                                    DeltaWeights<DeviceBackend<Api>> const& weights, bool is_first,
                                    TensorView<float, 1, DeviceBackend<Api>> state,
                                    TensorView<float, 1, DeviceBackend<Api>> workspace,
-                                   TensorView<float, 2, DeviceBackend<Api>> out, DeviceStream<Api>& stream) {
+                                   TensorView<T, 2, DeviceBackend<Api>> out, DeviceStream<Api>& stream) {
     auto const heads = shape.key_heads;
     auto const tokens = in.extent(0);
     auto const needed = gated_delta_workspace<DeviceBackend<Api>>(shape, heads, tokens);
@@ -59,28 +60,28 @@ template <class Api>
     }
     if (out.empty()) return {};
     auto const narrow = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
-    detail::GatedDeltaCall const call{in.data(),
-                                      in.stride(0),
-                                      ba.data(),
-                                      ba.stride(0),
-                                      out.data(),
-                                      out.stride(0),
-                                      weights.convolution.data(),
-                                      weights.dt_bias.data(),
-                                      weights.decay.data(),
-                                      weights.norm.data(),
-                                      weights.epsilon,
-                                      state.data(),
-                                      workspace.data(),
-                                      workspace.data() + tokens * heads * shape.channels(),
-                                      tokens,
-                                      narrow(heads),
-                                      narrow(shape.values_per_key()),
-                                      narrow(shape.key_dim),
-                                      narrow(shape.value_dim),
-                                      narrow(shape.kernel),
-                                      is_first};
-    stream.submit([&](typename Api::Stream native) { return detail::launch_gated_delta<Api>(call, native); });
+    detail::GatedDeltaCall<T> const call{in.data(),
+                                         in.stride(0),
+                                         ba.data(),
+                                         ba.stride(0),
+                                         out.data(),
+                                         out.stride(0),
+                                         weights.convolution.data(),
+                                         weights.dt_bias.data(),
+                                         weights.decay.data(),
+                                         weights.norm.data(),
+                                         weights.epsilon,
+                                         state.data(),
+                                         workspace.data(),
+                                         workspace.data() + tokens * heads * shape.channels(),
+                                         tokens,
+                                         narrow(heads),
+                                         narrow(shape.values_per_key()),
+                                         narrow(shape.key_dim),
+                                         narrow(shape.value_dim),
+                                         narrow(shape.kernel),
+                                         is_first};
+    stream.submit([&](typename Api::Stream native) { return detail::launch_gated_delta<Api, T>(call, native); });
     return {};
 }
 

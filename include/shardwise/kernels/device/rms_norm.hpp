@@ -15,28 +15,30 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 namespace detail {
 
 /// Defined in kernels/rms_norm_launch.cuh.
-template <class Api, class T>
-Result<> launch_rms_norm(RmsNormCall<T> const& call, typename Api::Stream stream);
+template <class Api, class T, class Weight>
+Result<> launch_rms_norm(RmsNormCall<T, Weight> const& call, typename Api::Stream stream);
 
 }  // namespace detail
 
 /// Scales each row to a root mean square of 1, then by the weight: out = in / rms(in) * (weight + offset). Sums in float.
+/// The weight's elements are the rows', or floats.
 ///
 /// Shapes  in, out [rows, width], out may be in; weight [width]
 /// Order   on `stream`
 /// Errors  shape_mismatch
 /// Source  Zhang and Sennrich, Root Mean Square Layer Normalization, 2019
-template <ActivationElement T, class Api>
+template <ActivationElement T, class Api, ActivationElement Weight>
+requires detail::WeighsRows<Weight, T>
 [[nodiscard]] Result<> rms_norm(TensorView<T const, 2, DeviceBackend<Api>> in,
-                                TensorView<T const, 1, DeviceBackend<Api>> weight,
+                                TensorView<Weight const, 1, DeviceBackend<Api>> weight,
                                 TensorView<T, 2, DeviceBackend<Api>> out, float epsilon, DeviceStream<Api>& stream,
                                 float offset = 0.0F) {
     if (auto const known = check_views("rms_norm", weight); !known) return known;
     if (auto const checked = detail::check_rows("rms_norm", in, weight.elements(), out); !checked) return checked;
     if (in.empty()) return {};
-    detail::RmsNormCall<T> const call{in.data(),    in.stride(0), weight.data(), out.data(), out.stride(0),
-                                      in.extent(0), in.extent(1), epsilon,       offset};
-    stream.submit([&](typename Api::Stream native) { return detail::launch_rms_norm<Api, T>(call, native); });
+    detail::RmsNormCall<T, Weight> const call{in.data(),    in.stride(0), weight.data(), out.data(), out.stride(0),
+                                              in.extent(0), in.extent(1), epsilon,       offset};
+    stream.submit([&](typename Api::Stream native) { return detail::launch_rms_norm<Api, T, Weight>(call, native); });
     return {};
 }
 

@@ -18,7 +18,7 @@ template <ActivationElement T, class Api>
 [[nodiscard]] Result<> scale(TensorView<T const, 2, DeviceBackend<Api>> in, TensorView<T, 2, DeviceBackend<Api>> out,
                              float factor, DeviceStream<Api>& stream) {
     if (auto const checked = detail::check_rows("scale", in, in.extent(1), out); !checked) return checked;
-    detail::submit_add<T, Api>("scale", in.data(), in.stride(0), nullptr, 0, out, factor, stream);
+    detail::submit_add<T, Api, T>("scale", in.data(), in.stride(0), nullptr, 0, out, factor, stream);
     return {};
 }
 

@@ -5,6 +5,7 @@
 #include <shardwise/core/tensor_view.hpp>
 #include <shardwise/kernels/detail/check_cap.hpp>
 #include <shardwise/kernels/detail/check_rows.hpp>
+#include <shardwise/kernels/detail/element.hpp>
 #include <shardwise/kernels/detail/soft_cap_call.hpp>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
@@ -12,8 +13,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 namespace detail {
 
 /// Defined in kernels/soft_cap_launch.cuh.
-template <class Api>
-Result<> launch_soft_cap(SoftCapCall const& call, typename Api::Stream stream);
+template <class Api, class T>
+Result<> launch_soft_cap(SoftCapCall<T> const& call, typename Api::Stream stream);
 
 }  // namespace detail
 
@@ -22,14 +23,15 @@ Result<> launch_soft_cap(SoftCapCall const& call, typename Api::Stream stream);
 /// Shapes  in, out [rows, width], out may be in
 /// Order   on `stream`
 /// Errors  shape_mismatch; invalid_argument for a cap that is not above 0, or not finite
-template <class Api>
-[[nodiscard]] Result<> soft_cap(TensorView<float const, 2, DeviceBackend<Api>> in,
-                                TensorView<float, 2, DeviceBackend<Api>> out, float cap, DeviceStream<Api>& stream) {
+template <ActivationElement T, class Api>
+[[nodiscard]] Result<> soft_cap(TensorView<T const, 2, DeviceBackend<Api>> in, TensorView<T, 2, DeviceBackend<Api>> out,
+                                float cap, DeviceStream<Api>& stream) {
     if (auto const known = detail::check_cap("soft_cap", cap); !known) return known;
     if (auto const checked = detail::check_rows("soft_cap", in, in.extent(1), out); !checked) return checked;
     if (in.empty()) return {};
-    detail::SoftCapCall const call{in.data(), in.stride(0), out.data(), out.stride(0), in.extent(0), in.extent(1), cap};
-    stream.submit([&](typename Api::Stream native) { return detail::launch_soft_cap<Api>(call, native); });
+    detail::SoftCapCall<T> const call{in.data(),    in.stride(0), out.data(), out.stride(0),
+                                      in.extent(0), in.extent(1), cap};
+    stream.submit([&](typename Api::Stream native) { return detail::launch_soft_cap<Api, T>(call, native); });
     return {};
 }
 

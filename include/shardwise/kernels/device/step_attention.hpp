@@ -80,10 +80,10 @@ requires detail::is_device_backend<Backend>
 /// Order   on `stream`
 /// Errors  those of the host; size_overflow for 2^31 elements of a row, or heads of tokens or of parts of contexts
 /// Source  Dao et al., FlashAttention, 2022 (online softmax); Dao et al., Flash-Decoding, 2023 (split contexts)
-template <DeviceCacheElement Cache, class Api>
+template <DeviceCacheElement Cache, class Api, ActivationElement T>
 [[nodiscard]] Result<> step_attention(
-    TensorView<float const, 2, DeviceBackend<Api>> q, StepRows<Cache, DeviceBackend<Api>> const& k,
-    StepRows<Cache, DeviceBackend<Api>> const& v, TensorView<float, 2, DeviceBackend<Api>> out,
+    TensorView<T const, 2, DeviceBackend<Api>> q, StepRows<Cache, DeviceBackend<Api>> const& k,
+    StepRows<Cache, DeviceBackend<Api>> const& v, TensorView<T, 2, DeviceBackend<Api>> out,
     StepTable<DeviceBackend<Api>> const& table, AttentionOptions const& options, DeviceStream<Api>& stream,
     TensorView<float, 1, DeviceBackend<Api>> workspace = {}, TensorView<float const, 1, DeviceBackend<Api>> sinks = {},
     TensorView<float const, 1, DeviceBackend<Api>> slopes = {}) {
@@ -141,6 +141,7 @@ template <DeviceCacheElement Cache, class Api>
     call.chunk = detail::step_chunk(sequences * shape.heads, parts, shape.value_dim, workspace.elements());
     call.chunks = call.chunk == 0 ? 1 : narrow((parts + call.chunk - 1) / call.chunk);
     call.workspace = workspace.data();
+    call.element = detail::row_element<T>;
     auto const rows_of = [](StepRows<Cache, Backend> const& rows) {
         return detail::StepRowsCall<Cache>{rows.memory.data(), rows.memory.stride(0), rows.scales.data(),
                                            rows.scales.stride(0)};

@@ -5,6 +5,7 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/tensor_view.hpp>
 #include <shardwise/kernels/detail/check_store_step.hpp>
+#include <shardwise/kernels/detail/element.hpp>
 #include <shardwise/kernels/detail/store_step_call.hpp>
 #include <shardwise/kernels/device/step_table.hpp>
 #include <shardwise/quant/half_types.hpp>
@@ -18,8 +19,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 namespace detail {
 
 /// Defined in kernels/store_step_launch.cuh.
-template <class Api, class Cache>
-Result<> launch_store_step(StoreStepCall<Cache> const& call, typename Api::Stream stream);
+template <class Api, class T, class Cache>
+Result<> launch_store_step(StoreStepCall<T, Cache> const& call, typename Api::Stream stream);
 
 }  // namespace detail
 
@@ -35,8 +36,8 @@ concept DeviceCacheElement = std::same_as<T, float> || std::same_as<T, Bfloat16>
 /// Memory  the table stays alive until it is done
 /// Order   on `stream`
 /// Errors  shape_mismatch; invalid_argument for a group without lists; size_overflow for 2^32 heads of tokens
-template <DeviceCacheElement Cache, class Api>
-[[nodiscard]] Result<> store_rows(TensorView<float const, 2, DeviceBackend<Api>> in,
+template <DeviceCacheElement Cache, class Api, ActivationElement T>
+[[nodiscard]] Result<> store_rows(TensorView<T const, 2, DeviceBackend<Api>> in,
                                   TensorView<Cache, 2, DeviceBackend<Api>> memory,
                                   StepTable<DeviceBackend<Api>> const& table, std::int64_t group,
                                   DeviceStream<Api>& stream, TensorView<float, 2, DeviceBackend<Api>> scales = {}) {
@@ -52,18 +53,18 @@ template <DeviceCacheElement Cache, class Api>
             .got(in.extent(0))
             .fix("store fewer tokens at once");
     }
-    detail::StoreStepCall<Cache> const call{detail::make_step_places(table.layout(), table.data(), group),
-                                            in.data(),
-                                            in.stride(0),
-                                            memory.data(),
-                                            memory.stride(0),
-                                            scales.data(),
-                                            scales.stride(0),
-                                            in.extent(0),
-                                            in.extent(1),
-                                            static_cast<std::int32_t>(heads),
-                                            in.extent(1) / heads};
-    stream.submit([&](typename Api::Stream native) { return detail::launch_store_step<Api, Cache>(call, native); });
+    detail::StoreStepCall<T, Cache> const call{detail::make_step_places(table.layout(), table.data(), group),
+                                               in.data(),
+                                               in.stride(0),
+                                               memory.data(),
+                                               memory.stride(0),
+                                               scales.data(),
+                                               scales.stride(0),
+                                               in.extent(0),
+                                               in.extent(1),
+                                               static_cast<std::int32_t>(heads),
+                                               in.extent(1) / heads};
+    stream.submit([&](typename Api::Stream native) { return detail::launch_store_step<Api, T, Cache>(call, native); });
     return {};
 }
 

@@ -29,6 +29,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 template Result<> launch_rms_norm<KernelApi>(RmsNormCall<float> const&, KernelApi::Stream);
 template Result<> launch_rms_norm<KernelApi>(RmsNormCall<Bfloat16> const&, KernelApi::Stream);
 template Result<> launch_rms_norm<KernelApi>(RmsNormCall<Float16> const&, KernelApi::Stream);
+template Result<> launch_rms_norm<KernelApi>(RmsNormCall<Bfloat16, float> const&, KernelApi::Stream);
+template Result<> launch_rms_norm<KernelApi>(RmsNormCall<Float16, float> const&, KernelApi::Stream);
 
 template Result<> launch_rope<KernelApi>(RopeCall<float> const&, KernelApi::Stream);
 template Result<> launch_rope<KernelApi>(RopeCall<Bfloat16> const&, KernelApi::Stream);
@@ -45,34 +47,58 @@ template Result<> launch_copy_rows<KernelApi>(std::string_view, CopyRowsCall<Flo
 template Result<> launch_add<KernelApi>(std::string_view, AddCall<float> const&, KernelApi::Stream);
 template Result<> launch_add<KernelApi>(std::string_view, AddCall<Bfloat16> const&, KernelApi::Stream);
 template Result<> launch_add<KernelApi>(std::string_view, AddCall<Float16> const&, KernelApi::Stream);
+template Result<> launch_add<KernelApi>(std::string_view, AddCall<Bfloat16, float> const&, KernelApi::Stream);
+template Result<> launch_add<KernelApi>(std::string_view, AddCall<Float16, float> const&, KernelApi::Stream);
 
 template Result<> launch_layer_norm<KernelApi>(LayerNormCall<float> const&, KernelApi::Stream);
 template Result<> launch_layer_norm<KernelApi>(LayerNormCall<Bfloat16> const&, KernelApi::Stream);
 template Result<> launch_layer_norm<KernelApi>(LayerNormCall<Float16> const&, KernelApi::Stream);
+template Result<> launch_layer_norm<KernelApi>(LayerNormCall<Bfloat16, float> const&, KernelApi::Stream);
+template Result<> launch_layer_norm<KernelApi>(LayerNormCall<Float16, float> const&, KernelApi::Stream);
 
 template Result<> launch_residual_norm<KernelApi>(ResidualNormCall<float> const&, KernelApi::Stream);
 template Result<> launch_residual_norm<KernelApi>(ResidualNormCall<Bfloat16> const&, KernelApi::Stream);
 template Result<> launch_residual_norm<KernelApi>(ResidualNormCall<Float16> const&, KernelApi::Stream);
 
-template Result<> launch_store_step<KernelApi>(StoreStepCall<float> const&, KernelApi::Stream);
-template Result<> launch_store_step<KernelApi>(StoreStepCall<Bfloat16> const&, KernelApi::Stream);
-template Result<> launch_store_step<KernelApi>(StoreStepCall<std::int8_t> const&, KernelApi::Stream);
+template Result<> launch_store_step<KernelApi>(StoreStepCall<float, float> const&, KernelApi::Stream);
+template Result<> launch_store_step<KernelApi>(StoreStepCall<float, Bfloat16> const&, KernelApi::Stream);
+template Result<> launch_store_step<KernelApi>(StoreStepCall<float, std::int8_t> const&, KernelApi::Stream);
+template Result<> launch_store_step<KernelApi>(StoreStepCall<Bfloat16, float> const&, KernelApi::Stream);
+template Result<> launch_store_step<KernelApi>(StoreStepCall<Bfloat16, Bfloat16> const&, KernelApi::Stream);
+template Result<> launch_store_step<KernelApi>(StoreStepCall<Bfloat16, std::int8_t> const&, KernelApi::Stream);
+template Result<> launch_store_step<KernelApi>(StoreStepCall<Float16, float> const&, KernelApi::Stream);
+template Result<> launch_store_step<KernelApi>(StoreStepCall<Float16, Bfloat16> const&, KernelApi::Stream);
+template Result<> launch_store_step<KernelApi>(StoreStepCall<Float16, std::int8_t> const&, KernelApi::Stream);
 
 template Result<> launch_softmax<KernelApi>(SoftmaxCall<float> const&, KernelApi::Stream);
 template Result<> launch_softmax<KernelApi>(SoftmaxCall<Bfloat16> const&, KernelApi::Stream);
 template Result<> launch_softmax<KernelApi>(SoftmaxCall<Float16> const&, KernelApi::Stream);
 
+template Result<> launch_scale_rows<KernelApi>(ScaleRowsCall<float> const&, KernelApi::Stream);
+template Result<> launch_scale_rows<KernelApi>(ScaleRowsCall<Bfloat16> const&, KernelApi::Stream);
+template Result<> launch_scale_rows<KernelApi>(ScaleRowsCall<Float16> const&, KernelApi::Stream);
+
+template Result<> launch_soft_cap<KernelApi>(SoftCapCall<float> const&, KernelApi::Stream);
+template Result<> launch_soft_cap<KernelApi>(SoftCapCall<Bfloat16> const&, KernelApi::Stream);
+template Result<> launch_soft_cap<KernelApi>(SoftCapCall<Float16> const&, KernelApi::Stream);
+
+template Result<> launch_xielu<KernelApi>(XieluCall<float> const&, KernelApi::Stream);
+template Result<> launch_xielu<KernelApi>(XieluCall<Bfloat16> const&, KernelApi::Stream);
+template Result<> launch_xielu<KernelApi>(XieluCall<Float16> const&, KernelApi::Stream);
+
+template Result<> launch_combine_rows<KernelApi>(CombineRowsCall<float> const&, KernelApi::Stream);
+template Result<> launch_combine_rows<KernelApi>(CombineRowsCall<Bfloat16> const&, KernelApi::Stream);
+template Result<> launch_combine_rows<KernelApi>(CombineRowsCall<Float16> const&, KernelApi::Stream);
+
 template Result<> launch_arg_max<KernelApi>(std::string_view, ArgMaxCall const&, KernelApi::Stream);
 template Result<> launch_rope_turns<KernelApi>(RopeTurnsCall const&, KernelApi::Stream);
-template Result<> launch_soft_cap<KernelApi>(SoftCapCall const&, KernelApi::Stream);
-template Result<> launch_scale_rows<KernelApi>(ScaleRowsCall const&, KernelApi::Stream);
 template Result<> launch_weight_rows<KernelApi>(WeightRowsCall const&, KernelApi::Stream);
 
 template Result<> launch_sample<KernelApi>(SampleCall const&, KernelApi::Stream);
-template Result<> launch_xielu<KernelApi>(XieluCall const&, KernelApi::Stream);
-template Result<> launch_gated_delta<KernelApi>(GatedDeltaCall const&, KernelApi::Stream);
+template Result<> launch_gated_delta<KernelApi>(GatedDeltaCall<float> const&, KernelApi::Stream);
+template Result<> launch_gated_delta<KernelApi>(GatedDeltaCall<Bfloat16> const&, KernelApi::Stream);
+template Result<> launch_gated_delta<KernelApi>(GatedDeltaCall<Float16> const&, KernelApi::Stream);
 template Result<> launch_route<KernelApi>(RouteCall const&, KernelApi::Stream);
 template Result<> launch_order_experts<KernelApi>(OrderExpertsCall const&, KernelApi::Stream);
-template Result<> launch_combine_rows<KernelApi>(CombineRowsCall const&, KernelApi::Stream);
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "attention_cases.hpp"
+#include "expert_product_cases.hpp"
+#include "half_row_cases.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <utility>
+#include <vector>
+
+// What half_row_cases.hpp says, of products and of attention.
+
+namespace {
+
+/// Numbers that T holds, and the same as floats.
+template <class T>
+struct SameNumbers {
+    std::vector<T> halves;
+    std::vector<float> floats;
+
+    SameNumbers(std::int64_t count, unsigned seed) : halves(numbers<T>(count, seed)) {
+        for (auto const value : halves) floats.push_back(static_cast<float>(value));
+    }
+    void set(std::size_t at, float value) {
+        halves[at] = T(value);
+        floats[at] = static_cast<float>(halves[at]);
+    }
+};
+
+template <class T>
+void check_same(std::vector<float> const& made, std::vector<T> const& rounded, std::vector<float> const& expected) {
+    REQUIRE(made.size() == expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        CAPTURE(i);
+        bool const is_same = made[i] == expected[i] || (std::isnan(made[i]) && std::isnan(expected[i]));
+        REQUIRE(is_same);
+        REQUIRE(is_rounded(rounded[i], expected[i]));
+    }
+}
+
+template <class T>
+void check_half_product(Bench<TestDevice>& bench, WeightFormat format, std::int64_t outputs, std::int64_t inputs,
+                        std::int64_t rows, bool is_infinite = false) {
+    using Device = TestDevice;
+    CAPTURE(name_of(format));
+    CAPTURE(inputs);
+    CAPTURE(rows);
+    auto const held = Device::hold_weight(bench.context(), StoredWeight(format, outputs, inputs).source());
+    REQUIRE(held);
+    // Rows on eight bytes, or on two.
+    auto const shift = rows % 2;
+    auto const in_row = shift == 0 ? round_up(inputs, 4) + 4 : inputs + 1;
+    SameNumbers<T> in(shift + rows * in_row, 811);
+    if (is_infinite) in.set(static_cast<std::size_t>(shift + 3), std::numeric_limits<float>::infinity());
+    auto const halves = bench.send(in.halves);
+    auto const floats = bench.send(in.floats);
+    // fp32 of many rows is another product, but for a range.
+    bool const is_range = rows == 2 || (format == WeightFormat::f32 && rows > 16);
+    auto const product = [&]<class E, class Out>(Buffer<E, Device> const& from, Out) {
+        auto to = bench.send(std::vector<Out>(static_cast<std::size_t>(rows * (outputs + 3)), Out(77.0F)));
+        TensorView<E const, 2, Device> const given(from.data() + shift, {rows, inputs}, in_row);
+        TensorView<Out, 2, Device> const out(to.data(), {rows, outputs}, outputs + 3);
+        REQUIRE((is_range ? Device::multiply(given, *held, {0, inputs}, out, bench.stream())
+                          : Device::multiply(given, *held, out, bench.stream())));
+        return bench.fetch(to);
+    };
+    check_same(product(halves, 0.0F), product(halves, T()), product(floats, 0.0F));
+}
+
+template <class T>
+void check_half_experts(Bench<TestDevice>& bench, WeightFormat format, std::int64_t outputs, std::int64_t inputs) {
+    using Device = TestDevice;
+    CAPTURE(name_of(format));
+    std::vector<Device::Weight> weights;
+    for (int expert = 0; expert < 2; ++expert) {
+        auto held = Device::hold_weight(bench.context(), StoredWeight(format, outputs, inputs).source());
+        REQUIRE(held);
+        weights.push_back(std::move(*held));
+    }
+    auto const bias = bench.send(numbers(outputs, 812));
+    TensorView<float const, 1, Device> const biased(bias.data(), {outputs});
+    auto const table = ExpertTable<Device>::create(bench.context(), {{&weights[0], biased}, {&weights[1], {}}});
+    REQUIRE(table);
+    auto const first = bench.send(std::vector<std::int32_t>{0, 2, 4});
+    auto const tokens = bench.send(std::vector<std::int32_t>{1, 0, 2, 1});
+    SameNumbers<T> const in(3 * inputs, 813);
+    auto const halves = bench.send(in.halves);
+    auto const floats = bench.send(in.floats);
+    auto const product = [&]<class E, class Out>(Buffer<E, Device> const& from, Out) {
+        auto to = bench.send(std::vector<Out>(static_cast<std::size_t>(4 * outputs)));
+        REQUIRE(table->multiply(TensorView<E const, 2, Device>(from.data(), {3, inputs}), tokens.view(), first.view(),
+                                to.matrix(4, outputs), bench.stream()));
+        return bench.fetch(to);
+    };
+    check_same(product(halves, 0.0F), product(halves, T()), product(floats, 0.0F));
+}
+
+template <class T, class Cache>
+void check_half_attention(Bench<TestDevice>& bench, AttentionProblem const& problem) {
+    CAPTURE(problem.name);
+    AttentionTensors<Cache> tensors(problem, 1U);
+    for (auto& value : tensors.q) value = static_cast<float>(T(value));
+    auto const expected = tensors.run(bench);
+    auto const made = tensors.template run<TestDevice, T>(bench);
+    REQUIRE(made.size() == expected.size());
+    for (std::size_t i = 0; i < made.size(); ++i) {
+        CAPTURE(i);
+        REQUIRE(is_rounded(made[i], expected[i]));
+    }
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("fibers");
+
+TEST_CASE_TEMPLATE("Products of halves on a device are those of the same floats, as they are or rounded once", T,
+                   Bfloat16, Float16) {
+    auto const bench = open_bench<TestDevice>();
+    if (!bench) return;
+    for (auto const& unit : weight_format_table) {
+        auto const format = unit.format;
+        for (std::int64_t const rows : {1, 2, 3, 8})
+            check_half_product<T>(*bench, format, 9, whole_blocks(format, 96), rows);
+        // Tiles of matrices on CUDA and on the fake vendor.
+        check_half_product<T>(*bench, format, 34, whole_blocks(format, 96), 25);
+        check_half_product<T>(*bench, format, 9, whole_blocks(format, 64), 26, true);
+        // More than activations are staged at once.
+        check_half_product<T>(*bench, format, 2, 4352, 2);
+        check_half_experts<T>(*bench, format, 21, whole_blocks(format, 96));
+    }
+    for (auto const format : {WeightFormat::f32, WeightFormat::bf16, WeightFormat::f16, WeightFormat::int8}) {
+        check_half_product<T>(*bench, format, 33, 61, 26);
+        check_half_product<T>(*bench, format, 9, 37, 2);
+        check_half_experts<T>(*bench, format, 5, 67);
+    }
+}
+
+TEST_CASE_TEMPLATE("step_attention of halves is that of the same floats, rounded once", T, Bfloat16, Float16) {
+    auto const bench = open_bench<TestDevice>();
+    if (!bench) return;
+    std::size_t number = 0;
+    for (auto const& problem : attention_problems()) {
+        // An emulator takes its time: elements of a cache in turn.
+        auto const turn = number++ % 3;
+        if (turn == 0) check_half_attention<T, float>(*bench, problem);
+        if (turn == 1) check_half_attention<T, Bfloat16>(*bench, problem);
+        if (turn == 2) check_half_attention<T, std::int8_t>(*bench, problem);
+    }
+}
+
+TEST_SUITE_END();
