@@ -94,9 +94,12 @@ public:
     /// Appends a run of layers.
     constexpr void append_layers(std::string_view module, std::int64_t first, std::int64_t count, std::int32_t body) {
         if (count <= 0) return;
-        blocks_.push_back({ModuleRole::layer, module, static_cast<std::int32_t>(first), static_cast<std::int32_t>(count),
-                           body, true});
+        blocks_.push_back({ModuleRole::layer, module, static_cast<std::int32_t>(first),
+                           static_cast<std::int32_t>(count), body, true});
     }
+
+    /// Puts others in the place of all blocks; bodies stay.
+    constexpr void replace_blocks(List<Block> blocks) { blocks_ = static_cast<List<Block>&&>(blocks); }
 
     /// Where names that no literal holds are kept.
     constexpr NameArena& names() { return names_; }

@@ -242,7 +242,7 @@ private:
         auto const* const tables = working_.data() + plan_.tables_at;
         detail::TrainingWalk walk{program_->model(), block, program_->body(block), memory, stream};
         walk.weights = weights.data();
-        walk.held = weights.held().data();
+        walk.held = weights.held().products().data();
         walk.product_weight_memory = working_.data() + plan_.product_weight_at;
         if (tensor_.place.ranks > 1) {
             tensor_.turned = weights.turned();
