@@ -3,9 +3,10 @@
 
 #include <shardwise/core/split.hpp>
 #include <shardwise/cost/block_work.hpp>
-#include <shardwise/train/checkpoint/checkpoint_saver.hpp>
+#include <shardwise/train/estimate_training.hpp>
 
 #include "choices.hpp"
+#include "estimate_answer.hpp"
 #include "text.hpp"
 
 #include <algorithm>
@@ -117,14 +118,56 @@ Result<std::vector<TrainRankMemory>> predict_memory(TrainRequest const& request,
     for (std::int64_t rank = 0; rank < plan.ranks(); ++rank) {
         TensorPlace const place{plan.ranks(), rank};
         auto const& program = programs[static_cast<std::size_t>(rank % plan.tp)];
-        auto const bytes = with_rule(request, [&](auto const& rule) -> Result<Bytes> {
-            auto const trainer = Trainer<std::decay_t<decltype(rule)>>::bytes(
-                program, rule, batch_options_of(request, plan), train_options_of(request, plan), place, divisors);
-            if (!trainer || !saves_beside(request, plan)) return trainer;
-            return *trainer + CheckpointSaver<>::staging_bytes(program.layout(), rule, place, request.zero > 0);
+        auto const estimate = with_rule(request, [&](auto const& rule) {
+            return estimate_training(program, rule, batch_options_of(request, plan), train_options_of(request, plan),
+                                     place, saves_beside(request, plan), divisors);
         });
-        if (!bytes) return bytes.error();
-        out.push_back({*bytes + TrainingWeights::bytes(program.layout()), {}});
+        if (!estimate) return estimate.error();
+        out.push_back({estimate->total(), {}});
+    }
+    return out;
+}
+
+std::optional<TrainedEstimate> estimate_trained(Model const& model, EstimateRequest const& request,
+                                                std::int64_t context) {
+    if (!request.training || request.training->convention != MemoryConvention::shardwise) return std::nullopt;
+    auto const& plan = *request.training;
+    auto const& degrees = request.parallel;
+    TrainedEstimate out;
+    auto const refuse = [&](std::string reason) {
+        out.refusal = std::move(reason);
+        out.ranks.clear();
+        return out;
+    };
+    if (degrees.pp > 1 || degrees.ep > 1 || degrees.sequence_parallel)
+        return refuse("estimated are data- and tensor-parallel ranks alone");
+    if (plan.offload != Offload::none || plan.zero > 2) return refuse("estimated are ZeRO 0 to 2 without offloading");
+    if (request.quant) return refuse("packed weights are trained beside an adapter alone");
+    TrainOptions options;
+    options.micro_batch = request.batch;
+    options.zero = static_cast<ZeroStage>(plan.zero);
+    options.recompute = plan.recompute;
+    options.tp = static_cast<std::int32_t>(degrees.tp);
+    // Without a dtype layers compute in fp32, whatever dtype the checkpoint has.
+    options.precision = request.dtype.value_or(Dtype::f32);
+    BatchOptions const batch{.context = context, .batch = request.batch * degrees.dp};
+    std::vector<TrainingProgram> programs;
+    for (std::int64_t rank = 0; rank < degrees.tp; ++rank) {
+        auto program = TrainingProgram::create(model, {degrees.tp, rank});
+        if (!program) return refuse(program.error().message());
+        programs.push_back(std::move(*program));
+    }
+    for (std::int64_t rank = 0; rank < degrees.dp * degrees.tp; ++rank) {
+        auto const& program = programs[static_cast<std::size_t>(rank % degrees.tp)];
+        auto const count = [&](auto const& rule) -> Result<TrainingEstimate> {
+            if (auto const cut = detail::check_cut<std::decay_t<decltype(rule)>>(options); !cut) return cut.error();
+            return estimate_training(program, rule, batch, options, {degrees.dp * degrees.tp, rank}, true);
+        };
+        auto const estimate = plan.optimizer == OptimizerKind::adam  ? count(AdamW{})
+                              : plan.optimizer == OptimizerKind::sgd ? count(Sgd{.momentum = 0.9})
+                                                                     : count(Adam8bit{});
+        if (!estimate) return refuse(estimate.error().message());
+        out.ranks.push_back(*estimate);
     }
     return out;
 }

@@ -27,6 +27,19 @@ template <OptimizerRule Rule>
         .fix("use adamw or sgd, or data-parallel ranks");
 }
 
+/// What a trainer allocates.
+struct TrainerParts {
+    /// Kept and working values of passes, with what operations need beside them.
+    Bytes activations{};
+    /// Sums of gradients over leaves, the leaf at work, and what ranks exchange.
+    Bytes gradients{};
+    Bytes optimizer{};
+    /// Tokens, targets and losses of the rank's sequences.
+    Bytes batch{};
+
+    [[nodiscard]] Bytes total() const { return activations + gradients + optimizer + batch; }
+};
+
 /// What a rank of a training allocates and takes from others, before there is one. `place` is among all ranks.
 template <OptimizerRule Rule>
 struct TrainerSizes {
@@ -54,12 +67,18 @@ struct TrainerSizes {
         return out;
     }
 
-    [[nodiscard]] Result<Bytes> bytes(RopeDivisors const& divisors) const {
+    [[nodiscard]] Result<TrainerParts> parts(RopeDivisors const& divisors) const {
         auto const plan = plan_training_memory(program, limits(), divisors);
         if (!plan) return plan.error();
-        return plan->bytes() + ShardedOptimizer<Rule>::state_bytes(rule, parameters(), optimizer()) +
-               TrainingGradients::bytes(program.layout(), batch.batch, data(), options.zero) +
-               Sequences::bytes(leaves(), batch.context);
+        return TrainerParts{.activations = plan->bytes(),
+                            .gradients = TrainingGradients::bytes(program.layout(), batch.batch, data(), options.zero),
+                            .optimizer = ShardedOptimizer<Rule>::state_bytes(rule, parameters(), optimizer()),
+                            .batch = Sequences::bytes(leaves(), batch.context)};
+    }
+    [[nodiscard]] Result<Bytes> bytes(RopeDivisors const& divisors) const {
+        auto const all = parts(divisors);
+        if (!all) return all.error();
+        return all->total();
     }
     [[nodiscard]] CollectiveTraffic traffic() const {
         CollectiveTraffic out;
