@@ -44,6 +44,7 @@ struct Arguments {
     std::optional<std::string> save_every, keep, resume, min_ranks, max_skipped, check_gradients;
     bool from_scratch = false;
     bool tune = false;
+    bool kahan_sum = false;
     bool find_unused = false;
     bool no_static_graph = false;
     bool no_bucket_view = false;

@@ -64,7 +64,11 @@ void write_trained(JsonWriter& json, EstimateAnswer const& answer) {
         auto const& parts = rank.trainer;
         json.begin_object().member("weights", rank.weights).member("gradients", parts.gradients);
         json.member("optimizer", parts.optimizer).member("activations", parts.activations);
-        json.member("batch", parts.batch).member("staging", rank.staging).member("total", rank.total()).end_object();
+        json.member("batch", parts.batch)
+            .member("gathered", parts.gathered)
+            .member("staging", rank.staging)
+            .member("total", rank.total())
+            .end_object();
     }
     json.end_array().end_object();
 }

@@ -96,15 +96,15 @@ private:
 }
 
 /// The weights that a run begins with.
-[[nodiscard]] Result<TrainingWeights> begin_weights(HostContext& context, TensorPlace const& place,
+[[nodiscard]] Result<TrainingWeights> begin_weights(HostContext& context, TensorPlace place, WeightStorage held,
                                                     TrainRequest const& request, LoadedModel& loaded) {
     if (request.is_from_scratch)
-        return TrainingWeights::initialise(context, loaded.model, {.seed = request.seed}, place);
+        return TrainingWeights::initialise(context, loaded.model, {.seed = request.seed}, place, held);
     auto const stored = StoredParameters::open(*loaded.files, loaded.model);
     if (!stored) return stored.error();
     auto const adapter = TrainedAdapter::create(loaded.model, request.low_rank);
     if (!adapter) return adapter.error();
-    return TrainingWeights::load(context, *stored, place, *adapter, request.seed, request.quant);
+    return TrainingWeights::load(context, *stored, place, *adapter, request.seed, request.quant, held);
 }
 
 /// The program of each tensor-parallel rank.
@@ -291,8 +291,8 @@ struct TrainInput {
         .batches = &*batches,
         .files = &*files,
         .divisors = input.divisors,
-        .weights = [&](HostContext& own,
-                       TensorPlace const& place) { return begin_weights(own, place, request, input.loaded); },
+        .weights = [&](auto& own, auto const& place,
+                       auto const& held) { return begin_weights(own, place, held, request, input.loaded); },
         .color = color,
         .world = ranks.world(),
         .threads = std::max(1, request.threads / static_cast<int>(sharing)),

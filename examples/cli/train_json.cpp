@@ -58,6 +58,7 @@ void write_options(JsonWriter& json, TrainAnswer const& answer) {
     json.member("schedule", name_of(plan.schedule.kind)).member("warmup", plan.schedule.warm_up);
     json.member("min_lr", plan.schedule.floor * plan.schedule.learning_rate).member("clip", request.clip.value_or(0.0));
     json.member("precision", traits(request.precision).short_name)
+        .member("kahan_sum", request.kahan_sum)
         .member("recompute", recompute_word(request.recompute))
         .member("dropout", request.dropout);
     json.member("seed", static_cast<std::int64_t>(request.seed)).member("mode", mode_of(answer));
@@ -65,7 +66,7 @@ void write_options(JsonWriter& json, TrainAnswer const& answer) {
         .member("tp", plan.tp)
         .member("pp", 1)
         .member("zero", request.zero)
-        .member("offload", "none");
+        .member("offload", request.is_offloaded ? "optimizer" : "none");
     json.member("pipeline", "1f1b")
         .member("bucket_mb", 25)
         .member("ranks", rank_kind_choices[static_cast<std::size_t>(answer.ranks_are)].word);

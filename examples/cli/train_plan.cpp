@@ -63,6 +63,7 @@ TrainOptions train_options_of(TrainRequest const& request, TrainPlan const& plan
     options.schedule = plan.schedule;
     options.zero = static_cast<ZeroStage>(request.zero);
     options.tp = static_cast<std::int32_t>(plan.tp);
+    if (request.is_offloaded) options.offload_folder = request.out;
     options.check_every = request.check_gradients;
     options.max_skipped = request.max_skipped;
     options.timeout = request.timeout;
@@ -107,6 +108,11 @@ Result<> plan_steps(TrainRequest const& request, std::int64_t batches_per_epoch,
     return {};
 }
 
+WeightStorage storage_of(TrainRequest const& request, TrainPlan const& plan, std::int64_t rank) {
+    return {request.zero == 3 ? TensorPlace{plan.dp, rank / plan.tp} : TensorPlace{},
+            request.kahan_sum ? Dtype::bf16 : Dtype::f32};
+}
+
 bool saves_beside(TrainRequest const& request, TrainPlan const& plan) {
     return request.save_every && *request.save_every < plan.steps;
 }
@@ -141,7 +147,7 @@ std::optional<TrainedEstimate> estimate_trained(Model const& model, EstimateRequ
     };
     if (degrees.pp > 1 || degrees.ep > 1 || degrees.sequence_parallel)
         return refuse("estimated are data- and tensor-parallel ranks alone");
-    if (plan.offload != Offload::none || plan.zero > 2) return refuse("estimated are ZeRO 0 to 2 without offloading");
+    if (plan.offload != Offload::none) return refuse("estimated is training without offloading");
     if (request.quant) return refuse("packed weights are trained beside an adapter alone");
     TrainOptions options;
     options.micro_batch = request.batch;
@@ -263,6 +269,7 @@ std::vector<TrainFix> find_train_fixes(TrainRequest const& request, TrainPlan co
         if (kind == request.optimizer || (kind == OptimizerKind::adam8bit && plan.tp > 1)) continue;
         auto changed = request;
         changed.optimizer = kind;
+        changed.kahan_sum = false;
         if (offer("--optimizer " + std::string(train_optimizer_name(kind)), changed, plan)) break;
     }
     return out;

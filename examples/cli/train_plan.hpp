@@ -25,6 +25,7 @@ auto with_rule(TrainRequest const& request, Call&& call) {
         case OptimizerKind::adam8bit:
             return call(request.adam8bit());
     }
+    if (request.kahan_sum) return call(KahanSum<AdamW>{request.adamw});
     return call(request.adamw);
 }
 
@@ -41,6 +42,9 @@ auto with_rule(TrainRequest const& request, Call&& call) {
 ///
 /// Errors  invalid_argument for a warm-up that is longer than the run, and for a run without a step
 [[nodiscard]] Result<> plan_steps(TrainRequest const& request, std::int64_t batches_per_epoch, TrainPlan& plan);
+
+/// How a rank holds weights.
+[[nodiscard]] WeightStorage storage_of(TrainRequest const& request, TrainPlan const& plan, std::int64_t rank);
 
 /// Whether checkpoints are written beside training: the one after the last step is waited for.
 [[nodiscard]] bool saves_beside(TrainRequest const& request, TrainPlan const& plan);

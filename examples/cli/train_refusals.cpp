@@ -73,17 +73,15 @@ struct NumberFlag {
     return Error{refused(flag.flag, flag.reason, flag.advice)}.at(*flag.word);
 }
 
-constexpr std::array<std::string_view, 1> running_none{"none"};
-constexpr std::array<std::string_view, 3> running_zero{"0", "1", "2"};
+constexpr std::array<std::string_view, 2> running_offloads{"none", "optimizer"};
 constexpr std::array<std::string_view, 1> running_pipelines{"1f1b"};
 
 [[nodiscard]] Result<> check_words(Arguments const& arguments) {
     for (auto const& flag :
          {WordFlag{"--precision", arguments.precision, precision_words, precision_words, {}, {}},
-          WordFlag{"--zero", arguments.zero, zero_words, running_zero, "does not run yet: each rank holds all weights",
-                   "use 1 or 2"},
-          WordFlag{"--offload", arguments.offload, words_of<offload_choices>, running_none,
-                   "does not run yet: all state lies in memory", "leave it out"},
+          WordFlag{"--zero", arguments.zero, zero_words, zero_words, {}, {}},
+          WordFlag{"--offload", arguments.offload, words_of<offload_choices>, running_offloads,
+                   "does not run yet: weights and gradients lie in memory", "use optimizer"},
           WordFlag{"--mode", arguments.mode, train_mode_words, train_mode_words, {}, {}},
           WordFlag{"--pipeline", arguments.pipeline, pipeline_words, running_pipelines,
                    "does not run yet: there is one stage", "leave it out"},
@@ -119,6 +117,9 @@ constexpr std::array<std::string_view, 1> running_pipelines{"1f1b"};
 }
 
 [[nodiscard]] Result<> check_adapters(Arguments const& arguments) {
+    if (arguments.lora && arguments.zero && *arguments.zero == "3")
+        return refused("--zero 3, --lora", "do not run together yet: ranks do not share the base of an adapter",
+                       "use --zero 2");
     if (!arguments.quant || arguments.lora) return {};
     return refused("--quant", "packs the weights that an adapter leaves as they are, and all are trained here",
                    "add --lora R, or leave it out");

@@ -98,6 +98,27 @@ template <class Count>
     return is_word("bf16") ? Dtype::bf16 : is_word("fp16") ? Dtype::f16 : Dtype::f32;
 }
 
+/// After precision, optimizer and degrees are read.
+[[nodiscard]] Result<> read_kahan_sum(Arguments const& arguments, TrainRequest& request) {
+    request.kahan_sum = arguments.kahan_sum;
+    if (!request.kahan_sum) return {};
+    auto const refused = [](std::string_view flags, std::string_view reason, std::string_view advice) {
+        return Error{ErrorCode::unsupported}.in(flags).because(reason).fix(advice);
+    };
+    if (request.precision != Dtype::bf16)
+        return refused("--kahan-sum", "is of weights in bf16", "add --precision bf16, or leave it out");
+    if (request.optimizer != OptimizerKind::adam)
+        return refused("--kahan-sum, --optimizer", "do not run together yet: adamw alone compensates",
+                       "use --optimizer adamw");
+    if (request.tp > 1)
+        return refused("--kahan-sum, --tp", "do not run together yet: tensor-parallel ranks hold weights in fp32",
+                       "use --dp, with --zero where memory is short");
+    if (request.low_rank.rank > 0)
+        return refused("--kahan-sum, --lora", "do not run together yet: an adapter's weights are held in fp32",
+                       "leave it out");
+    return {};
+}
+
 [[nodiscard]] Result<> read_base_quant(Arguments const& arguments, TrainRequest& request) {
     if (!arguments.quant) return {};
     if (auto const read = read_quant(arguments.quant, request.quant); !read) return read;
@@ -180,6 +201,7 @@ Result<TrainRequest> read_train_request(Arguments const& arguments) {
     while (request.out.size() > 1 && request.out.back() == '/') request.out.pop_back();
     request.is_from_scratch = arguments.from_scratch;
     request.precision = read_precision(arguments);
+    request.is_offloaded = arguments.offload && equal_ignoring_case(*arguments.offload, "optimizer");
     request.tokenizer = arguments.tokenizer;
     request.valid = arguments.valid;
     request.csv = arguments.csv;
@@ -207,7 +229,7 @@ Result<TrainRequest> read_train_request(Arguments const& arguments) {
           read_count("--batch", arguments.batch, max_batch, request.batch),
           read_count("--dp", arguments.dp, 1024, request.dp),
           read_count("--tp", arguments.tp, 1024, request.tp),
-          read_count("--zero", arguments.zero, 2, request.zero, 0),
+          read_count("--zero", arguments.zero, 3, request.zero, 0),
           read_count("--check-gradients", arguments.check_gradients, max_steps, request.check_gradients, 0),
           read_count("--keep", arguments.keep, max_steps, request.keep),
           read_count("--seed", arguments.seed, std::numeric_limits<std::int64_t>::max(), request.seed, 0),
@@ -230,6 +252,7 @@ Result<TrainRequest> read_train_request(Arguments const& arguments) {
     if (!low_rank) return low_rank.error();
     request.low_rank = *std::move(low_rank);
     if (auto const read = read_base_quant(arguments, request); !read) return read.error();
+    if (auto const read = read_kahan_sum(arguments, request); !read) return read.error();
     return request;
 }
 

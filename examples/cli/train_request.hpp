@@ -45,6 +45,8 @@ struct TrainRequest {
     OptimizerKind optimizer = OptimizerKind::adam;
     /// Of adamw and adam8bit.
     AdamW adamw{};
+    /// Weights lie in bf16, without fp32 masters: KahanSum.
+    bool kahan_sum = false;
     Sgd sgd{.weight_decay = 0.1};
     /// Without its total, which follows from the data.
     Schedule schedule{.floor = 0.1};
@@ -55,6 +57,8 @@ struct TrainRequest {
     std::int64_t tp = 1;
     /// Stage of ZeRO.
     std::int32_t zero = 0;
+    /// The optimizer's state lies in a file of `out`.
+    bool is_offloaded = false;
     /// Steps from one comparison of the ranks' weights to the next; 0: never.
     std::int64_t check_gradients = 0;
     /// Of rank 0: all weights are trained.

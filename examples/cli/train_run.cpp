@@ -304,10 +304,11 @@ template <OptimizerRule Rule>
     auto const body = [&](Trainer<Rule>& trainer, HostStream& stream) {
         return TrainRank<Rule>(job, answer, trainer, stream, target, from).run();
     };
-    if (job.world == nullptr && answer.plan.tp > 1)
+    if (job.world == nullptr && (answer.plan.tp > 1 || !storage_of(answer.request, answer.plan, 0).is_direct()))
         return train_ranks(context, *job.model, job.weights, rule, *job.batches, options, ranks, body, job.divisors);
     TensorPlace const place{answer.plan.tp, job.world == nullptr ? 0 : job.world->rank() % answer.plan.tp};
-    auto weights = job.weights(context, place);
+    auto const number = job.world == nullptr ? 0 : job.world->rank();
+    auto weights = job.weights(context, place, storage_of(answer.request, answer.plan, number));
     auto const& program = (*job.programs)[static_cast<std::size_t>(place.rank)];
     if (job.world == nullptr) {
         if (!weights) return weights.error();

@@ -29,8 +29,8 @@ struct TrainJob {
     /// What every checkpoint has beside its weights.
     CheckpointFiles const* files = nullptr;
     RopeDivisors divisors;
-    /// Gives the weights that a run begins with, those of a tensor-parallel rank.
-    std::function<Result<TrainingWeights>(HostContext&, TensorPlace const&)> weights;
+    /// Gives the weights that a run begins with, those of a tensor-parallel rank, held in some way.
+    std::function<Result<TrainingWeights>(HostContext&, TensorPlace const&, WeightStorage const&)> weights;
     ColorMode color = ColorMode::automatic;
     /// All ranks, where this process is one of them; null where they are threads of it.
     HostCommunicator* world = nullptr;

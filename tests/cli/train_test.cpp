@@ -127,6 +127,8 @@ TEST_CASE("train: the same weights on any ranks, with any micro-batch, threads a
              {"--dp", "2"},
              {"--dp", "3", "--micro-batch", "1", "--zero", "1", "--recompute", "full"},
              {"--dp", "4", "--zero", "2"},
+             {"--dp", "3", "--zero", "3", "--micro-batch", "1"},
+             {"--dp", "2", "--zero", "1", "--offload", "optimizer"},
              {"--tp", "4", "--micro-batch", "3"},
              {"--tp", "2", "--dp", "2", "--zero", "1", "--mode", "hybrid"},
              {"--micro-batch", "3", "--recompute", "selective"}}) {
@@ -192,6 +194,37 @@ TEST_CASE(
     }
 }
 
+TEST_CASE("train: weights in bf16 have a compensation in place of masters, on any ranks, and a run goes on with it") {
+    Training training;
+    auto const with = [&](std::vector<std::string> words) {
+        words.insert(words.end(), {"--steps", "4", "--precision", "bf16", "--kahan-sum"});
+        return words;
+    };
+    auto const wide = training.run("wide", with({}));
+    CHECK(wide.status == 1);
+    CHECK(wide.says("without float32 masters"));
+    auto config = read_text(training.model.folder.path() + "/config.json");
+    REQUIRE(config.find("dtype") == std::string::npos);
+    config.insert(config.find('{') + 1, R"("dtype":"bfloat16",)");
+    (void)training.model.folder.write("config.json", config);
+    auto const whole = training.train("whole", with({"--micro-batch", "4"}));
+    auto const hash = whole.text("weights_hash");
+    CHECK(hash != training.train("masters", {"--steps", "4", "--precision", "bf16"}).text("weights_hash"));
+    auto const saved = read_text(training.out("whole") + "/step-000004/optimizer.safetensors");
+    CHECK(saved.find("kahan_comp.lm_head.weight") != std::string::npos);
+    CHECK(saved.find("master.") == std::string::npos);
+    for (auto const* const zero : {"1", "3"}) {
+        CAPTURE(zero);
+        auto const answer = training.train(zero, with({"--dp", "2", "--zero", zero, "--save-every", "2"}));
+        CHECK(answer.text("weights_hash") == hash);
+        for (std::size_t rank = 0; rank < 2; ++rank)
+            CHECK(answer.integer("memory", "ranks", rank, "peak") <=
+                  answer.integer("memory", "ranks", rank, "predicted"));
+        REQUIRE(std::filesystem::remove_all(training.out(zero) + "/step-000004") > 0);
+        CHECK(training.train(zero, with({"--dp", "3", "--zero", "3"})).text("weights_hash") == hash);
+    }
+}
+
 TEST_CASE("train: options come from a file, flags win, and an unknown one is refused with the nearest") {
     Training const training;
     auto const expected = training.train("flags", {"--steps", "3", "--beta2", "0.99", "--weight-decay", "0.01"});
@@ -241,8 +274,11 @@ TEST_CASE("train: what does not run yet is refused by its flag, and nothing is w
                               {{"--tp", "2", "--mode", "data_parallel", "--dp", "2"}, 2, "--mode, --tp"},
                               {{"--tp", "2", "--mode", "single"}, 2, "--mode, --tp"},
                               {{"--pp", "2"}, 1, "--pp: 2"},
-                              {{"--zero", "3"}, 1, "--zero: 3"},
+                              {{"--zero", "3", "--lora", "4"}, 1, "--zero 3, --lora"},
                               {{"--precision", "fp17"}, 2, "did you mean fp16?"},
+                              {{"--kahan-sum"}, 1, "--kahan-sum: is of weights in bf16"},
+                              {{"--kahan-sum", "--precision", "bf16", "--tp", "2"}, 1, "--kahan-sum, --tp"},
+                              {{"--kahan-sum", "--precision", "bf16", "--optimizer", "sgd"}, 1, "adamw alone"},
                               {{"--recompute", "fulll"}, 2, "did you mean full?"},
                               {{"--dropout", "1"}, 2, "--dropout: 1: is out of range"},
                               {{"--offload", "all"}, 1, "--offload: all"},
@@ -358,7 +394,7 @@ TEST_CASE("train: a dry run says what a run takes and leaves nothing; texts and 
 
 TEST_CASE("train: the bytes of a step are those that a dry run predicts, and checkpoints add none") {
     Training const training;
-    for (auto const* const zero : {"0", "1", "2"}) {
+    for (auto const* const zero : {"0", "1", "2", "3"}) {
         CAPTURE(zero);
         std::int64_t number = 0;
         auto const run = [&](std::vector<std::string> more) {

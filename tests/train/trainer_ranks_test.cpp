@@ -1,135 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/train/adam8bit.hpp>
+#include <shardwise/train/kahan_sum.hpp>
 #include <shardwise/train/sgd.hpp>
 #include <shardwise/train/train_ranks.hpp>
 
 #include <doctest/doctest.h>
 
 #include "../comm/shared_memory_ranks.hpp"
-#include "curve_data.hpp"
+#include "training_ways.hpp"
 
-#include <mutex>
+#include <filesystem>
 
 using namespace shardwise;
 using namespace shardwise::testing;
-
-namespace {
-
-constexpr std::int64_t few_steps = 3;
-
-struct Way {
-    std::int32_t ranks = 1;
-    ZeroStage zero = ZeroStage::none;
-    std::int64_t micro_batch = 1;
-    int threads = 1;
-    Recompute recompute = Recompute::none;
-    double dropout = 0.0;
-    /// Of the ranks, those that share each layer.
-    std::int32_t tp = 1;
-    Dtype precision = Dtype::f32;
-};
-
-struct Outcome {
-    std::vector<TrainedStep> steps;
-    std::vector<float> weights;
-    double valid = 0.0;
-
-    friend bool operator==(Outcome const&, Outcome const&) = default;
-};
-
-TrainOptions options_of(Way const& way) {
-    return {.steps = few_steps,
-            .clip = 0.5,
-            .micro_batch = way.micro_batch,
-            .recompute = way.recompute,
-            .precision = way.precision,
-            .dropout = way.dropout,
-            .dropout_seed = 11,
-            .schedule = {.learning_rate = 3e-3, .warm_up = 1, .total = few_steps, .floor = 0.1},
-            .zero = way.zero,
-            .tp = way.tp};
-}
-
-/// The weights of all tensor-parallel ranks together, as one rank has them.
-void put_weights(TrainedModel const& own, std::vector<float>& all) {
-    // Each rank writes what is its own, and all the same where they do not share a parameter.
-    auto const whole = TrainedModel::take(TrainingLayout::create(own.model()));
-    auto const& layout = own.program.layout();
-    for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
-        auto const& parameter = layout.parameters()[i];
-        auto const* const from = own.weights.values(i).data();
-        parameter.for_each_run({0, parameter.elements}, [&](std::int64_t at, std::int64_t mine, std::int64_t count) {
-            std::copy_n(from + mine, count, all.data() + whole.parameters()[i].begin + at);
-        });
-    }
-}
-
-/// Three steps of a model on some ranks, looking at each rank's memory and traffic, and the loss of what they did not see.
-template <class Rule>
-Outcome train(std::string const& config, CurveData const& data, std::int64_t batch, Rule const& rule, Way const& way) {
-    auto const options = options_of(way);
-    Outcome out;
-    std::mutex mutex;
-    std::vector<std::vector<float>> replicas;
-    auto const body = [&](Threads& thread) -> Result<> {
-        TrainedModel own(config, way.threads, {way.tp, thread.rank() % way.tp});
-        HostCommunicator comm(std::move(thread));
-        TensorPlace const place{comm.size(), comm.rank()};
-        CHECK(own.context.memory().current() == TrainingWeights::bytes(own.program.layout()));
-        auto const before = own.context.memory().current();
-        auto trainer =
-            Trainer<Rule>::create(own.context, comm, own.program, own.weights, rule, data.batches(batch), options);
-        if (!trainer) return trainer.error();
-        auto const& sizes = trainer->batches().options();
-        auto const predicted = Trainer<Rule>::bytes(own.program, rule, sizes, options, place);
-        REQUIRE(predicted);
-        CHECK(own.context.memory().current() - before == *predicted);
-        auto stream = own.context.make_stream();
-        std::vector<TrainedStep> steps;
-        while (true) {
-            auto const taken = trainer->traffic().total();
-            auto const step = trainer->step(stream);
-            if (!step) return step.error();
-            if (!*step) break;
-            auto predicted_traffic = Trainer<Rule>::traffic(own.program, sizes, options, place);
-            predicted_traffic += taken;
-            CHECK(trainer->traffic().total() == predicted_traffic);
-            steps.push_back(**step);
-        }
-        bool const is_scaled = way.precision == Dtype::f16;
-        CHECK(trainer->state() == TrainerPosition{few_steps, {}, is_scaled ? 65536.0 : 0.0, is_scaled ? few_steps : 0});
-        CHECK(own.context.memory().current() - before == *predicted);
-        auto const held_out = TrainedModel::take(
-            Batches::create(*data.dataset, {600, 830}, {.context = golden_context - 3, .batch = 1, .shuffles = false}));
-        auto const valid = trainer->validate(held_out, stream);
-        if (!valid) return valid.error();
-        CHECK(valid->tokens() == held_out.samples() * (golden_context - 3));
-        if (comm.rank() == 0) {
-            auto const whole = TrainedModel::take(TrainingLayout::create(own.model()));
-            out = {steps, std::vector<float>(static_cast<std::size_t>(whole.weight_elements())), valid->mean()};
-        }
-        if (auto const all = barrier(comm); !all) return all;
-        CHECK(steps == out.steps);
-        CHECK(valid->mean() == out.valid);
-        // Each replica's weights take the place of those before it, which have been looked at.
-        for (std::int32_t replica = 0; replica < comm.size() / way.tp; ++replica) {
-            if (comm.rank() / way.tp == replica) {
-                std::lock_guard const lock(mutex);
-                put_weights(own, out.weights);
-            }
-            if (auto const all = barrier(comm); !all) return all;
-            if (comm.rank() == 0) replicas.push_back(out.weights);
-            if (auto const all = barrier(comm); !all) return all;
-        }
-        return {};
-    };
-    auto const done = run_threads(way.ranks, body);
-    REQUIRE_MESSAGE(done, (done ? "" : done.error().message()));
-    for (auto const& replica : replicas) CHECK(replica == replicas.front());
-    return out;
-}
-
-}  // namespace
 
 TEST_CASE("Trainer: any ranks at any ZeRO stage give the bits of one, in the predicted memory and traffic") {
     CurveData const data;
@@ -139,7 +22,7 @@ TEST_CASE("Trainer: any ranks at any ZeRO stage give the bits of one, in the pre
         REQUIRE(expected.steps.size() == few_steps);
         CHECK(expected.steps.front().norm > 0.5);
         for (std::int32_t ranks = 1; ranks <= 5; ++ranks) {
-            for (auto const zero : {ZeroStage::none, ZeroStage::optimizer, ZeroStage::gradients}) {
+            for (auto const zero : {ZeroStage::none, ZeroStage::optimizer, ZeroStage::gradients, ZeroStage::weights}) {
                 CAPTURE(name);
                 CAPTURE(ranks);
                 CAPTURE(static_cast<int>(zero));
@@ -157,13 +40,17 @@ TEST_CASE(
         CAPTURE(name);
         auto const config = golden_config(name);
         auto const expected = train(config, data, 5, AdamW{}, {.dropout = 0.1});
-        for (auto const& way : {Way{.ranks = 2, .micro_batch = 2, .dropout = 0.1, .tp = 2},
-                                Way{.ranks = 4, .zero = ZeroStage::optimizer, .dropout = 0.1, .tp = 2},
-                                Way{.ranks = 4,
-                                .zero = ZeroStage::gradients,
-                                .recompute = Recompute::selective,
-                                .dropout = 0.1,
-                                .tp = 2}})
+        for (auto const& way :
+             {Way{.ranks = 2, .micro_batch = 2, .dropout = 0.1, .tp = 2},
+              Way{.ranks = 4, .zero = ZeroStage::optimizer, .dropout = 0.1, .tp = 2},
+              Way{.ranks = 4, .zero = ZeroStage::gradients, .recompute = Recompute::selective, .dropout = 0.1, .tp = 2},
+              Way{.ranks = 4,
+              .zero = ZeroStage::weights,
+              .micro_batch = 2,
+              .recompute = Recompute::full,
+              .dropout = 0.1,
+              .tp = 2},
+              Way{.ranks = 6, .zero = ZeroStage::weights, .threads = 2, .dropout = 0.1, .tp = 2}})
             CHECK(train(config, data, 5, AdamW{}, way) == expected);
     }
     // Key-value heads that several ranks read, fused with the queries of one of them, too; norms of whole rows.
@@ -191,7 +78,8 @@ TEST_CASE("Trainer: what is computed again changes no bit on any ranks, in the p
             CAPTURE(static_cast<int>(recompute));
             for (auto way :
                  {Way{.ranks = 1, .micro_batch = 5}, Way{.ranks = 2, .zero = ZeroStage::optimizer, .micro_batch = 2},
-                  Way{.ranks = 3, .zero = ZeroStage::gradients, .threads = 2}}) {
+                  Way{.ranks = 3, .zero = ZeroStage::gradients, .threads = 2},
+                  Way{.ranks = 2, .zero = ZeroStage::weights, .micro_batch = 2}}) {
                 way.recompute = recompute;
                 CHECK(train(config, data, 5, AdamW{}, way) == expected);
             }
@@ -226,7 +114,9 @@ TEST_CASE("Trainer: in 16 bits, any ranks give the bits of one, in the predicted
               .recompute = Recompute::selective,
               .dropout = 0.1,
               .tp = 2,
-              .precision = precision}})
+              .precision = precision},
+              Way{.ranks = 4, .zero = ZeroStage::weights, .dropout = 0.1, .tp = 2, .precision = precision},
+              Way{.ranks = 3, .zero = ZeroStage::weights, .micro_batch = 2, .dropout = 0.1, .precision = precision}})
             CHECK(train(config, data, 5, AdamW{}, way) == expected);
     }
     // Norms of whole rows, and key-value heads that several ranks read.
@@ -238,6 +128,62 @@ TEST_CASE("Trainer: in 16 bits, any ranks give the bits of one, in the predicted
     }
 }
 
+TEST_CASE("Trainer: an optimizer's state in a file gives the same bits, and takes no memory") {
+    CurveData const data;
+    TemporaryFolder const folder;
+    auto const config = golden_config("llama_tied");
+    auto const expected = train(config, data, 5, AdamW{}, {});
+    for (auto const& way : {Way{.offload_folder = folder.path()},
+                            Way{.ranks = 3, .zero = ZeroStage::optimizer, .offload_folder = folder.path()},
+                            Way{.ranks = 2, .zero = ZeroStage::weights, .threads = 2, .offload_folder = folder.path()}})
+        CHECK(train(config, data, 5, AdamW{}, way) == expected);
+    // The file has no name.
+    CHECK(std::filesystem::is_empty(folder.path()));
+    TrainedModel model(config);
+    auto const options = options_of({.offload_folder = folder.path() + "/absent"});
+    auto const in_memory = Trainer<AdamW>::bytes(model.program, AdamW{}, {.context = 8, .batch = 2}, options_of({}));
+    auto const in_file = Trainer<AdamW>::bytes(model.program, AdamW{}, {.context = 8, .batch = 2}, options);
+    REQUIRE(in_memory);
+    REQUIRE(in_file);
+    // Two moments of each element.
+    CHECK((*in_memory - *in_file).count() >= 8 * model.program.layout().whole_elements());
+    auto const refused = train_ranks(model.context, model.program, model.weights, AdamW{}, data.batches(), options, 2);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code() == ErrorCode::file_unwritable);
+    CHECK(refused.error().message().find("/absent") != std::string::npos);
+}
+
+TEST_CASE(
+    "Trainer: weights in bfloat16 without masters are trained with the bits of one rank, in the predicted memory and "
+    "traffic") {
+    CurveData const data;
+    for (auto const* const name : {"llama_tied", "gpt2"}) {
+        CAPTURE(name);
+        auto const config = golden_config(name);
+        KahanSum<AdamW> const rule{};
+        auto const expected = train(config, data, 5, rule, {.precision = Dtype::bf16});
+        CHECK(std::all_of(expected.weights.begin(), expected.weights.end(),
+                          [](float weight) { return weight == from_bf16(to_bf16(weight)); }));
+        // The same model but for the roundings of its weights.
+        auto const masters = train(config, data, 5, AdamW{}, {.precision = Dtype::bf16});
+        CHECK_FALSE(expected == masters);
+        CHECK(expected.valid == doctest::Approx(masters.valid).epsilon(0.01));
+        for (auto const zero : {ZeroStage::none, ZeroStage::optimizer, ZeroStage::gradients, ZeroStage::weights}) {
+            CAPTURE(static_cast<int>(zero));
+            CHECK(train(config, data, 5, rule,
+                        {.ranks = 3, .zero = zero, .micro_batch = 2, .precision = Dtype::bf16}) == expected);
+        }
+        CHECK(train(config, data, 5, rule,
+                    {.micro_batch = 5, .threads = 2, .recompute = Recompute::full, .precision = Dtype::bf16}) ==
+              expected);
+    }
+    TrainedModel model(golden_config("llama"));
+    auto const refused =
+        train_ranks(model.context, model.program, model.weights, KahanSum<AdamW>{}, data.batches(), options_of({}));
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().message().find("are not held as") != std::string::npos);
+}
+
 TEST_CASE("Trainer: any micro-batch and threads on ranks give the bits of one, for every optimizer") {
     CurveData const data;
     auto const config = golden_config("llama_tied");
@@ -247,6 +193,7 @@ TEST_CASE("Trainer: any micro-batch and threads on ranks give the bits of one, f
         CHECK(train(config, data, 8, rule,
                     {.ranks = 3, .zero = ZeroStage::gradients, .micro_batch = 2, .threads = 2}) == expected);
         CHECK(train(config, data, 8, rule, {.ranks = 4, .micro_batch = 9}) == expected);
+        CHECK(train(config, data, 8, rule, {.ranks = 3, .zero = ZeroStage::weights, .micro_batch = 2}) == expected);
     };
     check(Adam8bit{});
     check(Sgd{.momentum = 0.9, .is_nesterov = true});
@@ -262,7 +209,7 @@ TEST_CASE(
     auto const config = golden_config("gpt2");
     auto const expected = train(config, data, 4, AdamW{}, {});
     for (std::int32_t const ranks : {2, 4}) {
-        for (auto const zero : {ZeroStage::none, ZeroStage::gradients})
+        for (auto const zero : {ZeroStage::none, ZeroStage::gradients, ZeroStage::weights})
             CHECK(train(config, data, 4, AdamW{}, {.ranks = ranks, .zero = zero}) == expected);
     }
     // The same sequences without the others are a batch of two.
@@ -343,12 +290,13 @@ TEST_CASE("Trainer: ranks that are processes give the bits of threads, and name 
     CurveData const data;
     auto const config = golden_config("llama_tied");
     auto const expected = train(config, data, 4, AdamW{}, {});
-    auto const body = [&](std::int64_t dies_after) {
-        return [&, dies_after](SharedMemory& own) -> Result<> {
-            TrainedModel model(config);
+    auto const body = [&](ZeroStage zero, std::int64_t dies_after) {
+        return [&, zero, dies_after](SharedMemory& own) -> Result<> {
+            bool const is_shared = zero == ZeroStage::weights;
+            TrainedModel model(config, 1, {}, is_shared ? TensorPlace{own.size(), own.rank()} : TensorPlace{});
             HostCommunicator comm(std::move(own));
             auto trainer = Trainer<AdamW>::create(model.context, comm, model.program, model.weights, AdamW{},
-                                                  data.batches(), options_of({.zero = ZeroStage::optimizer}));
+                                                  data.batches(), options_of({.zero = zero}));
             if (!trainer) return trainer.error();
             auto stream = model.context.make_stream();
             auto const steps = trainer->run(stream, [&](TrainedStep const& step) -> Result<> {
@@ -356,20 +304,23 @@ TEST_CASE("Trainer: ranks that are processes give the bits of threads, and name 
                 return {};
             });
             if (!steps) return steps.error();
-            bool const is_same = *steps == expected.steps &&
-                                 std::equal(expected.weights.begin(), expected.weights.end(), model.weights.data());
+            auto weights = expected.weights;
+            put_weights(model, weights);
+            bool const is_same = *steps == expected.steps && weights == expected.weights;
             return is_same ? Result<>{} : Error{ErrorCode::invalid_argument}.because("other bits");
         };
     };
-    for (auto const& outcome : shared_memory::run_ranks({body(-1), body(-1), body(-1)})) {
-        CAPTURE(outcome.message);
-        CHECK(outcome.succeeded);
-    }
-    auto const died = shared_memory::run_ranks({body(-1), body(1), body(-1)});
-    for (std::size_t const rank : {std::size_t{0}, std::size_t{2}}) {
-        CAPTURE(died[rank].message);
-        REQUIRE(died[rank].has_answered);
-        CHECK(died[rank].code == ErrorCode::rank_lost);
-        CHECK(died[rank].message.find("rank 1") != std::string::npos);
+    for (auto const zero : {ZeroStage::optimizer, ZeroStage::weights}) {
+        for (auto const& outcome : shared_memory::run_ranks({body(zero, -1), body(zero, -1), body(zero, -1)})) {
+            CAPTURE(outcome.message);
+            CHECK(outcome.succeeded);
+        }
+        auto const died = shared_memory::run_ranks({body(zero, -1), body(zero, 1), body(zero, -1)});
+        for (std::size_t const rank : {std::size_t{0}, std::size_t{2}}) {
+            CAPTURE(died[rank].message);
+            REQUIRE(died[rank].has_answered);
+            CHECK(died[rank].code == ErrorCode::rank_lost);
+            CHECK(died[rank].message.find("rank 1") != std::string::npos);
+        }
     }
 }

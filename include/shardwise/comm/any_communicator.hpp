@@ -81,6 +81,26 @@ public:
         if (!tracer_.is_on()) return receive();
         return detail::trace_message(tracer_, from, count * static_cast<std::int64_t>(element_bytes), false, receive);
     }
+    /// Whether messages wait for their receivers in memory of the kind's own (KeepsUnread): one thread alone then uses it.
+    [[nodiscard]] bool keeps_unread() const {
+        return std::visit([]<class One>(One const&) { return KeepsUnread<One>; }, one_);
+    }
+    /// As of a kind that keeps unread messages; nothing for another.
+    void keep_unread(std::int64_t messages, std::int64_t bytes) {
+        std::visit(
+            [=]<class One>(One& one) {
+                if constexpr (KeepsUnread<One>) one.keep_unread(messages, bytes);
+            },
+            one_);
+    }
+    [[nodiscard]] Result<> finish_sends() {
+        return std::visit(
+            []<class One>(One& one) -> Result<> {
+                if constexpr (KeepsUnread<One>) return one.finish_sends();
+                return {};
+            },
+            one_);
+    }
     /// Makes every later call of every rank return `error`, unless another error came first; returns the first one.
     Result<> fail(Error const& error) {
         return visit([&](auto& one) { return one.fail(error); });

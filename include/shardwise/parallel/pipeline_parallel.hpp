@@ -71,6 +71,21 @@ namespace detail {
     return call;
 }
 
+/// Places of a rank for messages that wait to be sent.
+///
+/// Errors  invalid_argument for a table that comes to a standstill
+[[nodiscard]] inline Result<std::int64_t> pipeline_queue(PipelineSchedule const& schedule) {
+    // One message travels while the next is made.
+    constexpr std::int64_t shortest_queue = 2;
+    auto const queue = queue_needed(schedule, shortest_queue);
+    if (queue) return *queue;
+    return Error{ErrorCode::invalid_argument}
+        .in("pipeline")
+        .at("schedule")
+        .because("comes to a standstill")
+        .fix("put each rank's passes into an order that its neighbours can follow");
+}
+
 }  // namespace detail
 
 /// One rank of a pipeline: walks its row of a table (schedule/), receives what each slot of work needs and sends on what
@@ -85,7 +100,8 @@ class PipelineParallel {
     static_assert(SharesMemory<Comm> || KeepsUnread<Comm>,
                   "a pipeline's messages wait for their receivers: the communicator is used by two threads at a time "
                   "(SharesMemory) or keeps them itself (KeepsUnread)");
-    static constexpr bool has_sender = SharesMemory<Comm>;
+    /// Whether which it does is known at run time alone.
+    static constexpr bool is_any = HoldsCommunicator<Comm>;
 
 public:
     using Stream = typename Backend::Stream;
@@ -121,17 +137,13 @@ public:
                 .fix("make the table for as many stages as the group has ranks");
         }
         if (auto const checked = check_schedule(schedule); !checked) return checked.error();
-        auto const queue = queue_needed(schedule, shortest_queue);
-        if (!queue) {
-            return refused.at("schedule")
-                .because("comes to a standstill")
-                .fix("put each rank's passes into an order that its neighbours can follow");
-        }
+        auto const queue = detail::pipeline_queue(schedule);
+        if (!queue) return queue.error();
         auto const places = places_needed(schedule, comm.rank());
         if (!places) return places.error();
         auto const size = checked_multiply(boundary.rows, boundary.width);
         auto const all_received = size ? checked_multiply(*places, *size) : std::nullopt;
-        auto const places_to_send = schedule.stages == 1 ? 0 : has_sender ? *queue : 1;
+        auto const places_to_send = schedule.stages == 1 ? 0 : is_any || has_sender(comm) ? *queue : 1;
         auto const all_queued = size ? checked_multiply(places_to_send, *size) : std::nullopt;
         auto const bytes = size ? checked_multiply(*size, static_cast<std::int64_t>(sizeof(T))) : std::nullopt;
         if (!all_received || !all_queued || !bytes)
@@ -140,8 +152,16 @@ public:
         if (!received) return received.error();
         auto queued = Buffer<T, Backend>::allocate(context, *all_queued);
         if (!queued) return queued.error();
-        if constexpr (!has_sender) comm.keep_unread(*queue, *bytes);
+        if constexpr (KeepsUnread<Comm>) comm.keep_unread(*queue, *bytes);
         return PipelineParallel(comm, std::move(schedule), boundary, std::move(*received), std::move(*queued), *queue);
+    }
+
+    /// Waits for all ranks once, and compares their tables; the first run does it where nobody did before.
+    ///
+    /// Errors  collective_mismatch, rank_lost, deadline_exceeded
+    [[nodiscard]] Result<> compare() {
+        if (std::exchange(is_compared_, true)) return {};
+        return detail::meet(*comm_, detail::call_of(schedule_));
     }
 
     /// Runs the table once. The rank's first error ends the group: all ranks' calls return it. The first run begins when all
@@ -162,9 +182,7 @@ public:
                     .fix("use forward_only, or give the worker backward and weights");
             }
         }
-        if (!std::exchange(is_compared_, true)) {
-            if (auto const alike = detail::meet(*comm_, detail::call_of(schedule_)); !alike) return alike;
-        }
+        if (auto const alike = compare(); !alike) return alike;
         Walk walk{PipelineInbox(schedule_, comm_->rank())};
         for (auto const& slot : schedule_.ranks[static_cast<std::size_t>(comm_->rank())]) {
             if (auto const done = step(walk, slot, work, stream, deadline); !done) return comm_->fail(done.error());
@@ -179,14 +197,31 @@ public:
     [[nodiscard]] std::int64_t places() const { return received_.size() / size(); }
     [[nodiscard]] std::int64_t queue() const { return queue_; }
     [[nodiscard]] Bytes bytes() const { return received_.bytes() + queued_.bytes(); }
+    /// What `create` allocates for a rank, at most: one whose communicator keeps messages has a single place to send from, unless which
+    /// it is is known at run time alone.
+    ///
+    /// Errors  as create
+    [[nodiscard]] static Result<Bytes> bytes(PipelineSchedule const& schedule, std::int64_t rank,
+                                             Boundary const& boundary) {
+        auto const queue = detail::pipeline_queue(schedule);
+        if (!queue) return queue.error();
+        auto const places = places_needed(schedule, rank);
+        if (!places) return places.error();
+        auto const all = *places + (schedule.stages == 1 ? 0 : *queue);
+        return Bytes{all * boundary.rows * boundary.width * static_cast<std::int64_t>(sizeof(T))};
+    }
 
 private:
     using In = TensorView<T const, 2, Backend>;
     using Out = TensorView<T, 2, Backend>;
 
-    /// One message travels while the next is made.
-    static constexpr std::int64_t shortest_queue = 2;
-
+    /// Whether messages are sent in a stream of its own.
+    [[nodiscard]] static bool has_sender(Comm const& comm) {
+        if constexpr (is_any)
+            return !comm.keeps_unread();
+        else
+            return SharesMemory<Comm>;
+    }
     /// What one walk through the table knows.
     struct Walk {
         PipelineInbox inbox;
@@ -202,7 +237,7 @@ private:
           queued_(std::move(queued)),
           queue_(queue),
           sent_(static_cast<std::size_t>(queue)),
-          sends_(has_sender ? StreamMode::queued : StreamMode::immediate) {}
+          sends_(has_sender(comm) ? StreamMode::queued : StreamMode::immediate) {}
 
     [[nodiscard]] std::int64_t size() const { return boundary_.rows * boundary_.width; }
     [[nodiscard]] Out view(Buffer<T, Backend>& buffer, std::int64_t place) {
@@ -244,10 +279,11 @@ private:
         auto const made = message_made(schedule_, comm_->rank(), slot);
         auto const receiver = made ? rank_of_virtual_stage(schedule_, made->virtual_stage) : std::int64_t{-1};
         bool const is_sent = made && receiver != comm_->rank();
-        auto const place = has_sender ? walk.sent % queue_ : 0;
+        bool const is_beside = has_sender(*comm_);
+        auto const place = is_beside ? walk.sent % queue_ : 0;
         Out out;
         if (is_sent) {
-            if constexpr (has_sender) {
+            if (is_beside) {
                 if (auto const waited = sent_[static_cast<std::size_t>(place)].synchronize(deadline); !waited)
                     return waited;
             }
@@ -262,7 +298,7 @@ private:
             return send(*comm, TensorView<T const, 1, Backend>(out.data(), {out.elements()}),
                         static_cast<std::int32_t>(receiver));
         };
-        if constexpr (!has_sender) return send_out();
+        if (!is_beside) return send_out();
         sends_.submit(send_out);
         sent_[static_cast<std::size_t>(place)].record(sends_);
         ++walk.sent;
@@ -270,11 +306,10 @@ private:
     }
 
     [[nodiscard]] Result<> finish_sends(Deadline deadline) {
-        if constexpr (has_sender) {
-            return sends_.synchronize(deadline);
-        } else {
-            return comm_->finish_sends();
+        if constexpr (KeepsUnread<Comm>) {
+            if (!has_sender(*comm_)) return comm_->finish_sends();
         }
+        return sends_.synchronize(deadline);
     }
 
     template <class Work>

@@ -10,6 +10,7 @@
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/optional.hpp>
 #include <shardwise/core/span.hpp>
+#include <shardwise/quant/half_types.hpp>
 #include <shardwise/train/detail/find_bad.hpp>
 
 #include <array>
@@ -27,6 +28,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct NamedValues {
     std::string_view name;
     TensorView<float const, 1, Host> values;
+    /// Weights that are held in bf16, in place of `values`.
+    TensorView<Bfloat16 const, 1, Host> halves{};
 };
 
 /// A gradient that is infinite or undefined, of the lowest rank that has one.
@@ -140,7 +143,7 @@ template <Communicator C>
                     .got(own_count)
                     .expected(count);
     for (auto const& one : parameters) {
-        if (known) known = check_views(one.name, one.values);
+        if (known) known = check_views(one.name, one.values, one.halves);
     }
     if (auto const agreed = agree_on(comm, known); !agreed) return agreed;
 
@@ -149,6 +152,8 @@ template <Communicator C>
         auto hash = detail::fnv1a_step(detail::fnv1a_start, static_cast<std::uint64_t>(one.values.elements()));
         for (std::int64_t i = 0; i < one.values.elements(); ++i)
             hash = detail::fnv1a_step(hash, std::bit_cast<std::uint32_t>(one.values.data()[i]));
+        for (std::int64_t i = 0; i < one.halves.elements(); ++i)
+            hash = detail::fnv1a_step(hash, one.halves.data()[i].bits);
         own.push_back(std::bit_cast<std::int64_t>(hash));
     }
     auto const ranks = static_cast<std::size_t>(comm.size());

@@ -28,9 +28,10 @@ template <OptimizerRule Rule>
                                                          BatchOptions const& batch, TrainOptions const& options,
                                                          TensorPlace const& place = {}, bool saves_beside = false,
                                                          RopeDivisors const& divisors = {}) {
-    auto const trainer = detail::TrainerSizes<Rule>{program, rule, batch, options, place}.parts(divisors);
+    detail::TrainerSizes<Rule> const sizes{program, rule, batch, options, place};
+    auto const trainer = sizes.parts(divisors);
     if (!trainer) return trainer.error();
-    TrainingEstimate out{.weights = TrainingWeights::bytes(program.layout()), .trainer = *trainer};
+    TrainingEstimate out{.weights = TrainingWeights::bytes(program.layout(), sizes.weights()), .trainer = *trainer};
     if (saves_beside) {
         bool const is_shared = options.zero != ZeroStage::none;
         out.staging = CheckpointSaver<>::staging_bytes(program.layout(), rule, place, is_shared);

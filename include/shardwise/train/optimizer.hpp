@@ -7,6 +7,7 @@
 #include <shardwise/core/dtype.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/core/text.hpp>
+#include <shardwise/executor/training/optimizer_share.hpp>
 
 #include <array>
 #include <concepts>
@@ -35,7 +36,7 @@ struct StateArray {
 
 /// What an optimizer keeps of a range of a parameter.
 struct StateArrays {
-    static constexpr std::size_t most = 4;
+    static constexpr std::size_t most = 5;
 
     std::array<StateArray, most> arrays{};
     std::size_t count = 0;
@@ -118,19 +119,6 @@ concept UpdatesRange = requires(R const& rule, OptimizerStep const& step, Parame
 template <class R>
 concept OptimizerRule = std::copyable<R> && HasOptimizerName<R> && ChecksItsSettings<R> && DescribesState<R> &&
     SaysWhereToCut<R> && UpdatesRange<R>;
-
-/// ZeRO shares begin at multiples of this many elements: the blocks of the 8-bit states.
-inline constexpr std::int64_t optimizer_share_multiple = 256;
-
-/// The elements of a parameter that `rank` owns of `ranks`: whole blocks of 256, as evenly as possible, the larger shares first.
-[[nodiscard]] constexpr UnitRange optimizer_share(std::int64_t elements, std::int64_t ranks, std::int64_t rank) {
-    auto const blocks = split_units(ceil_divide(elements, optimizer_share_multiple), ranks, rank);
-    auto const cut = [elements](std::int64_t block) {
-        auto const begin = block * optimizer_share_multiple;
-        return begin < elements ? begin : elements;
-    };
-    return {cut(blocks.begin), cut(blocks.end)};
-}
 
 namespace detail {
 

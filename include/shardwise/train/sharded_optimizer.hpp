@@ -8,7 +8,11 @@
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/span.hpp>
+#include <shardwise/kernels/half_values.hpp>
 #include <shardwise/parallel/place.hpp>
+#include <shardwise/quant/half_types.hpp>
+#include <shardwise/train/detail/state_memory.hpp>
+#include <shardwise/train/kahan_sum.hpp>
 #include <shardwise/train/optimizer.hpp>
 
 #include <algorithm>
@@ -25,17 +29,27 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// A parameter that an optimizer changes.
 struct OptimizedParameter {
     std::string name;
-    /// All of it, on every rank.
+    /// All of it, on every rank; or this rank's share alone (ZeRO 3).
     TensorView<float, 1, Host> weights;
     /// Whether weight decay applies: decays_weight(name, dimensions) as a rule.
     bool decays = true;
+    /// Where `weights` are a share, the elements of the whole; else 0.
+    std::int64_t whole = 0;
+    /// In place of `weights` where they are held in bf16, which KahanSum changes.
+    TensorView<Bfloat16, 1, Host> halves{};
+
+    [[nodiscard]] bool is_share() const { return whole > 0; }
+    [[nodiscard]] bool is_half() const { return halves.elements() > 0; }
+    /// Those that are in memory, and all.
+    [[nodiscard]] std::int64_t held() const { return is_half() ? halves.elements() : weights.elements(); }
+    [[nodiscard]] std::int64_t elements() const { return is_share() ? whole : held(); }
 };
 
-/// An optimizer with its state, of all of a model's parameters or of a rank's share of each (ZeRO 1 and 2): `step` changes the
-/// weights of the share, `gather` brings all ranks' shares together. Shares are whole blocks of 256 elements, so that any number of
+/// An optimizer with its state, of all of a model's parameters or of a rank's share of each (ZeRO 1, 2 and 3): `step` changes the
+/// weights of the share, `gather` brings all ranks' shares together where ranks have whole weights. Shares are whole blocks of 256 elements, so that any number of
 /// ranks gives the bits of one.
 ///
-/// Memory  the state of this rank's shares, allocated at creation: state_bytes
+/// Memory  the state of this rank's shares, and of weights in bf16 some floats at a time, allocated at creation: state_bytes
 template <OptimizerRule Rule>
 class ShardedOptimizer {
 public:
@@ -46,22 +60,30 @@ public:
     ///
     /// Units  bytes
     [[nodiscard]] static Bytes state_bytes(Rule const& rule, Span<OptimizedParameter const> parameters,
-                                           TensorPlace const& place) {
+                                           TensorPlace const& place, bool is_offloaded = false) {
+        auto const scratch = scratch_floats(parameters, place) * static_cast<std::int64_t>(sizeof(float));
+        return Bytes{scratch + (is_offloaded ? 0 : array_bytes(rule, parameters, place))};
+    }
+    /// Of the state's arrays, wherever they lie.
+    [[nodiscard]] static std::int64_t array_bytes(Rule const& rule, Span<OptimizedParameter const> parameters,
+                                                  TensorPlace const& place) {
         std::int64_t sum = 0;
         for (auto const& parameter : parameters) {
-            auto const elements = parameter.weights.elements();
+            auto const elements = parameter.elements();
             for (auto const& array : rule.state(elements, optimizer_share(elements, place.ranks, place.rank)))
                 sum += padded_bytes(array);
         }
-        return Bytes{sum};
+        return sum;
     }
 
-    /// `context` and the weights outlive this object.
+    /// `context` and the weights outlive this object. With a folder the state lies in a file there (offload), of which what the next
+    /// parameters need is read ahead.
     ///
-    /// Errors  invalid_argument; unsupported for ranks of an optimizer that needs whole matrices; out_of_memory
+    /// Errors  invalid_argument; unsupported for ranks of an optimizer that needs whole matrices; out_of_memory; file_unwritable
     [[nodiscard]] static Result<ShardedOptimizer> create(HostContext& context, Rule const& rule,
                                                          List<OptimizedParameter> parameters,
-                                                         TensorPlace const& place = {}) {
+                                                         TensorPlace const& place = {},
+                                                         std::string const& folder = {}) {
         if (auto const checked = rule.check(); !checked) return checked.error();
         if (auto const checked = detail::check_place(Rule::name, place); !checked) return checked.error();
         if (Rule::needs_whole_matrix && place.ranks > 1) {
@@ -72,22 +94,40 @@ public:
         }
         for (auto const& parameter : parameters) {
             if (auto const known = check_views(parameter.name, parameter.weights); !known) return known.error();
+            auto const own = optimizer_share(parameter.elements(), place.ranks, place.rank).size();
+            if (auto const known = check_views(parameter.name, parameter.halves); !known) return known.error();
+            if (parameter.is_half() && detail::weights_dtype<Rule> != Dtype::bf16)
+                return Error{ErrorCode::unsupported}
+                    .in(Rule::name)
+                    .at(parameter.name)
+                    .because("is held in bfloat16, in which small steps are lost")
+                    .fix("use KahanSum of it");
+            if (parameter.is_share() && parameter.held() != own)
+                return Error{ErrorCode::shape_mismatch}
+                    .in(Rule::name)
+                    .at(parameter.name)
+                    .because("has other weights than this rank's share")
+                    .got(parameter.held())
+                    .expected(own);
         }
-        auto memory = Buffer<std::byte, Host>::allocate(context, state_bytes(rule, parameters, place).count());
+        auto memory = detail::StateMemory::allocate(context, array_bytes(rule, parameters, place), folder);
         if (!memory) return memory.error();
-        std::fill_n(memory->data(), memory->size(), std::byte{0});
-        return Result<ShardedOptimizer>(ShardedOptimizer(rule, std::move(parameters), place, std::move(*memory)));
+        auto scratch = Buffer<float, Host>::allocate(context, scratch_floats(parameters, place));
+        if (!scratch) return scratch.error();
+        ShardedOptimizer out(rule, std::move(parameters), place, std::move(*memory));
+        out.scratch_ = std::move(*scratch);
+        return Result<ShardedOptimizer>(std::move(out));
     }
 
     [[nodiscard]] Rule const& rule() const { return rule_; }
     [[nodiscard]] List<OptimizedParameter> const& parameters() const { return parameters_; }
     /// The elements of a parameter that this rank changes.
     [[nodiscard]] UnitRange share(std::size_t parameter) const {
-        return optimizer_share(parameters_[parameter].weights.elements(), place_.ranks, place_.rank);
+        return optimizer_share(parameters_[parameter].elements(), place_.ranks, place_.rank);
     }
     /// The arrays of a parameter's state, of this rank's share, and where they lie: what a checkpoint writes and reads.
     [[nodiscard]] StateArrays state(std::size_t parameter) const {
-        return rule_.state(parameters_[parameter].weights.elements(), share(parameter));
+        return rule_.state(parameters_[parameter].elements(), share(parameter));
     }
     [[nodiscard]] Span<std::byte> state_memory(std::size_t parameter, std::size_t array) {
         auto const arrays = state(parameter);
@@ -100,11 +140,11 @@ public:
         CollectiveTraffic out;
         if (place.ranks == 1) return out;
         for (auto const& parameter : parameters) {
-            auto const elements = parameter.weights.elements();
+            auto const elements = parameter.elements();
             auto const others = elements - optimizer_share(elements, place.ranks, place.rank).size();
             ++out.calls;
             out.messages += others > 0 ? 1 : 0;
-            out.bytes += others * static_cast<std::int64_t>(sizeof(float));
+            out.bytes += others * static_cast<std::int64_t>(parameter.is_half() ? sizeof(Bfloat16) : sizeof(float));
         }
         return out;
     }
@@ -125,31 +165,42 @@ public:
             auto const& parameter = parameters_[i];
             auto const elements = gradients[i].elements();
             if (auto const known = check_views(parameter.name, gradients[i]); !known) return known;
-            if (elements != parameter.weights.elements() && elements != share(i).size())
+            if (elements != parameter.elements() && elements != share(i).size())
                 return wrong.at(parameter.name)
                     .because("the gradient is neither that of the parameter nor of the share")
                     .got(elements)
                     .expected(share(i).size());
         }
+        fetch(0, stream);
         for (std::size_t i = 0; i < gradients.size(); ++i) {
+            fetch(i + 1, stream);
             auto const& parameter = parameters_[i];
             auto const own = share(i);
-            bool const is_whole = gradients[i].elements() == parameter.weights.elements();
+            bool const is_whole = gradients[i].elements() == parameter.elements();
             ParameterRange range{.name = parameter.name,
-                                 .elements = parameter.weights.elements(),
+                                 .elements = parameter.elements(),
                                  .range = own,
-                                 .weights = parameter.weights.part(own.begin, own.size()),
+                                 .weights = own_part(parameter, parameter.weights, own),
                                  .gradients = is_whole ? gradients[i].part(own.begin, own.size()) : gradients[i],
                                  .state = {},
                                  .decays = parameter.decays};
             for (std::size_t array = 0; array < state(i).count; ++array)
                 range.state[array] = memory_.data() + places_[i][array];
-            if (auto const done = rule_.update(step, range, stream); !done) return done;
+            auto const done = parameter.is_half()
+                                  ? step_halves(step, range, own_part(parameter, parameter.halves, own), stream)
+                                  : rule_.update(step, range, stream);
+            if (!done) return done;
+            if (memory_.is_mapped()) {
+                stream.submit([this, i] {
+                    memory_.release(places_[i][0], bytes_of_parameter(i));
+                    return Result<>{};
+                });
+            }
         }
         return {};
     }
 
-    /// Brings the ranks' shares of all weights together.
+    /// Brings the ranks' shares of all weights together, of which every rank has the whole.
     ///
     /// Order   on `stream`; this object and `comm` outlive what is in it
     /// Errors  invalid_argument for another group; as a collective
@@ -162,18 +213,18 @@ public:
                 .got(comm.size())
                 .expected(place_.ranks);
         if (place_.ranks == 1) return {};
+        for (auto const& parameter : parameters_) {
+            if (parameter.is_share())
+                return Error{ErrorCode::invalid_argument}
+                    .in(Rule::name)
+                    .at(parameter.name)
+                    .because("is a share, which has no memory for the others'");
+        }
         stream.submit([this, &comm]() -> Result<> {
-            List<std::int64_t> counts(static_cast<std::size_t>(place_.ranks));
             for (std::size_t i = 0; i < parameters_.size(); ++i) {
-                auto const weights = parameters_[i].weights;
-                for (std::size_t rank = 0; rank < counts.size(); ++rank) {
-                    counts[rank] =
-                        optimizer_share(weights.elements(), place_.ranks, static_cast<std::int64_t>(rank)).size();
-                }
-                auto const own = share(i);
-                ConstVector const part = weights.part(own.begin, own.size());
-                auto const done =
-                    all_gather(comm, part, weights, std::span<std::int64_t const>{counts.data(), counts.size()});
+                auto const& parameter = parameters_[i];
+                auto const done = parameter.is_half() ? gather_one(comm, parameter.halves, share(i))
+                                                      : gather_one(comm, parameter.weights, share(i));
                 if (!done) return done;
             }
             return {};
@@ -185,7 +236,7 @@ private:
     using Places = std::array<std::int64_t, StateArrays::most>;
 
     ShardedOptimizer(Rule const& rule, List<OptimizedParameter> parameters, TensorPlace const& place,
-                     Buffer<std::byte, Host> memory)
+                     detail::StateMemory memory)
         : rule_(rule), parameters_(std::move(parameters)), place_(place), memory_(std::move(memory)) {
         std::int64_t next = 0;
         for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -199,6 +250,69 @@ private:
         }
     }
 
+    /// Weights in bf16 that are widened at a time: whole blocks.
+    static constexpr std::int64_t half_chunk = std::int64_t{1} << 18U;
+
+    [[nodiscard]] static std::int64_t scratch_floats(Span<OptimizedParameter const> parameters,
+                                                     TensorPlace const& place) {
+        std::int64_t most = 0;
+        for (auto const& parameter : parameters) {
+            auto const own = optimizer_share(parameter.elements(), place.ranks, place.rank).size();
+            if (parameter.is_half()) most = std::max(most, std::min(own, half_chunk));
+        }
+        return most;
+    }
+    /// Of what is held of a parameter this rank's share.
+    template <class T>
+    [[nodiscard]] static TensorView<T, 1, Host> own_part(OptimizedParameter const& parameter,
+                                                         TensorView<T, 1, Host> held, UnitRange own) {
+        bool const is_other = held.elements() == 0;
+        return parameter.is_share() || is_other ? held : held.part(own.begin, own.size());
+    }
+    /// From the first of a parameter's arrays on, which lie one after another.
+    [[nodiscard]] std::int64_t bytes_of_parameter(std::size_t parameter) const {
+        std::int64_t sum = 0;
+        for (auto const& array : state(parameter)) sum += padded_bytes(array);
+        return sum;
+    }
+    /// Begins to read the state of a parameter from a file.
+    void fetch(std::size_t parameter, HostStream& stream) {
+        if (!memory_.is_mapped() || parameter >= parameters_.size()) return;
+        stream.submit([this, parameter] {
+            memory_.fetch(places_[parameter][0], bytes_of_parameter(parameter));
+            return Result<>{};
+        });
+    }
+    template <class C, class T>
+    [[nodiscard]] Result<> gather_one(C& comm, TensorView<T, 1, Host> weights, UnitRange own) {
+        List<std::int64_t> counts(static_cast<std::size_t>(place_.ranks));
+        for (std::size_t rank = 0; rank < counts.size(); ++rank)
+            counts[rank] = optimizer_share(weights.elements(), place_.ranks, static_cast<std::int64_t>(rank)).size();
+        TensorView<T const, 1, Host> const part = weights.part(own.begin, own.size());
+        return all_gather(comm, part, weights, std::span<std::int64_t const>{counts.data(), counts.size()});
+    }
+    /// A step of weights in bf16, some at a time.
+    [[nodiscard]] Result<> step_halves(OptimizerStep const& step, ParameterRange const& whole,
+                                       TensorView<Bfloat16, 1, Host> halves, HostStream& stream) {
+        auto const arrays = rule_.state(whole.elements, whole.range);
+        for (std::int64_t first = 0; first < halves.elements(); first += half_chunk) {
+            auto const count = std::min(half_chunk, halves.elements() - first);
+            auto const begin = whole.range.begin + first;
+            auto some = whole;
+            some.range = {begin, begin + count};
+            some.weights = {scratch_.data(), {count}};
+            some.gradients = whole.gradients.part(first, count);
+            auto const before = rule_.state(whole.elements, {whole.range.begin, begin});
+            for (std::size_t array = 0; array < arrays.count; ++array)
+                some.state[array] += bytes_of(before.arrays[array]);
+            auto* const bits = reinterpret_cast<std::uint16_t*>(halves.data() + first);
+            unpack_half(bits, scratch_.data(), count, Dtype::bf16, stream);
+            if (auto const done = rule_.update(step, some, stream); !done) return done;
+            pack_half(scratch_.data(), bits, count, Dtype::bf16, stream);
+        }
+        return {};
+    }
+
     [[nodiscard]] static std::int64_t bytes_of(StateArray const& array) {
         return array.elements * (bits(array.dtype) / 8);
     }
@@ -210,8 +324,10 @@ private:
     Rule rule_;
     List<OptimizedParameter> parameters_;
     TensorPlace place_;
-    Buffer<std::byte, Host> memory_;
+    detail::StateMemory memory_;
     List<Places> places_;
+    /// Of weights in bf16.
+    Buffer<float, Host> scratch_;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -5,7 +5,9 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/training/rounded_values.hpp>
 #include <shardwise/executor/training/training_dropout.hpp>
+#include <shardwise/executor/training/training_stage.hpp>
 #include <shardwise/memory/request.hpp>
+#include <shardwise/schedule/pipeline_kind.hpp>
 #include <shardwise/train/schedule.hpp>
 #include <shardwise/train/step_times.hpp>
 
@@ -23,6 +25,7 @@ enum class ZeroStage : std::uint8_t {
     none,       // each rank has all gradients, and the optimizer's whole state
     optimizer,  // a rank gets its share of the sum of gradients and has the optimizer's state of it: stage 1
     gradients,  // and holds sums of its share alone, whose leaves are exchanged one after another: stage 2
+    weights,  // and has its share of the weights alone, of which each layer's are gathered before it is computed: stage 3
 };
 
 /// How a model is trained: the same on all ranks.
@@ -46,8 +49,13 @@ struct TrainOptions {
     ZeroStage zero = ZeroStage::none;
     /// Ranks that share each layer: of all ranks, neighbours. The results do not depend on it.
     std::int32_t tp = 1;
-    /// Stages. More than one are refused: their gradients are not computed yet.
+    /// Stages of a pipeline, each with some of the layers: of all ranks, those next after a stage's tensor-parallel ones. And the table that
+    /// they follow. The results depend on neither.
     std::int32_t pp = 1;
+    PipelineKind pipeline = PipelineKind::one_forward_one_backward;
+    /// A folder in which the optimizer's state lies in a file, in place of memory (offload); empty: in memory. The results do not depend on
+    /// it.
+    std::string offload_folder{};
     /// Steps after which ranks compare their weights; 0: never. They are compared at creation.
     std::int64_t check_every = 0;
     /// Steps that may be skipped in a row because of a gradient that is no number.
@@ -69,19 +77,32 @@ struct TrainOptions {
         if (check_every < 0) return bad.at("check_every").because("is negative").got(check_every).at_least(0);
         if (auto const known = check_precision(precision); !known) return known;
         if (tp < 1) return bad.at("tp").because("has no rank").got(tp).at_least(1);
-        if (pp != 1)
-            return Error{ErrorCode::unsupported}
-                .in("training")
-                .at("pp")
-                .because("stages of a model have no gradients yet")
-                .got(pp)
-                .expected(1)
-                .fix("use tensor-parallel or data-parallel ranks, with ZeRO where memory is short");
+        if (pp < 1) return bad.at("pp").because("has no stage").got(pp).at_least(1);
+        if (auto const checked = check_pipeline(); !checked) return checked;
         return schedule.check();
+    }
+    /// The part of a model of one of the ranks that share a replica of it, of which there are tp * pp.
+    [[nodiscard]] ModelPlace model_place(std::int64_t rank) const {
+        TrainingStage const stage{.stages = pp,
+                                  .stage = rank / tp % pp,
+                                  .chunks = pp > 1 ? pipeline_chunks(pipeline) : 1,
+                                  .order = pp > 1 ? pipeline_order(pipeline) : ChunkOrder::round};
+        return {TensorPlace{tp, rank % tp}, stage};
     }
     /// Of a step's sequences with these numbers in the global batch.
     [[nodiscard]] TrainingDropout dropout_at(std::int64_t step, List<std::uint32_t> sequences) const {
         return {static_cast<float>(dropout), dropout_seed, static_cast<std::uint64_t>(step), std::move(sequences)};
+    }
+
+private:
+    [[nodiscard]] Result<> check_pipeline() const {
+        bool const is_split = pipeline == PipelineKind::zero_bubble || pipeline == PipelineKind::zero_bubble_v;
+        if (pp == 1 || !is_split) return {};
+        return Error{ErrorCode::unsupported}
+            .in("training")
+            .at("pipeline")
+            .because("has backward passes in two parts, which are not trained yet")
+            .fix("use gpipe, one_forward_one_backward or interleaved");
     }
 };
 

@@ -12,6 +12,28 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
+namespace detail {
+
+template <class W>
+concept BeginsStored = std::invocable<W const&, HostContext&, ModelPlace const&, WeightStorage const&>;
+
+/// Whole float32 where `weights` takes no storage; a trainer refuses them where it wants another.
+template <class Weights>
+[[nodiscard]] Result<TrainingWeights> begin_weights(Weights const& weights, HostContext& context,
+                                                    ModelPlace const& place, WeightStorage const& storage) {
+    if constexpr (BeginsStored<Weights>) {
+        return weights(context, place, storage);
+    } else {
+        return weights(context, place);
+    }
+}
+
+}  // namespace detail
+
+/// Gives a rank the weights that it begins with.
+template <class W>
+concept BeginsWeights = detail::BeginsStored<W> || std::invocable<W const&, HostContext&, ModelPlace const&>;
+
 /// Trains one rank of a group that joined already: of processes, of MPI, of several machines, or a thread. All ranks call it, each with
 /// its own context, and the program and weights of its place among the ranks that share each layer. `body(trainer, stream)` is called with
 /// the same outcome on all.
@@ -61,13 +83,14 @@ template <OptimizerRule Rule, class Body>
 }
 
 /// Trains a model over ranks that are threads of this process, each with a context, a stream, a program and weights of its own: also
-/// tensor-parallel ones (TrainOptions::tp). `weights(context, place)` gives a rank the weights that it begins with, those of its place among
-/// the ranks that share each layer; rank 0 takes `context`, the others contexts with as many threads.
+/// tensor-parallel ones (TrainOptions::tp) and stages (pp). `weights(context, place)` gives a rank the weights that it begins with, those of
+/// its place among the ranks that share the model, or `weights(context, place, storage)` held as its stage of ZeRO and the optimizer want
+/// them; rank 0 takes `context`, the others contexts with as many threads.
 ///
 /// Memory  for each rank the weights and Trainer::bytes
 /// Errors  as TrainingProgram, Trainer, `weights` and `body`: the first of any rank
 template <OptimizerRule Rule, class Weights, class Body>
-requires std::invocable<Weights const&, HostContext&, TensorPlace const&>
+requires BeginsWeights<Weights>
 [[nodiscard]] Result<> train_ranks(HostContext& context, Model const& model, Weights const& weights, Rule const& rule,
                                    Batches const& batches, TrainOptions const& options, std::int32_t ranks,
                                    Body const& body, RopeDivisors const& divisors = {}) {
@@ -79,8 +102,11 @@ requires std::invocable<Weights const&, HostContext&, TensorPlace const&>
         std::optional<HostContext> other;
         if (comm.rank() > 0) other.emplace(same);
         auto& own = other ? *other : context;
-        TensorPlace const place{options.tp, comm.rank() % options.tp};
-        auto begun = weights(own, place);
+        auto const place = options.model_place(comm.rank());
+        auto const replica = options.tp * options.pp;
+        bool const is_shared = options.zero == ZeroStage::weights;
+        auto const shares = is_shared ? TensorPlace{ranks / replica, comm.rank() / replica} : TensorPlace{};
+        auto begun = detail::begin_weights(weights, own, place, {shares, detail::weights_dtype<Rule>});
         if (!begun) return end_group(comm, begun.error());
         auto const program = TrainingProgram::create(model, place, begun->layout().adapter().options());
         if (!program) return end_group(comm, program.error());

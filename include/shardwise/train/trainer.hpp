@@ -10,8 +10,12 @@
 #include <shardwise/train/check_gradients.hpp>
 #include <shardwise/train/clip.hpp>
 #include <shardwise/train/detail/agree_on_training.hpp>
+#include <shardwise/train/detail/leaf_passes.hpp>
 #include <shardwise/train/detail/loss_scale.hpp>
+#include <shardwise/train/detail/make_layers.hpp>
 #include <shardwise/train/detail/sequences.hpp>
+#include <shardwise/train/detail/stage_passes.hpp>
+#include <shardwise/train/detail/stage_ties.hpp>
 #include <shardwise/train/detail/step_clock.hpp>
 #include <shardwise/train/detail/trainer_sizes.hpp>
 #include <shardwise/train/detail/training_groups.hpp>
@@ -25,6 +29,8 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -35,7 +41,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Trains a model over ranks, of which one is a case: batches, loss and gradients of each rank's sequences, their sum by the tree over
 /// the leaves of a global batch, clip, optimizer by schedule. The same bits for any ranks, micro-batches and threads.
 ///
-/// Ranks are data-parallel, and of `TrainOptions::tp` neighbours each has a part of every layer; program and weights are that rank's.
+/// Ranks are data-parallel, and of `TrainOptions::tp` neighbours each has a part of every layer, of `TrainOptions::pp` stages next to each
+/// other each some of the layers; program and weights are that rank's.
 ///
 /// Memory  bytes(...), allocated at creation
 template <OptimizerRule Rule, Communicator Comm = HostCommunicator>
@@ -59,11 +66,12 @@ public:
     /// `comm`, `program` and `weights` outlive this, and what `batches` reads.
     ///
     /// Errors  invalid_argument, also for more ranks than sequences of a batch; collective_mismatch with the ranks whose weights
-    ///         differ; as plan_training_memory and ShardedOptimizer::create; unsupported for pp. What fails on one fails on all.
+    ///         differ; as plan_training_memory and ShardedOptimizer::create. What fails on one fails on all.
     [[nodiscard]] static Result<Trainer> create(HostContext& context, Comm& comm, TrainingProgram const& program,
                                                 TrainingWeights& weights, Rule const& rule, Batches batches,
                                                 TrainOptions const& options, RopeDivisors const& divisors = {}) {
-        auto groups = detail::TrainingGroups<Comm>::create(comm, options.tp);
+        bool const gathers = options.zero == ZeroStage::weights;
+        auto groups = detail::TrainingGroups<Comm>::create(comm, {options.tp, options.pp}, gathers);
         if (!groups) return groups.error();
         auto made = make(context, std::move(*groups), program, weights, rule, std::move(batches), options, divisors);
         if (auto const agreed = agree_on(comm, made ? Result<>{} : Result<>{made.error()}); !agreed)
@@ -73,6 +81,9 @@ public:
         if (auto const agreed = detail::agree_on_training(comm, hash); !agreed) return agreed.error();
         if (auto const agreed = detail::agree_on_weights(made->groups_, std::as_const(weights)); !agreed)
             return made->groups_.end(agreed.error());
+        if (made->stages_) {
+            if (auto const alike = made->stages_->passes.compare(); !alike) return made->groups_.end(alike.error());
+        }
         made->groups_.measure_calls();
         return made;
     }
@@ -87,6 +98,13 @@ public:
     /// What this rank took from others in any of its groups.
     [[nodiscard]] Traffic traffic() { return groups_.traffic(); }
     [[nodiscard]] HostContext& context() { return *context_; }
+    /// Of a pipeline's rank, the table that it follows and what it did in the last step; null where each rank has all layers.
+    [[nodiscard]] PipelineSchedule const* pipeline_table() const {
+        return stages_ ? &stages_->passes.plan().table : nullptr;
+    }
+    [[nodiscard]] PipelineRecord const* pipeline_record() const {
+        return stages_ ? &stages_->passes.record() : nullptr;
+    }
 
     /// Where the run is.
     [[nodiscard]] TrainerPosition state() const { return scale_.put({next_, skipped_.steps()}); }
@@ -101,7 +119,7 @@ public:
             return groups_.end(agreed.error());
         if (groups_.tensor() != nullptr) {
             auto stream = context_->make_stream();
-            weights_->exchange(*groups_.tensor(), stream);
+            detail::renew_turned(pass_.layers(), *weights_, *groups_.tensor(), stream);
             if (auto const done = stream.synchronize(Deadline::after(options_.timeout)); !done)
                 return groups_.end(done.error());
         }
@@ -121,6 +139,7 @@ public:
         if (next_ >= options_.steps) return Optional<TrainedStep>{};
         auto const deadline = Deadline::after(options_.timeout);
         detail::StepClock clock(groups_);
+        detail::GatherClock const gathers(pass_.layers());
         auto done = take_step(clock, stream, deadline);
         if (!done) {
             // What is in the stream may still wait for others, who learn of this first.
@@ -132,6 +151,7 @@ public:
         ++next_;
         clock.take(&StepTimes::compute);
         (*done)->times = clock.times();
+        gathers.add_to((*done)->times);
         return done;
     }
 
@@ -161,7 +181,11 @@ public:
     /// Order   waits for the stream
     /// Errors  shape_mismatch for longer sequences than those of training; as Batches::read and a collective, on all ranks
     [[nodiscard]] Result<TokenMean> validate(Batches held_out, HostStream& stream) {
-        auto mean = sum_losses(held_out, stream);
+        auto mean = passes().sum_losses(held_out, stream,
+                                        [this](std::int64_t count, HostStream& on, Deadline deadline) -> Result<> {
+                                            if (stages_) return stages_->passes.losses(passes(), count, on, deadline);
+                                            return passes().losses(count, on, deadline);
+                                        });
         if (!mean) return groups_.end(mean.error());
         if (auto const summed = mean->sum_over_ranks(comm()); !summed) return summed.error();
         return mean;
@@ -173,10 +197,15 @@ private:
     static constexpr double max_norm = 1e29;
 
     using Groups = detail::TrainingGroups<Comm>;
+    /// Of a rank of a pipeline.
+    struct Stages {
+        detail::StagePasses passes;
+        detail::StageTies ties;
+    };
 
     Trainer(HostContext& context, Groups groups, TrainingProgram const& program, TrainingWeights& weights,
             Batches batches, TrainOptions const& options, TrainingPass pass, TrainingGradients gradients,
-            ShardedOptimizer<Rule> optimizer, detail::Sequences sequences)
+            ShardedOptimizer<Rule> optimizer, detail::Sequences sequences, std::optional<Stages> stages)
         : context_(&context),
           groups_(std::move(groups)),
           program_(&program),
@@ -187,6 +216,7 @@ private:
           gradients_(std::move(gradients)),
           optimizer_(std::move(optimizer)),
           sequences_(std::move(sequences)),
+          stages_(std::move(stages)),
           scale_(options.precision),
           skipped_(options.max_skipped) {}
 
@@ -215,23 +245,41 @@ private:
                 .at_most(batch.batch)
                 .fix("use fewer ranks or a larger batch");
         auto const& layout = program.layout();
-        auto pass = TrainingPass::create(context, program, sizes.limits(), divisors, groups.tensor());
+        if (!(program.place().pipeline == options.model_place(world.rank).pipeline))
+            return bad.at("program").because("is that of another stage, or of another table of the pipeline");
+        auto const limits = sizes.limits();
+        if (!limits) return limits.error();
+        auto layers = detail::make_layers(context, groups.weights(), program, weights, sizes.weights(), options);
+        if (!layers) return layers.error();
+        auto pass = TrainingPass::create(context, program, *limits, divisors, groups.tensor(), std::move(*layers));
         if (!pass) return pass.error();
+        std::optional<Stages> stages;
+        if (groups.pipeline() != nullptr) {
+            auto plan = sizes.stages();
+            if (!plan) return plan.error();
+            auto passes = detail::StagePasses::create(context, *groups.pipeline(), *std::move(plan));
+            if (!passes) return passes.error();
+            auto ties = detail::StageTies::create(context, layout, [&](std::size_t i) { return sizes.held(i); });
+            if (!ties) return ties.error();
+            stages.emplace(Stages{*std::move(passes), *std::move(ties)});
+        }
         auto gradients = TrainingGradients::create(context, layout, batch.batch, place, options.zero);
         if (!gradients) return gradients.error();
         List<OptimizedParameter> parameters;
         for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
             auto const& parameter = layout.parameters()[i];
-            parameters.push_back(
-                {parameter.name, weights.values(i), decays_weight(parameter.name, parameter.tensor->shape.rank())});
+            parameters.push_back({parameter.name, weights.values(i),
+                                  decays_weight(parameter.name, parameter.tensor->shape.rank()),
+                                  weights.shares().is_shared() ? parameter.elements : 0, weights.halves(i)});
         }
-        auto optimizer = ShardedOptimizer<Rule>::create(context, rule, std::move(parameters), sizes.optimizer());
+        auto optimizer = ShardedOptimizer<Rule>::create(context, rule, std::move(parameters), sizes.optimizer(),
+                                                        options.offload_folder);
         if (!optimizer) return optimizer.error();
         auto sequences = detail::Sequences::create(context, gradients->count(), batch.context);
         if (!sequences) return sequences.error();
         return Result<Trainer>(Trainer(context, std::move(groups), program, weights, std::move(batches), options,
                                        std::move(*pass), std::move(*gradients), std::move(*optimizer),
-                                       std::move(*sequences)));
+                                       std::move(*sequences), std::move(stages)));
     }
 
     [[nodiscard]] Result<Optional<TrainedStep>> take_step(detail::StepClock<Groups>& clock, HostStream& stream,
@@ -250,10 +298,11 @@ private:
         auto const scale = static_cast<float>(scale_.factor() / static_cast<double>(sums[0]));
         if (auto const done = add_leaves(scale, stream, deadline); !done) return done.error();
         if (auto const summed = gradients_.sum(groups_.data(), stream); !summed) return summed.error();
+        if (stages_) stages_->ties.exchange(gradients_, *groups_.pipeline(), stream);
         List<TensorView<float const, 1, Host>> shares;
         List<TensorView<float const, 1, Host>> held;
         for (std::size_t i = 0; i < program_->layout().parameters().size(); ++i) {
-            shares.push_back(gradients_.counted(i, groups_.is_counted()));
+            shares.push_back(gradients_.counted(i, groups_.is_first_of_layer()));
             held.push_back(gradients_.held(i));
         }
         auto const norm = global_norm(comm(), Span<TensorView<float const, 1, Host> const>(shares), stream, deadline);
@@ -273,10 +322,10 @@ private:
                                    .gradient_factor = *factor / scale_.factor()};
         clock.take(&StepTimes::compute);
         if (auto const stepped = optimizer_.step(update, held, stream); !stepped) return stepped.error();
-        if (options_.zero != ZeroStage::none) {
+        if (options_.zero != ZeroStage::none && !weights_->shares().is_shared()) {
             if (auto const gathered = optimizer_.gather(groups_.data(), stream); !gathered) return gathered.error();
         }
-        if (groups_.tensor() != nullptr) weights_->exchange(*groups_.tensor(), stream);
+        if (groups_.tensor() != nullptr) detail::renew_turned(pass_.layers(), *weights_, *groups_.tensor(), stream);
         if (auto const ended = stream.synchronize(deadline); !ended) return ended.error();
         clock.take(&StepTimes::optimizer);
         skipped_.take();
@@ -301,64 +350,12 @@ private:
         return {};
     }
 
-    /// Brings this rank's leaves into the sum, with their tokens' losses.
-    [[nodiscard]] Result<> add_leaves(float scale, HostStream& stream, Deadline deadline) {
-        auto const most = pass_.limits().sequences;
-        for (std::int64_t first = 0; first < gradients_.count(); first += most) {
-            auto const some = std::min(most, gradients_.count() - first);
-            auto dropout = options_.dropout_at(next_, gradients_.leaf_numbers(first, some));
-            auto const tokens = sequences_.tokens(first, some);
-            if (auto const done = pass_.forward(*weights_, tokens, stream, std::move(dropout)); !done) return done;
-            for (std::int64_t i = 0; i < some; ++i) {
-                if (deadline.has_passed())
-                    return Error{ErrorCode::deadline_exceeded}
-                        .in("step " + std::to_string(next_))
-                        .because("did not finish before its deadline")
-                        .fix("allow more time, or use a smaller batch");
-                auto const leaf = gradients_.leaf();
-                if (!leaf) return leaf.error();
-                auto const done = pass_.backward(*weights_, i, sequences_.targets(first + i), scale,
-                                                 sequences_.losses(first + i), *leaf, stream);
-                if (!done) return done;
-                if (auto const added = gradients_.add(groups_.data(), stream); !added) return added;
-            }
-        }
-        return {};
+    [[nodiscard]] detail::LeafPasses<Comm> passes() {
+        return {options_, batches_.options(), groups_, *weights_, pass_, gradients_, sequences_};
     }
-
-    /// The losses of this rank's sequences of a held-out set.
-    [[nodiscard]] Result<TokenMean> sum_losses(Batches& held_out, HostStream& stream) {
-        auto const& batch = held_out.options();
-        if (batch.context > batches_.options().context)
-            return Error{ErrorCode::shape_mismatch}
-                .in("validation")
-                .at("context")
-                .because("is longer than that of training")
-                .got(batch.context)
-                .at_most(batches_.options().context);
-        sequences_.set_length(batch.context);
-        auto const place = groups_.place_in_data();
-        auto const own = split_units(held_out.batches_per_epoch() * batch.batch, place.ranks, place.rank);
-        TokenMean mean;
-        for (auto first = own.begin; first < own.end; first += pass_.limits().sequences) {
-            auto const deadline = Deadline::after(options_.timeout);
-            auto const some = std::min(pass_.limits().sequences, own.end - first);
-            for (std::int64_t i = 0; i < some; ++i) {
-                auto const number = (first + i) % batch.batch;
-                if (auto const read = sequences_.read(held_out, first + i - number, number, i); !read)
-                    return read.error();
-            }
-            if (auto const done = pass_.forward(*weights_, sequences_.tokens(0, some), stream); !done)
-                return done.error();
-            for (std::int64_t i = 0; i < some; ++i) {
-                auto const done = pass_.losses(*weights_, i, sequences_.targets(i), sequences_.losses(i), stream);
-                if (!done) return done.error();
-            }
-            if (auto const ended = stream.synchronize(deadline); !ended) return ended.error();
-            if (!groups_.is_counted()) continue;
-            if (auto const added = sequences_.add_losses(some, mean); !added) return added.error();
-        }
-        return mean;
+    [[nodiscard]] Result<> add_leaves(float scale, HostStream& stream, Deadline deadline) {
+        if (stages_) return stages_->passes.add(passes(), next_, scale, stream, deadline);
+        return passes().add(next_, scale, stream, deadline);
     }
 
     /// Counts a step that changes no weight.
@@ -372,10 +369,13 @@ private:
         scale_.update(true);
         auto const own = gradients_.find_bad();
         auto const element = own ? program_->layout().whole_element(own->region, own->element) : 0;
-        auto const found = first_bad_gradient(comm(), own ? static_cast<std::int64_t>(own->region) : -1, element);
+        auto const number = own ? static_cast<std::int64_t>(program_->layout().whole_number(own->region)) : -1;
+        auto const found = first_bad_gradient(comm(), number, element);
         if (!found) return found.error();
-        if (*found)
-            return skip(step, (*found)->error(gradients_.name(static_cast<std::size_t>((*found)->parameter)), next_));
+        if (*found) {
+            auto const name = program_->layout().whole_name(static_cast<std::size_t>((*found)->parameter));
+            return skip(step, (*found)->error(name, next_));
+        }
         return skip(step, no_number(next_, step.norm < HUGE_VAL));
     }
 
@@ -389,6 +389,7 @@ private:
     TrainingGradients gradients_;
     ShardedOptimizer<Rule> optimizer_;
     detail::Sequences sequences_;
+    std::optional<Stages> stages_;
     std::int64_t next_ = 0;
     detail::LossScale scale_;
     SkippedSteps skipped_;

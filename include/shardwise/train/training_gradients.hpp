@@ -9,14 +9,15 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 #include <utility>
 #include <variant>
+#include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The gradients of a model's parameters on one of the ranks that train it: a tree over the leaves of a batch, whose gradients of tied
-/// names are added to those of the first name once, after all other sums.
+/// names are added to those of the first name once, after all other sums. A pipeline's rank has a tree for each of its chunks, whose leaves
+/// come each in its own time.
 ///
 /// Memory  bytes(...), allocated at creation
 class TrainingGradients {
@@ -24,24 +25,38 @@ public:
     using Vector = TensorView<float, 1, Host>;
 
     /// What is summed: each parameter, and after them each tied name, of whose gradient the owner of the parameter's owns the same.
-    [[nodiscard]] static GradientShares shares_of(TrainingLayout const& layout) {
+    [[nodiscard]] static GradientShares shares_of(TrainingLayout const& layout, std::size_t chunk) {
         GradientShares out;
-        for (auto const& parameter : layout.parameters()) out.add(parameter.begin, parameter.elements);
-        for (auto const& tie : layout.ties()) out.add(tie.begin, layout.parameters()[tie.parameter].elements);
-        out.extend_to(layout.gradient_elements());
+        auto const own = layout.chunks()[chunk];
+        auto const add = [&](std::int64_t begin, std::int64_t elements) {
+            if (begin >= own.begin && begin < own.end) out.add(begin - own.begin, elements);
+        };
+        for (auto const& parameter : layout.parameters()) add(parameter.begin, parameter.elements);
+        for (auto const& tie : layout.ties()) add(tie.begin, layout.parameters()[tie.parameter].elements);
+        out.extend_to(own.size());
         return out;
     }
     /// What `create` allocates.
     [[nodiscard]] static Bytes bytes(TrainingLayout const& layout, std::int64_t leaves, TensorPlace const& place,
                                      ZeroStage zero) {
-        if (is_sharded(place, zero)) return ShardedGradientTree::bytes(shares_of(layout), leaves, place);
-        return GradientTree::bytes(shares_of(layout), leaves, place);
+        Bytes sum{};
+        for (std::size_t i = 0; i < layout.chunks().size(); ++i) {
+            auto const shares = shares_of(layout, i);
+            sum = sum + (is_sharded(place, zero) ? ShardedGradientTree::bytes(shares, leaves, place)
+                                                 : GradientTree::bytes(shares, leaves, place));
+        }
+        return sum;
     }
     /// What a rank takes from the others in one sum.
     [[nodiscard]] static CollectiveTraffic traffic(TrainingLayout const& layout, std::int64_t leaves,
                                                    TensorPlace const& place, ZeroStage zero) {
-        if (is_sharded(place, zero)) return ShardedGradientTree::traffic(shares_of(layout), leaves, place);
-        return GradientTree::traffic(shares_of(layout), leaves, place, result_of(zero));
+        CollectiveTraffic sum;
+        for (std::size_t i = 0; i < layout.chunks().size(); ++i) {
+            auto const shares = shares_of(layout, i);
+            sum += is_sharded(place, zero) ? ShardedGradientTree::traffic(shares, leaves, place)
+                                           : GradientTree::traffic(shares, leaves, place, result_of(zero));
+        }
+        return sum;
     }
 
     /// `layout` outlives this.
@@ -50,20 +65,26 @@ public:
     [[nodiscard]] static Result<TrainingGradients> create(HostContext& context, TrainingLayout const& layout,
                                                           std::int64_t leaves, TensorPlace const& place,
                                                           ZeroStage zero) {
-        if (is_sharded(place, zero)) {
-            auto tree = ShardedGradientTree::create(context, shares_of(layout), leaves, place);
-            if (!tree) return tree.error();
-            return TrainingGradients(layout, leaves, place, zero, std::move(*tree));
+        std::vector<Tree> trees;
+        for (std::size_t i = 0; i < layout.chunks().size(); ++i) {
+            auto const shares = shares_of(layout, i);
+            if (is_sharded(place, zero)) {
+                auto tree = ShardedGradientTree::create(context, shares, leaves, place);
+                if (!tree) return tree.error();
+                trees.emplace_back(std::move(*tree));
+            } else {
+                auto tree = GradientTree::create(context, shares, leaves, place, result_of(zero));
+                if (!tree) return tree.error();
+                trees.emplace_back(std::move(*tree));
+            }
         }
-        auto tree = GradientTree::create(context, shares_of(layout), leaves, place, result_of(zero));
-        if (!tree) return tree.error();
-        return TrainingGradients(layout, leaves, place, zero, std::move(*tree));
+        return TrainingGradients(layout, leaves, place, zero, std::move(trees));
     }
 
     /// The leaves of this rank, and where in the batch one of them is.
     [[nodiscard]] std::int64_t count() const { return split_units(leaves_, place_.ranks, place_.rank).size(); }
     [[nodiscard]] std::int64_t leaf_number(std::int64_t which) const {
-        if (std::holds_alternative<ShardedGradientTree>(tree_)) return which * place_.ranks + place_.rank;
+        if (is_sharded(place_, zero_)) return which * place_.ranks + place_.rank;
         return split_units(leaves_, place_.ranks, place_.rank).begin + which;
     }
 
@@ -75,33 +96,34 @@ public:
 
     /// Forgets what was added.
     void clear() {
-        std::visit([](auto& tree) { tree.clear(); }, tree_);
+        for (auto& each : trees_) std::visit([](auto& tree) { tree.clear(); }, each);
     }
-    /// Memory for the gradients of the next leaf: see GradientTree.
-    [[nodiscard]] Result<Vector> leaf() {
-        return std::visit([](auto& tree) { return tree.leaf(); }, tree_);
+    /// Memory for the gradients of a chunk's next leaf: see GradientTree.
+    [[nodiscard]] Result<Vector> leaf(std::size_t chunk = 0) {
+        return std::visit([](auto& tree) { return tree.leaf(); }, trees_[chunk]);
     }
     /// Takes them into the sum.
     ///
     /// Order, Errors  as ShardedGradientTree::add
     template <Communicator C>
-    [[nodiscard]] Result<> add(C& comm, HostStream& stream) {
-        if (auto* const sharded = std::get_if<ShardedGradientTree>(&tree_)) return sharded->add(comm, stream);
-        return std::get<GradientTree>(tree_).add(stream);
+    [[nodiscard]] Result<> add(C& comm, HostStream& stream, std::size_t chunk = 0) {
+        if (auto* const sharded = std::get_if<ShardedGradientTree>(&trees_[chunk])) return sharded->add(comm, stream);
+        return std::get<GradientTree>(trees_[chunk]).add(stream);
     }
     /// Sums over the leaves of all ranks. All of them call it.
     ///
     /// Order, Errors  as GradientTree::sum
     template <Communicator C>
     [[nodiscard]] Result<> sum(C& comm, HostStream& stream) {
-        auto const sum = std::visit([&](auto& tree) { return tree.sum(comm, stream); }, tree_);
-        if (!sum) return sum.error();
-        sum_ = *sum;
-        if (!is_shared()) return add_tied_gradients(*layout_, sum_, stream);
+        for (std::size_t i = 0; i < trees_.size(); ++i) {
+            auto const sum = std::visit([&](auto& tree) { return tree.sum(comm, stream); }, trees_[i]);
+            if (!sum) return sum.error();
+            sums_[i] = *sum;
+        }
         auto const& ties = layout_->ties();
         for (std::size_t i = 0; i < ties.size(); ++i) {
-            auto const from = share_of_region(layout_->parameters().size() + i);
-            auto const to = share_of_region(ties[i].parameter);
+            auto const from = of_region(layout_->parameters().size() + i);
+            auto const to = of_region(ties[i].parameter);
             if (from.elements() == 0) continue;
             auto const done = add_backward(TensorView<float const, 2, Host>{from.data(), {1, from.elements()}},
                                            TensorView<float, 2, Host>{to.data(), {1, to.elements()}}, true, stream);
@@ -113,68 +135,97 @@ public:
     /// The sum's part of a parameter that this rank owns, and no other.
     ///
     /// Shapes  [optimizer_share(elements, ranks, rank).size()]
-    [[nodiscard]] Vector share(std::size_t parameter) const { return share_of_region(parameter); }
-    /// Of that part what no other tensor-parallel rank counts: of what these do not share, what the first has.
+    [[nodiscard]] Vector share(std::size_t parameter) const {
+        auto const all = of_region(parameter);
+        if (is_shared()) return all;
+        auto const own = optimizer_share(all.elements(), place_.ranks, place_.rank);
+        return all.part(own.begin, own.size());
+    }
+    /// Of that part what no other rank of a replica counts: of what tensor-parallel ranks do not share, what the first has; of what two
+    /// stages have, what one of them does.
     [[nodiscard]] Vector counted(std::size_t parameter, bool is_first) const {
         auto const& of = layout_->parameters()[parameter];
         auto const own = share(parameter);
+        if (of.is_copy) return own.part(0, 0);
         if (of.cut.is_whole()) return own.part(0, is_first ? own.elements() : 0);
         auto const first = optimizer_share(of.elements, place_.ranks, place_.rank).begin;
         return own.part(0, std::clamp<std::int64_t>(of.counted - first, 0, own.elements()));
     }
     /// The sum's part of a parameter that this rank has: all of it, or its share.
-    [[nodiscard]] Vector held(std::size_t parameter) const {
-        auto const& of = layout_->parameters()[parameter];
-        return is_shared() ? share(parameter) : sum_.part(of.begin, of.elements);
-    }
+    [[nodiscard]] Vector held(std::size_t parameter) const { return of_region(parameter); }
 
-    /// Where what this rank brought to the last sum was no number: see GradientTree::find_bad; and what that region is called.
+    /// Where what this rank brought to the last sum was no number, among what the layout has: see GradientTree::find_bad.
     [[nodiscard]] Optional<BadElement> find_bad() {
-        return std::visit([](auto& tree) { return tree.find_bad(); }, tree_);
-    }
-    [[nodiscard]] std::string_view name(std::size_t region) const {
-        auto const parameters = layout_->parameters().size();
-        return region < parameters ? layout_->parameters()[region].name : layout_->ties()[region - parameters].name;
+        for (auto i = trees_.size(); i-- > 0;) {
+            auto found = std::visit([](auto& tree) { return tree.find_bad(); }, trees_[i]);
+            if (!found) continue;
+            for (std::size_t region = 0; region < regions_.size(); ++region) {
+                if (regions_[region].chunk == i && regions_[region].number == found->region)
+                    return BadElement{region, found->element};
+            }
+        }
+        return {};
     }
 
 private:
     using Tree = std::variant<GradientTree, ShardedGradientTree>;
 
+    /// Where a parameter's or, after those, a tie's sum lies.
+    struct Region {
+        std::size_t chunk = 0;
+        /// Among those of the chunk's tree.
+        std::size_t number = 0;
+        std::int64_t begin = 0;
+        std::int64_t elements = 0;
+    };
+
     TrainingGradients(TrainingLayout const& layout, std::int64_t leaves, TensorPlace const& place, ZeroStage zero,
-                      Tree tree)
-        : layout_(&layout), leaves_(leaves), place_(place), zero_(zero), tree_(std::move(tree)) {
-        auto const shares = shares_of(layout);
-        std::int64_t next = 0;
-        for (std::size_t i = 0; i < shares.regions().size(); ++i) {
-            auto const own = shares.range(i, place.ranks, place.rank);
-            share_begins_.push_back(is_sharded(place, zero) ? next : own.begin);
-            share_sizes_.push_back(own.size());
-            next += own.size();
-        }
+                      std::vector<Tree> trees)
+        : layout_(&layout),
+          leaves_(leaves),
+          place_(place),
+          zero_(zero),
+          trees_(std::move(trees)),
+          sums_(trees_.size()) {
+        std::vector<std::int64_t> next(trees_.size(), 0);
+        std::vector<std::size_t> count(trees_.size(), 0);
+        auto const add = [&](std::int64_t begin, std::int64_t elements) {
+            std::size_t chunk = 0;
+            while (begin >= layout.chunks()[chunk].end) ++chunk;
+            auto const own = optimizer_share(elements, place.ranks, place.rank);
+            auto const at = begin - layout.chunks()[chunk].begin;
+            // Sums of shares alone lie one after another.
+            auto const in_share = is_sharded(place, zero) ? next[chunk] : at + own.begin;
+            next[chunk] += own.size();
+            regions_.push_back(is_shared() ? Region{chunk, count[chunk], in_share, own.size()}
+                                           : Region{chunk, count[chunk], at, elements});
+            ++count[chunk];
+        };
+        for (auto const& parameter : layout.parameters()) add(parameter.begin, parameter.elements);
+        for (auto const& tie : layout.ties()) add(tie.begin, layout.parameters()[tie.parameter].elements);
     }
 
     /// One rank exchanges nothing.
     [[nodiscard]] static bool is_sharded(TensorPlace const& place, ZeroStage zero) {
-        return zero == ZeroStage::gradients && place.ranks > 1;
+        return zero >= ZeroStage::gradients && place.ranks > 1;
     }
     [[nodiscard]] static TreeResult result_of(ZeroStage zero) {
         return zero == ZeroStage::none ? TreeResult::whole : TreeResult::share;
     }
     [[nodiscard]] bool is_shared() const { return zero_ != ZeroStage::none && place_.ranks > 1; }
-    [[nodiscard]] Vector share_of_region(std::size_t region) const {
-        return sum_.part(share_begins_[region], share_sizes_[region]);
+    [[nodiscard]] Vector of_region(std::size_t region) const {
+        auto const& of = regions_[region];
+        return sums_[of.chunk].part(of.begin, of.elements);
     }
 
     TrainingLayout const* layout_;
     std::int64_t leaves_;
     TensorPlace place_;
     ZeroStage zero_;
-    Tree tree_;
-    /// Where this rank's share of each region lies in the sum.
-    List<std::int64_t> share_begins_;
-    List<std::int64_t> share_sizes_;
-    /// What the last sum gave.
-    Vector sum_;
+    /// By chunk, and what the last sum gave.
+    std::vector<Tree> trees_;
+    std::vector<Vector> sums_;
+    std::vector<Region> regions_;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -88,11 +88,13 @@ struct TrainedModel {
     TrainingProgram program;
     TrainingWeights weights;
 
-    explicit TrainedModel(std::string const& config, int threads = 1, TensorPlace const& place = {})
+    explicit TrainedModel(std::string const& config, int threads = 1, ModelPlace const& place = {},
+                          WeightStorage const& storage = {})
         : files(config),
           context({.threads = threads}),
           program(take(TrainingProgram::create(model(), place))),
-          weights(take(TrainingWeights::load(context, take(StoredParameters::open(files.source, model())), place))) {}
+          weights(take(TrainingWeights::load(context, take(StoredParameters::open(files.source, model())), place, {}, 0,
+                                             {}, storage))) {}
 
     [[nodiscard]] Model const& model() const { return files.checkpoint->model; }
 

@@ -29,8 +29,10 @@ namespace shardwise::testing {
 inline constexpr std::int64_t run_context = 12;
 inline constexpr std::int64_t run_steps = 20;
 
-[[nodiscard]] inline std::string run_config(std::string_view dtype) {
-    return R"({"vocab_size":97,"hidden_size":32,"intermediate_size":40,"num_hidden_layers":1,"num_attention_heads":4,)"
+[[nodiscard]] inline std::string run_config(std::string_view dtype, std::int64_t layers = 1) {
+    return R"({"vocab_size":97,"hidden_size":32,"intermediate_size":40,"num_attention_heads":4,)"
+           R"("num_hidden_layers":)" +
+           std::to_string(layers) + (layers > 1 ? R"(,"tie_word_embeddings":true,)" : ",") +
            R"("num_key_value_heads":2,"max_position_embeddings":64,"model_type":"llama","dtype":")" +
            std::string(dtype) + R"(","architectures":["LlamaForCausalLM"]})";
 }
@@ -67,7 +69,8 @@ struct SmallRun {
     CheckpointFiles files;
     RunSettings settings;
 
-    explicit SmallRun(std::string_view dtype = "float32", Rule const& of = {}) : trained(run_config(dtype)), rule(of) {
+    explicit SmallRun(std::string_view dtype = "float32", Rule const& of = {}, std::int64_t layers = 1)
+        : trained(run_config(dtype, layers), 1, {}, {{}, shardwise::detail::weights_dtype<Rule>}), rule(of) {
         std::string bytes;
         for (auto const id : golden_tokens(40 * run_context + 1)) bytes += {static_cast<char>(id), '\0'};
         std::vector<TokenFile> tokens;

@@ -48,26 +48,35 @@ std::map<std::string, std::string> saved_by(std::string_view dtype, std::int32_t
     return files_of(out / "step-000003");
 }
 
-/// Ranks of which `tp` neighbours share each layer.
+/// Ranks of which `tp` neighbours share each layer, and `pp` stages the layers.
 struct Ranks {
     std::int32_t all = 1;
     std::int32_t tp = 1;
     ZeroStage zero = ZeroStage::none;
+    std::int32_t pp = 1;
 };
 
 /// Goes on from a checkpoint, or begins, takes the steps before `end` and saves: the files.
-std::map<std::string, std::string> trained_by(SmallRun<AdamW>& run, std::string_view dtype, Ranks const& ranks,
+template <class Rule>
+std::map<std::string, std::string> trained_by(SmallRun<Rule>& run, std::string_view dtype, Ranks const& ranks,
                                               std::string const& from, std::int64_t first, std::int64_t end) {
     TemporaryFolder const out;
     auto const target = run.target(out.path());
     auto options = run.trainer->options();
     options.tp = ranks.tp;
     options.zero = ranks.zero;
+    options.pp = ranks.pp;
     auto const body = [&](Threads& thread) -> Result<> {
-        TrainedModel own(run_config(dtype), 1, {ranks.tp, thread.rank() % ranks.tp});
+        auto const replica = ranks.tp * ranks.pp;
+        WeightStorage const storage(ranks.zero == ZeroStage::weights
+                                        ? TensorPlace{ranks.all / replica, thread.rank() / replica}
+                                        : TensorPlace{},
+                                    shardwise::detail::weights_dtype<Rule>);
+        TrainedModel own(run_config(dtype, run.trained.model().config.layers), 1, options.model_place(thread.rank()),
+                         storage);
         HostCommunicator comm(std::move(thread));
         auto trainer =
-            Trainer<AdamW>::create(own.context, comm, own.program, own.weights, run.rule, *run.batches, options);
+            Trainer<Rule>::create(own.context, comm, own.program, own.weights, run.rule, *run.batches, options);
         if (!trainer) return trainer.error();
         if (!from.empty()) {
             auto const loaded = load_checkpoint(from, *run.layout, own.weights, trainer->optimizer());
@@ -94,10 +103,10 @@ std::map<std::string, std::string> trained_by(SmallRun<AdamW>& run, std::string_
 
 }  // namespace
 
-TEST_CASE("save_checkpoint: tensor-parallel ranks write the bytes of one, and any ranks go on from them") {
+TEST_CASE("save_checkpoint: tensor-parallel ranks and stages write the bytes of one, and any ranks go on from them") {
     for (std::string_view const dtype : {"float32", "bfloat16"}) {
         CAPTURE(dtype);
-        SmallRun<AdamW> run(dtype);
+        SmallRun<AdamW> run(dtype, {}, 2);
         TemporaryFolder const out;
         run.train(0, 2);
         REQUIRE(run.save(out.path(), 2));
@@ -107,14 +116,41 @@ TEST_CASE("save_checkpoint: tensor-parallel ranks write the bytes of one, and an
         REQUIRE(run.save(out.path(), 4));
         auto const four = files_of(out / "step-000004");
         CHECK(two != four);
-        for (auto const& ranks : {Ranks{1, 1}, Ranks{2, 2}, Ranks{4, 2, ZeroStage::gradients}, Ranks{4, 4},
-                                  Ranks{8, 4, ZeroStage::optimizer}}) {
+        for (auto const& ranks :
+             {Ranks{1, 1}, Ranks{2, 2}, Ranks{4, 2, ZeroStage::gradients}, Ranks{4, 4},
+              Ranks{8, 4, ZeroStage::optimizer}, Ranks{2, 1, ZeroStage::none, 2}, Ranks{4, 1, ZeroStage::optimizer, 2},
+              Ranks{8, 2, ZeroStage::gradients, 2}, Ranks{3, 1, ZeroStage::weights}, Ranks{4, 2, ZeroStage::weights}}) {
             CAPTURE(ranks.all);
+            CAPTURE(ranks.pp);
             CAPTURE(ranks.tp);
             CHECK(trained_by(run, dtype, ranks, {}, 0, 2) == two);
             CHECK(trained_by(run, dtype, ranks, from, 2, 4) == four);
         }
     }
+}
+
+TEST_CASE(
+    "save_checkpoint: weights in bfloat16 are saved with what rounding took, and no masters; any ranks go on from "
+    "them") {
+    SmallRun<KahanSum<AdamW>> run("bfloat16");
+    CHECK(run.layout->state("kahan_comp.lm_head.weight"));
+    CHECK_FALSE(run.layout->state("master.lm_head.weight"));
+    TemporaryFolder const out;
+    run.train(0, 2);
+    REQUIRE(run.save(out.path(), 2));
+    auto const from = out / "step-000002";
+    auto const two = files_of(from);
+    run.train(2, 4);
+    REQUIRE(run.save(out.path(), 4));
+    auto const four = files_of(out / "step-000004");
+    for (auto const& ranks : {Ranks{1, 1}, Ranks{3, 1, ZeroStage::optimizer}, Ranks{2, 1, ZeroStage::weights}}) {
+        CAPTURE(ranks.all);
+        CHECK(trained_by(run, "bfloat16", ranks, {}, 0, 2) == two);
+        CHECK(trained_by(run, "bfloat16", ranks, from, 2, 4) == four);
+    }
+    auto const refused = CheckpointLayout::create(SmallRun<AdamW>().trained.model(), KahanSum<AdamW>{});
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().message().find("without float32 masters") != std::string::npos);
 }
 
 TEST_CASE_TEMPLATE("save_checkpoint: the bytes are the same from any ranks, with the state whole or by shares", Rule,

@@ -70,6 +70,7 @@ struct PassTraffic {
             out.backward += whole(step.reads);
         }
     }
+    if (!program.has_head()) return out;
     auto const& head = program.head();
     for (std::int64_t first = 0; first < tokens; first += HeadLossOptions{}.chunk) {
         auto const count = std::min(HeadLossOptions{}.chunk, tokens - first);

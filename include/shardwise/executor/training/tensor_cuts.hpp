@@ -9,6 +9,7 @@
 #include <shardwise/executor/training/held_part.hpp>
 #include <shardwise/executor/training/parameter_piece.hpp>
 #include <shardwise/executor/training/trained_adapter.hpp>
+#include <shardwise/executor/training/training_stage.hpp>
 #include <shardwise/model/architecture.hpp>
 #include <shardwise/model/walk.hpp>
 #include <shardwise/op/visit_op.hpp>
@@ -69,7 +70,7 @@ public:
     ///
     /// Errors  invalid_argument for a rank that there is not, more ranks than key-value heads or than columns; unsupported with the
     ///         operation that ranks cannot share
-    [[nodiscard]] static Result<TensorCuts> create(Model const& model, TensorPlace const& place,
+    [[nodiscard]] static Result<TensorCuts> create(Model const& model, ModelPlace const& place,
                                                    TrainedAdapter const& adapter = {}) {
         if (auto const checked = detail::check_place("training", place); !checked) return checked.error();
         TensorCuts out;
@@ -118,7 +119,7 @@ public:
         return out;
     }
 
-    [[nodiscard]] TensorPlace const& place() const { return place_; }
+    [[nodiscard]] ModelPlace const& place() const { return place_; }
     /// By rank, of a block of the program by its number; empty where every rank computes all of it.
     [[nodiscard]] std::vector<BlockCut> const& block(std::size_t number) const { return blocks_[number]; }
     /// Null where every rank has all of it.
@@ -360,7 +361,7 @@ private:
         return {std::move(outputs), std::move(inputs)};
     }
 
-    TensorPlace place_;
+    ModelPlace place_;
     std::vector<std::vector<BlockCut>> blocks_;
     std::map<std::string, ParameterCut, std::less<>> parameters_;
     std::map<std::string, HeldCut, std::less<>> held_;

@@ -8,6 +8,7 @@
 #include <shardwise/executor/training/parameter_piece.hpp>
 #include <shardwise/executor/training/tensor_cuts.hpp>
 #include <shardwise/executor/training/trained_adapter.hpp>
+#include <shardwise/executor/training/training_stage.hpp>
 #include <shardwise/model/architecture.hpp>
 #include <shardwise/model/walk.hpp>
 
@@ -43,6 +44,10 @@ struct TrainingParameter {
     /// Of the copy that is cut along the other axis, among all of those; 0 elements: there is none.
     std::int64_t turned_begin = 0;
     std::int64_t turned_elements = 0;
+    /// Its number among the model's parameters, whoever has them.
+    std::size_t number = 0;
+    /// Whether another stage has it, too, under the first name of a tie whose other name this one reads.
+    bool is_copy = false;
     /// Of a frozen product that is held in a format of its own what this rank holds, and the copy that is cut along the other axis. It is
     /// none of the floats; `elements` and `turned_elements` are those that are decoded.
     std::optional<HeldPart> held{};
@@ -67,7 +72,8 @@ struct TrainingParameter {
 /// Where a model's parameters lie in one vector of floats, in the tree's order. Gradients lie at the same places; after them those of
 /// tied names, which are summed by themselves and added to those of the first name once (`ties`).
 ///
-/// Of tensor-parallel ranks each has a layout of its own, of what it holds.
+/// Of tensor-parallel ranks each has a layout of its own, of what it holds; of a pipeline's stages, of its chunks, one after another: the
+/// gradients of each lie together.
 ///
 /// Units   elements; every parameter begins at a multiple of 16, where registers may load from
 class TrainingLayout {
@@ -79,6 +85,8 @@ public:
         std::int64_t begin = 0;
         /// The parameter to whose gradient it is added.
         std::size_t parameter = 0;
+        /// Among the model's ties.
+        std::size_t number = 0;
     };
     /// What a name stands for.
     struct Place {
@@ -94,74 +102,50 @@ public:
     /// With an adapter its halves are the parameters, by the names that PEFT's files have, and behind them lies what is frozen: all of the
     /// model's. `model` outlives this.
     ///
-    /// Errors  size_overflow
+    /// Errors  size_overflow; as StageParts; unsupported for an adapter over stages
     [[nodiscard]] static Result<TrainingLayout> create(Model const& model, TensorCuts const& cuts = {},
                                                        TrainedAdapter const& adapter = {}) {
         TrainingLayout out;
         out.place_ = cuts.place();
+        auto parts = StageParts::create(model, out.place_.pipeline);
+        if (!parts) return parts.error();
+        out.parts_ = std::move(*parts);
         out.adapter_ = adapter;
-        std::int64_t next = 0;
-        bool is_countable = true;
-        auto const take = [&](std::int64_t elements) {
-            auto const begin = next;
-            auto const end = checked_add(next, elements);
-            is_countable = is_countable && elements > 0 && end && *end < max_elements;
-            if (is_countable) next = round_up(*end, alignment);
-            return begin;
-        };
+        bool const is_frozen = !adapter.empty();
+        if (is_frozen && out.place_.pipeline.stages > 1)
+            return Error{ErrorCode::unsupported}
+                .in("low-rank adapter")
+                .because("is not trained over stages of a pipeline yet")
+                .fix("use tensor-parallel or data-parallel ranks");
+        Taker next;
         for (auto const& half : out.adapter_.halves()) {
             auto parameter = out.describe(half.name, half.tensor, half.tensor.shape.elements(), cuts);
             parameter.name = std::string(Adapter::prefix) + half.name;
-            parameter.begin = take(parameter.elements);
-            auto const number = out.parameters_.size();
-            out.places_.emplace(half.name, Place{number, number, parameter.begin});
+            parameter.begin = next.take(parameter.elements);
+            parameter.number = out.names_.size();
+            out.places_.emplace(half.name, Place{parameter.number, parameter.number, parameter.begin});
+            out.names_.push_back(parameter.name);
+            out.whole_elements_ += parameter.whole_elements;
             out.parameters_.push_back(std::move(parameter));
         }
-        bool const is_frozen = !adapter.empty();
-        auto const trained_elements = next;
-        auto& list = is_frozen ? out.frozen_ : out.parameters_;
-        std::vector<std::string> others;
-        Result<> wrong;
-        walk_tensors(model.tree, [&](std::string_view name, Tensor const& tensor) {
-            if (!tensor.is_parameter()) return;
-            auto const elements = tensor.shape.checked_elements();
-            is_countable = is_countable && elements;
-            if (!is_countable) return;
-            for (auto const& tie : model.tree.ties()) {
-                if (tie.other == name) return others.emplace_back(name), void();
-            }
-            auto parameter = out.describe(name, tensor, *elements, cuts);
-            auto const held = out.adapter_.options().held.find(name);
-            if (is_frozen && held != out.adapter_.options().held.end()) {
-                auto const done = out.hold(parameter, held->second, cuts.find_held(name));
-                if (!done) return wrong = done.error(), void();
-            } else {
-                parameter.begin = take(parameter.elements);
-            }
-            auto const number = list.size();
-            out.places_.emplace(name, Place{number, number, parameter.begin, is_frozen});
-            list.push_back(std::move(parameter));
-        });
-        if (!wrong) return wrong.error();
-        out.weight_elements_ = next;
-        for (auto const& name : others) {
-            for (auto const& tie : model.tree.ties()) {
-                auto const first = tie.other == name ? out.places_.find(std::string(tie.first)) : out.places_.end();
-                if (first == out.places_.end()) continue;
-                auto const parameter = first->second.parameter;
-                if (is_frozen) {
-                    auto const place = first->second;
-                    out.places_.emplace(name, place);
-                    break;
-                }
-                auto const begin = take(out.parameters_[parameter].elements);
-                out.places_.emplace(name, Place{parameter, out.parameters_.size() + out.ties_.size(), begin});
-                out.ties_.push_back({name, begin, parameter});
-                break;
+        auto const trained_elements = next.next;
+        if (is_frozen) {
+            if (auto const taken = out.take_frozen(model, cuts, next); !taken) return taken.error();
+        } else {
+            out.name_all(model);
+            for (std::int64_t chunk = 0; chunk < out.place_.pipeline.chunks; ++chunk) {
+                auto const begin = next.next;
+                out.take_chunk(model, cuts, chunk, next);
+                out.chunks_.push_back({begin, next.next});
             }
         }
-        out.gradient_elements_ = is_frozen ? trained_elements : next;
-        if (!is_countable) return Error{ErrorCode::size_overflow}.in("training").at("parameters");
+        out.weight_elements_ = next.next;
+        out.take_ties(model, is_frozen, next);
+        out.gradient_elements_ = is_frozen ? trained_elements : next.next;
+        if (is_frozen) out.chunks_.push_back({0, trained_elements});
+        // The head is in the last chunk, and with it what is tied to what stands before.
+        out.chunks_.back().end = out.gradient_elements_;
+        if (!next.is_countable) return Error{ErrorCode::size_overflow}.in("training").at("parameters");
         return Result<TrainingLayout>(std::move(out));
     }
 
@@ -189,14 +173,21 @@ public:
     /// Of all weights, and of all gradients, gaps included.
     [[nodiscard]] std::int64_t weight_elements() const { return weight_elements_; }
     [[nodiscard]] std::int64_t gradient_elements() const { return gradient_elements_; }
+    /// By chunk of this rank, where its gradients lie.
+    [[nodiscard]] std::vector<UnitRange> const& chunks() const { return chunks_; }
     /// Of the model's parameters, whoever holds them.
-    [[nodiscard]] std::int64_t whole_elements() const {
-        std::int64_t sum = 0;
-        for (auto const& parameter : parameters_) sum += parameter.whole_elements;
-        return sum;
+    [[nodiscard]] std::int64_t whole_elements() const { return whole_elements_; }
+    /// The rank whose layout this is, and the part of the model's layers that it has.
+    [[nodiscard]] ModelPlace const& place() const { return place_; }
+    [[nodiscard]] StageParts const& parts() const { return parts_; }
+    /// Of what this rank holds of a parameter, or after those of a tie, the number among all of the model's; and by that, its name.
+    [[nodiscard]] std::size_t whole_number(std::size_t gradient) const {
+        auto const parameters = parameters_.size();
+        if (gradient >= parameters) return of_tie(ties_[gradient - parameters].number);
+        auto const& parameter = parameters_[gradient];
+        return parameter.is_copy ? of_tie(parts_.tie_of(parameter.name)->number) : parameter.number;
     }
-    /// The tensor-parallel rank whose layout this is.
-    [[nodiscard]] TensorPlace const& place() const { return place_; }
+    [[nodiscard]] std::string_view whole_name(std::size_t number) const { return names_[number]; }
     /// Of all copies that are cut along the other axis, gaps included; and what ranks exchange at a time to renew them.
     [[nodiscard]] std::int64_t turned_elements() const { return turned_elements_; }
     [[nodiscard]] std::int64_t exchanged_elements() const {
@@ -242,6 +233,106 @@ private:
         return {};
     }
 
+    /// Gives out places, one after another.
+    struct Taker {
+        std::int64_t next = 0;
+        bool is_countable = true;
+
+        std::int64_t take(std::int64_t elements) {
+            auto const begin = next;
+            auto const end = checked_add(next, elements);
+            is_countable = is_countable && elements > 0 && end && *end < max_elements;
+            if (is_countable) next = round_up(*end, alignment);
+            return begin;
+        }
+    };
+
+    [[nodiscard]] std::size_t of_tie(std::size_t number) const { return ties_begin_ + number; }
+    /// Whether a name is another one's.
+    [[nodiscard]] static bool is_other(Model const& model, std::string_view name) {
+        for (auto const& tie : model.tree.ties()) {
+            if (tie.other == name) return true;
+        }
+        return false;
+    }
+    /// Counts all of the model's parameters and, after them, ties.
+    void name_all(Model const& model) {
+        std::vector<std::string> others;
+        walk_tensors(model.tree, [&](std::string_view name, Tensor const& tensor) {
+            if (!tensor.is_parameter()) return;
+            if (is_other(model, name)) return others.emplace_back(name), void();
+            names_.emplace_back(name);
+            whole_elements_ += tensor.shape.checked_elements().value_or(0);
+        });
+        ties_begin_ = names_.size();
+        names_.insert(names_.end(), others.begin(), others.end());
+    }
+    /// The parameters of a chunk, in the tree's order.
+    void take_chunk(Model const& model, TensorCuts const& cuts, std::int64_t chunk, Taker& next) {
+        std::size_t number = 0;
+        walk_tensors(model.tree, [&](std::string_view name, Tensor const& tensor) {
+            if (!tensor.is_parameter() || is_other(model, name)) return;
+            auto const own = number++;
+            auto const* const tie = parts_.tie_of(name);
+            bool const is_first = parts_.has(name, chunk);
+            bool const is_copy = !is_first && tie != nullptr && parts_.has(tie->other, chunk);
+            auto const elements = tensor.shape.checked_elements();
+            next.is_countable = next.is_countable && elements;
+            if ((!is_first && !is_copy) || !next.is_countable) return;
+            auto parameter = describe(name, tensor, *elements, cuts);
+            parameter.begin = next.take(parameter.elements);
+            parameter.number = own;
+            parameter.is_copy = is_copy;
+            Place const place{parameters_.size(), parameters_.size(), parameter.begin};
+            places_.emplace(name, place);
+            if (is_copy) places_.emplace(tie->other, place);
+            parameters_.push_back(std::move(parameter));
+        });
+    }
+    [[nodiscard]] Result<> take_frozen(Model const& model, TensorCuts const& cuts, Taker& next) {
+        Result<> wrong;
+        walk_tensors(model.tree, [&](std::string_view name, Tensor const& tensor) {
+            if (!tensor.is_parameter() || is_other(model, name)) return;
+            auto const elements = tensor.shape.checked_elements();
+            next.is_countable = next.is_countable && elements;
+            if (!next.is_countable) return;
+            auto parameter = describe(name, tensor, *elements, cuts);
+            auto const held = adapter_.options().held.find(name);
+            if (held != adapter_.options().held.end()) {
+                auto const done = hold(parameter, held->second, cuts.find_held(name));
+                if (!done) return wrong = done.error(), void();
+            } else {
+                parameter.begin = next.take(parameter.elements);
+            }
+            places_.emplace(name, Place{frozen_.size(), frozen_.size(), parameter.begin, true});
+            frozen_.push_back(std::move(parameter));
+        });
+        return wrong;
+    }
+    /// The other names of what this rank has.
+    void take_ties(Model const& model, bool is_frozen, Taker& next) {
+        std::size_t count = 0;
+        walk_tensors(model.tree, [&](std::string_view name, Tensor const& tensor) {
+            if (!tensor.is_parameter() || !is_other(model, name)) return;
+            auto const number = count++;
+            if (places_.count(name) > 0) return;
+            for (auto const& tie : model.tree.ties()) {
+                auto const first = tie.other == name ? places_.find(std::string(tie.first)) : places_.end();
+                bool const is_elsewhere = first != places_.end() && parts_.tie_of(tie.first) != nullptr;
+                if (first == places_.end() || is_elsewhere) continue;
+                auto const parameter = first->second.parameter;
+                if (is_frozen) {
+                    auto const place = first->second;
+                    places_.emplace(name, place);
+                    break;
+                }
+                auto const begin = next.take(parameters_[parameter].elements);
+                places_.emplace(name, Place{parameter, parameters_.size() + ties_.size(), begin});
+                ties_.push_back({std::string(name), begin, parameter, number});
+                break;
+            }
+        });
+    }
     [[nodiscard]] TrainingParameter describe(std::string_view name, Tensor const& tensor, std::int64_t elements,
                                              TensorCuts const& cuts) {
         TrainingParameter out;
@@ -262,13 +353,19 @@ private:
         return out;
     }
 
-    TensorPlace place_;
+    ModelPlace place_;
+    StageParts parts_;
     /// Owns the tensors of its halves.
     TrainedAdapter adapter_;
     std::vector<TrainingParameter> parameters_;
     std::vector<TrainingParameter> frozen_;
     std::vector<Tie> ties_;
     std::map<std::string, Place, std::less<>> places_;
+    std::vector<UnitRange> chunks_;
+    /// Of all of the model's parameters and, from `ties_begin_` on, ties.
+    std::vector<std::string> names_;
+    std::size_t ties_begin_ = 0;
+    std::int64_t whole_elements_ = 0;
     std::int64_t weight_elements_ = 0;
     std::int64_t gradient_elements_ = 0;
     std::int64_t turned_elements_ = 0;

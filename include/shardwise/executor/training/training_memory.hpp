@@ -27,6 +27,8 @@ struct TrainingLimits {
     std::int64_t sequences = 1;
     /// Tokens of a sequence.
     std::int64_t context = 0;
+    /// Micro-batches, of a chunk of the model each, whose values are kept at once: more than one in a pipeline.
+    std::int64_t in_flight = 1;
     /// What the backward pass computes again rather than to have it kept. The bits do not depend on it.
     Recompute recompute = Recompute::none;
     /// f32; or bf16 or f16, in which layers compute but for their hidden state: see rounded_values.
@@ -53,9 +55,12 @@ struct TrainingMemory {
     /// That go forwards together through a block: one where values are computed again or kept in 16 bits, so that the others are of one.
     std::int64_t sequences_at_once = 1;
     std::vector<Table> tables;
-    /// By block: what it keeps, and its input; after them the output of the last. In the kept memory.
+    /// By block: what it keeps, its input and its output, in the kept memory of one micro-batch; an input of -1 comes from the stage before.
     std::vector<std::int64_t> kept_at;
     std::vector<std::int64_t> hidden_at;
+    std::vector<std::int64_t> output_at;
+    /// Of one micro-batch, and of all that are in flight.
+    std::int64_t kept_of_one = 0;
     std::int64_t kept = 0;
     /// In the working memory: a block's working values, the gradients of two hidden states, a weight for each token, scratch, tables.
     std::int64_t gradients_at = 0;
@@ -156,6 +161,8 @@ namespace detail {
     if (auto const known = check_precision(limits.precision); !known) return known.error();
     auto const rows = limits.sequences * limits.context;
     auto const leaf = limits.context;
+    if (limits.in_flight < 1)
+        return Error{ErrorCode::invalid_argument}.in("training").at("in_flight").got(limits.in_flight).at_least(1);
     if (rows > max_rows) return Error{ErrorCode::size_overflow}.in("training").at("tokens").got(rows);
     auto const padded = [](std::int64_t floats) { return round_up(floats, 16); };
 
@@ -169,6 +176,12 @@ namespace detail {
     for (auto const& body : program.bodies()) {
         auto const& shared = program.shared_of_body(number);
         auto const& cuts = program.cuts().block(number++);
+        if (!program.runs(number - 1)) {
+            out.rounded.emplace_back();
+            out.bodies.emplace_back();
+            out.tables.emplace_back();
+            continue;
+        }
         bool const is_parted = detail::is_group_parted(program, number - 1);
         out.gathered.take(detail::gather_sizes(body, shared, program.place(), leaf, is_parted));
         out.rounded.push_back(is_halved ? rounded_values(body) : List<char>{});
@@ -202,23 +215,33 @@ namespace detail {
         tables += padded(static_cast<std::int64_t>(table.slopes.size()));
         out.tables.push_back(std::move(table));
     }
-    for (auto const& block : program.blocks()) {
-        auto const& body = program.body(block);
-        auto const& in = body.values[0];
-        bool const reads_ids = out.hidden_at.empty();
-        out.hidden_at.push_back(out.kept);
-        if (!reads_ids) out.kept += padded(rows * in.width);
-        out.kept_at.push_back(out.kept);
-        out.kept += out.bodies[block.body].kept;
-        auto const& made = body.values[static_cast<std::size_t>(body.forward.operations().back().output)];
-        out.gradient_size = std::max({out.gradient_size, padded(leaf * made.width), padded(leaf * in.width)});
+    for (auto const& chunk : program.chunks()) {
+        std::int64_t kept = 0;
+        for (auto i = chunk.begin; i < chunk.end; ++i) {
+            auto const& block = program.blocks()[static_cast<std::size_t>(i)];
+            auto const& body = program.body(block);
+            auto const& in = body.values[0];
+            bool const is_first = i == chunk.begin;
+            bool const reads_ids = i == 0 && program.has_first();
+            out.hidden_at.push_back(is_first ? (reads_ids ? 0 : -1) : out.output_at.back());
+            out.kept_at.push_back(kept);
+            kept += out.bodies[block.body].kept;
+            auto const& made = body.values[static_cast<std::size_t>(body.forward.operations().back().output)];
+            out.output_at.push_back(kept);
+            kept += padded(rows * made.width);
+            out.gradient_size = std::max({out.gradient_size, padded(leaf * made.width), padded(leaf * in.width)});
+        }
+        out.kept_of_one = std::max(out.kept_of_one, kept);
     }
-    out.hidden_at.push_back(out.kept);
-    out.kept += padded(rows * program.head().hidden);
-    out.scratch = std::max(out.scratch, head_cross_entropy_workspace(leaf, program.head().vocabulary));
-    if (program.place().ranks > 1)
-        out.gathered.take(
-            detail::shared_head_sizes(leaf, program.head().vocabulary, program.head().hidden, program.place()));
+    auto const all_kept = checked_multiply(out.kept_of_one, limits.in_flight);
+    if (!all_kept) return Error{ErrorCode::size_overflow}.in("training").at("in_flight").got(limits.in_flight);
+    out.kept = *all_kept;
+    if (program.has_head()) {
+        auto const& head = program.head();
+        out.scratch = std::max(out.scratch, head_cross_entropy_workspace(leaf, head.vocabulary));
+        if (program.place().ranks > 1)
+            out.gathered.take(detail::shared_head_sizes(leaf, head.vocabulary, head.hidden, program.place()));
+    }
     out.gradients_at = working;
     out.weights_at = out.gradients_at + 2 * out.gradient_size;
     out.scratch_at = out.weights_at + padded(leaf);

@@ -3,6 +3,10 @@
 
 #include <shardwise/backend/buffer.hpp>
 #include <shardwise/core/check_views.hpp>
+#include <shardwise/executor/training/add_tied_gradients.hpp>
+#include <shardwise/executor/training/block_pass.hpp>
+#include <shardwise/executor/training/check_pass.hpp>
+#include <shardwise/executor/training/gathered_layers.hpp>
 #include <shardwise/executor/training/shared_head.hpp>
 #include <shardwise/executor/training/training_memory.hpp>
 #include <shardwise/executor/training/training_weights.hpp>
@@ -10,11 +14,27 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+/// A micro-batch in a chunk of a pipeline's rank: without any, in the whole model.
+///
+/// Shapes  rows of a micro-batch in its order, at least as many as it has tokens [rows, hidden]
+struct ChunkPass {
+    std::int64_t chunk = 0;
+    /// Where its values are kept, among those in flight.
+    std::int64_t place = 0;
+    /// What the stage before made, which stays until the backward pass is done; empty in the first.
+    TensorView<float, 2, Host> in{};
+    /// Of a backward pass, the gradients of what this stage made; empty in the last.
+    TensorView<float const, 2, Host> gradients{};
+    /// What the pass makes for a neighbour: the hidden state, or the gradients of `in`; empty where nobody takes it.
+    TensorView<float, 2, Host> out{};
+};
 
 /// Loss and gradients of a model on a rank: a walk over its blocks that keeps what their backward passes read, and a walk back, which
 /// computes again what was not kept.
@@ -22,21 +42,24 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// A **leaf** is one sequence: `forward` takes a micro-batch of them, `backward` gives the gradients of one, each parameter's as one
 /// product over its tokens. Nothing that a leaf gives depends on the sequences beside it, nor on the threads.
 ///
-/// Tensor-parallel ranks take their passes together; each gets all losses, and the gradients of what it holds.
+/// Tensor-parallel ranks take their passes together; each gets all losses, and the gradients of what it holds. A pipeline's rank takes a
+/// micro-batch through one of its chunks at a time, of which several are in flight (ChunkPass).
 ///
 /// Memory  plan_training_memory's, allocated at creation
 class TrainingPass {
 public:
     using Vector = TensorView<float, 1, Host>;
     using Ids = TensorView<std::int32_t const, 1, Host>;
+    using Layer = GatheredLayers::Number;
 
     /// `program` outlives this, and `ranks`: where the program is one of several tensor-parallel ranks', their communicator, which
-    /// nothing else uses while the stream has passes.
+    /// nothing else uses while the stream has passes. `layers` gathers weights of which data-parallel ranks have shares.
     ///
     /// Errors  as plan_training_memory; invalid_argument for a communicator of other ranks than the program's; out_of_memory
     [[nodiscard]] static Result<TrainingPass> create(HostContext& context, TrainingProgram const& program,
                                                      TrainingLimits const& limits, RopeDivisors const& divisors = {},
-                                                     HostCommunicator* ranks = nullptr) {
+                                                     HostCommunicator* ranks = nullptr,
+                                                     std::unique_ptr<GatheredLayers> layers = nullptr) {
         TensorPlace const place{ranks == nullptr ? 1 : ranks->size(), ranks == nullptr ? 0 : ranks->rank()};
         if (place.ranks != program.place().ranks || place.rank != program.place().rank)
             return Error{ErrorCode::invalid_argument}
@@ -59,6 +82,7 @@ public:
             std::copy(table.slopes.begin(), table.slopes.end(), to + table.slopes_at);
         }
         TrainingPass pass(program, limits, std::move(*plan));
+        pass.layers_ = std::move(layers);
         pass.kept_ = std::move(*kept);
         pass.working_ = std::move(*working);
         pass.positions_ = std::move(*positions);
@@ -73,7 +97,12 @@ public:
     }
 
     [[nodiscard]] TrainingLimits const& limits() const { return limits_; }
-    /// What was allocated.
+    [[nodiscard]] bool has_head(std::int64_t chunk) const {
+        return has_head(program_->chunks()[static_cast<std::size_t>(chunk)]);
+    }
+    /// What gathers weights; null where they are whole.
+    [[nodiscard]] GatheredLayers* layers() { return layers_.get(); }
+    /// What was allocated, but for what layers are gathered in.
     [[nodiscard]] Bytes bytes() const { return kept_.bytes() + working_.bytes() + positions_.bytes(); }
 
     /// Computes all blocks for some sequences and keeps what their losses and gradients need. These are of what `dropout` leaves.
@@ -83,32 +112,39 @@ public:
     /// Errors  shape_mismatch, also for weights of another model; invalid_argument for an id that is none of the vocabulary, and for a
     ///         dropout of other sequences
     [[nodiscard]] Result<> forward(TrainingWeights const& weights, TensorView<std::int32_t const, 2, Host> tokens,
-                                   HostStream& stream, TrainingDropout dropout = {}) {
+                                   HostStream& stream, TrainingDropout dropout = {}, ChunkPass const& at = {}) {
         if (auto const known = check_views(subject, tokens); !known) return known;
-        if (auto const checked = check_weights(weights); !checked) return checked;
-        if (auto const checked = check_tokens(tokens); !checked) return checked;
-        if (auto const checked = check_dropout(dropout, tokens.extent(0)); !checked) return checked;
-        dropout_ = std::move(dropout);
-        sequence_ = tokens.extent(1);
-        sequences_ = tokens.extent(0);
-        ids_ = {tokens.data(), {tokens.elements()}};
-        stream.submit([to = positions_.data(), count = tokens.elements(), length = sequence_] {
+        if (auto const checked = detail::check_weights(weights, *program_, layers_ != nullptr); !checked)
+            return checked;
+        auto const vocabulary = program_->model().config.vocab_size;
+        if (auto const checked = detail::check_tokens(tokens, limits_, vocabulary); !checked) return checked;
+        if (auto const checked = detail::check_dropout(dropout, tokens.extent(0)); !checked) return checked;
+        if (auto const checked = check_chunk(at, tokens.elements()); !checked) return checked;
+        auto const& chunk = program_->chunks()[static_cast<std::size_t>(at.chunk)];
+        auto& taken = taken_[static_cast<std::size_t>(at.place)];
+        taken = {tokens.extent(0), tokens.extent(1), {tokens.data(), {tokens.elements()}}, std::move(dropout), at};
+        if (layers_ != nullptr) layers_->forget();
+        stream.submit([to = positions_.data(), count = tokens.elements(), length = taken.length] {
             for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<std::int32_t>(i % length);
             return Result<>{};
         });
-        for (std::size_t i = 0; i < program_->blocks().size(); ++i) {
-            for (std::int64_t first = 0; first < sequences_; first += plan_.sequences_at_once) {
-                auto const some = std::min(plan_.sequences_at_once, sequences_ - first);
-                auto const walk = walk_of(i, weights, first, some, memory_of(i).forward, stream);
+        for (auto i = static_cast<std::size_t>(chunk.begin); i < static_cast<std::size_t>(chunk.end); ++i) {
+            for (std::int64_t first = 0; first < taken.sequences; first += plan_.sequences_at_once) {
+                auto const some = std::min(plan_.sequences_at_once, taken.sequences - first);
+                auto const walk =
+                    walk_of(i, after(i, chunk), weights, taken, first, some, memory_of(i).forward, stream);
                 for (std::size_t number = 0; number < walk.body.forward.operations().size(); ++number) {
-                    if (auto const done = run(walk, number); !done) return done;
+                    if (auto const done = detail::run_operation(walk, number); !done) return done;
                 }
                 if (i != program_->dropped_output() || walk.dropout == nullptr) continue;
                 auto const made = walk.value(walk.body.forward.operations().back().output);
                 if (auto const done = walk.drop(made, made, 0); !done) return done;
             }
         }
-        return {};
+        if (at.out.empty()) return {};
+        auto const made =
+            TensorView<float const, 1, Host>{kept_of(taken) + output_of(chunk), {tokens.elements() * at.out.extent(1)}};
+        return Host::copy<float>(made, {at.out.data(), {made.elements()}}, stream);
     }
 
     /// The loss of each token of a sequence that `forward` took, and the gradients of the sum of losses times `scale`, which replace what
@@ -118,16 +154,21 @@ public:
     /// Order   on `stream`; what is given outlives what is in it
     /// Errors  shape_mismatch; invalid_argument for a sequence that was not taken; a target that is no id stops the stream
     [[nodiscard]] Result<> backward(TrainingWeights const& weights, std::int64_t sequence, Ids targets, float scale,
-                                    Vector losses, Vector gradients, HostStream& stream) {
-        if (auto const checked = check_leaf(weights, sequence, targets, losses); !checked) return checked;
+                                    Vector losses, Vector gradients, HostStream& stream, ChunkPass const& at = {}) {
+        auto const& taken =
+            taken_[static_cast<std::size_t>(std::clamp<std::int64_t>(at.place, 0, limits_.in_flight - 1))];
+        if (auto const checked = check_leaf(weights, taken, sequence, targets, losses); !checked) return checked;
+        if (auto const checked = check_chunk(at, taken.sequences * taken.length); !checked) return checked;
         if (auto const known = check_views(subject, gradients); !known) return known;
         auto const& layout = program_->layout();
-        if (gradients.elements() != layout.gradient_elements())
+        auto const& chunk = program_->chunks()[static_cast<std::size_t>(at.chunk)];
+        auto const own = layout.chunks()[static_cast<std::size_t>(at.chunk)];
+        if (gradients.elements() != own.size())
             return Error{ErrorCode::shape_mismatch}
                 .in(subject)
                 .because("the gradients are not those of the layout")
                 .got(gradients.elements())
-                .expected(layout.gradient_elements());
+                .expected(own.size());
         auto const clear = [to = gradients.data()](std::int64_t begin, std::int64_t end) {
             std::fill(to + begin, to + end, 0.0F);
         };
@@ -135,12 +176,20 @@ public:
         std::vector<char> is_written(layout.parameters().size() + layout.ties().size(), char{0});
         auto* above = working_.data() + plan_.gradients_at;
         auto* below = above + plan_.gradient_size;
-        if (auto const done = run_head(weights, sequence, targets, scale, losses, gradients, above, is_written, stream);
-            !done)
+        // Where the gradients of all chunks would begin.
+        auto* const all = gradients.data() - own.begin;
+        if (has_head(chunk)) {
+            if (auto const done =
+                    run_head(weights, taken, sequence, targets, scale, losses, all, above, is_written, stream);
+                !done)
+                return done;
+        } else if (auto const done = take_rows(at.gradients, taken, sequence, above, stream); !done) {
             return done;
-        for (auto i = program_->blocks().size(); i-- > 0;) {
-            auto walk = walk_of(i, weights, sequence, 1, memory_of(i).backward, stream);
-            walk.parameter_gradients = gradients.data();
+        }
+        for (auto i = static_cast<std::size_t>(chunk.end); i-- > static_cast<std::size_t>(chunk.begin);) {
+            auto const next = i > static_cast<std::size_t>(chunk.begin) ? Layer(i - 1) : Layer();
+            auto walk = walk_of(i, next, weights, taken, sequence, 1, memory_of(i).backward, stream);
+            walk.parameter_gradients = all;
             walk.is_written = is_written.data();
             walk.output_gradient = above;
             walk.input_gradient = below;
@@ -148,10 +197,12 @@ public:
                 auto const gradient = walk.gradient(walk.body.out_gradient);
                 if (auto const done = walk.drop(gradient, gradient, 0); !done) return done;
             }
-            if (auto const done = walk_back(walk, memory_of(i)); !done) return done;
+            if (auto const done = detail::walk_back(walk, memory_of(i)); !done) return done;
             std::swap(above, below);
         }
-        return {};
+        if (at.out.empty()) return {};
+        auto const elements = taken.length * at.out.extent(1);
+        return Host::copy<float>({above, {elements}}, {at.out.data() + sequence * elements, {elements}}, stream);
     }
 
     /// The loss of each token alone.
@@ -159,104 +210,112 @@ public:
     /// Shapes, Order, Errors  as backward
     [[nodiscard]] Result<> losses(TrainingWeights const& weights, std::int64_t sequence, Ids targets, Vector losses,
                                   HostStream& stream) {
-        if (auto const checked = check_leaf(weights, sequence, targets, losses); !checked) return checked;
+        auto const& taken = taken_.front();
+        if (auto const checked = check_leaf(weights, taken, sequence, targets, losses); !checked) return checked;
+        if (!program_->has_head())
+            return Error{ErrorCode::invalid_argument}.in(subject).at("losses").because("are those of another stage");
         std::vector<char> none;
-        return run_head(weights, sequence, targets, 1.0F, losses, {}, nullptr, none, stream);
+        return run_head(weights, taken, sequence, targets, 1.0F, losses, nullptr, nullptr, none, stream);
     }
 
 private:
     static constexpr std::string_view subject = "training";
 
-    TrainingPass(TrainingProgram const& program, TrainingLimits const& limits, TrainingMemory plan)
-        : program_(&program), limits_(limits), plan_(std::move(plan)) {}
+    /// What the last forward pass took at a place.
+    struct Taken {
+        std::int64_t sequences = 0;
+        std::int64_t length = 0;
+        Ids ids{};
+        TrainingDropout dropout{};
+        ChunkPass at{};
+    };
 
-    [[nodiscard]] Result<> check_weights(TrainingWeights const& weights) const {
-        auto const& place = weights.layout().place();
-        bool const is_rank = place.ranks == tensor_.place.ranks && place.rank == tensor_.place.rank;
-        if (&weights.model() == &program_->model() && is_rank) return {};
-        if (!is_rank)
-            return Error{ErrorCode::invalid_argument}.in(subject).at("weights").because(
-                "are those of another tensor-parallel rank");
-        return Error{ErrorCode::invalid_argument}.in(subject).at("weights").because("are those of another model");
-    }
-    [[nodiscard]] Result<> check_tokens(TensorView<std::int32_t const, 2, Host> tokens) const {
-        Error wrong{ErrorCode::shape_mismatch};
-        wrong.in(subject);
-        if (tokens.extent(0) < 1 || tokens.extent(0) > limits_.sequences)
-            return wrong.at("sequences").got(tokens.extent(0)).between(1, limits_.sequences);
-        if (tokens.extent(1) < 1 || tokens.extent(1) > limits_.context)
-            return wrong.at("tokens").got(tokens.extent(1)).between(1, limits_.context);
-        if (!tokens.is_dense()) return wrong.at("tokens").because("do not lie one after another");
-        auto const vocabulary = program_->model().config.vocab_size;
-        for (std::int64_t i = 0; i < tokens.elements(); ++i) {
-            if (tokens.data()[i] >= 0 && tokens.data()[i] < vocabulary) continue;
-            return Error{ErrorCode::invalid_argument}
-                .in(subject)
-                .at("tokens")
-                .because("have an id that is none of the vocabulary")
-                .got(tokens.data()[i])
-                .between(0, vocabulary - 1)
-                .fix("check the tokenizer that made the ids");
-        }
-        return {};
-    }
-    [[nodiscard]] static Result<> check_dropout(TrainingDropout const& dropout, std::int64_t sequences) {
-        bool const is_rate = dropout.rate >= 0.0F && dropout.rate < 1.0F;
-        auto const numbers = static_cast<std::int64_t>(dropout.sequences.size());
-        if (is_rate && (dropout.rate == 0.0F || numbers == sequences)) return {};
+    TrainingPass(TrainingProgram const& program, TrainingLimits const& limits, TrainingMemory plan)
+        : program_(&program),
+          limits_(limits),
+          plan_(std::move(plan)),
+          taken_(static_cast<std::size_t>(limits.in_flight)) {}
+
+    /// Errors  invalid_argument for a chunk or a place that there is not, and for rows that are missing or have no use
+    [[nodiscard]] Result<> check_chunk(ChunkPass const& at, std::int64_t rows) const {
         Error bad{ErrorCode::invalid_argument};
-        bad.in(subject).at("dropout");
-        if (!is_rate) return bad.because("must be at least 0 and below 1");
-        return bad.because("needs the number of each sequence in the global batch").got(numbers).expected(sequences);
+        bad.in(subject);
+        auto const chunks = static_cast<std::int64_t>(program_->chunks().size());
+        if (at.chunk < 0 || at.chunk >= chunks) return bad.at("chunk").got(at.chunk).between(0, chunks - 1);
+        if (at.place < 0 || at.place >= limits_.in_flight)
+            return bad.at("place").got(at.place).between(0, limits_.in_flight - 1);
+        auto const first = static_cast<std::size_t>(program_->chunks()[static_cast<std::size_t>(at.chunk)].begin);
+        bool const reads_rows = plan_.hidden_at[first] < 0;
+        auto const& body = program_->body(program_->blocks()[first]);
+        bool const has_rows = at.in.extent(0) >= rows && at.in.extent(1) == body.values[0].width && at.in.is_dense();
+        if (!reads_rows || has_rows) return {};
+        return bad.at("in").because("has not the rows of the stage before").got(at.in.extent(0)).at_least(rows);
     }
-    [[nodiscard]] Result<> check_leaf(TrainingWeights const& weights, std::int64_t sequence, Ids targets,
-                                      Vector losses) const {
+    [[nodiscard]] Result<> check_leaf(TrainingWeights const& weights, Taken const& taken, std::int64_t sequence,
+                                      Ids targets, Vector losses) const {
         if (auto const known = check_views(subject, targets, losses); !known) return known;
-        if (auto const checked = check_weights(weights); !checked) return checked;
-        if (sequence < 0 || sequence >= sequences_)
-            return Error{ErrorCode::invalid_argument}
-                .in(subject)
-                .at("sequence")
-                .because("is none that the forward pass took")
-                .got(sequence)
-                .between(0, sequences_ - 1);
-        auto const is_whole = [&](auto const& view) { return view.elements() == sequence_; };
-        if (is_whole(targets) && is_whole(losses)) return {};
-        return Error{ErrorCode::shape_mismatch}
-            .in(subject)
-            .because("each token needs a target and a loss")
-            .got(is_whole(targets) ? losses.elements() : targets.elements())
-            .expected(sequence_);
+        if (auto const checked = detail::check_weights(weights, *program_, layers_ != nullptr); !checked)
+            return checked;
+        return detail::check_leaf(sequence, taken.sequences, taken.length, targets, losses);
     }
 
     [[nodiscard]] BodyMemory const& memory_of(std::size_t block) const {
         return plan_.bodies[program_->blocks()[block].body];
     }
-    [[nodiscard]] detail::TrainingWalk walk_of(std::size_t number, TrainingWeights const& weights, std::int64_t first,
-                                               std::int64_t sequences, BodyMemory::Pass const& memory,
-                                               HostStream& stream) {
-        auto const& block = program_->blocks()[number];
+    [[nodiscard]] bool has_head(UnitRange chunk) const {
+        return program_->has_head() && chunk.end == static_cast<std::int64_t>(program_->blocks().size());
+    }
+    [[nodiscard]] float* kept_of(Taken const& taken) { return kept_.data() + taken.at.place * plan_.kept_of_one; }
+    /// Where what a chunk made lies among what it keeps.
+    [[nodiscard]] std::int64_t output_of(UnitRange chunk) const {
+        return plan_.output_at[static_cast<std::size_t>(chunk.end) - 1];
+    }
+    /// The gradients of what the chunk made, of one sequence.
+    [[nodiscard]] static Result<> take_rows(TensorView<float const, 2, Host> from, Taken const& taken,
+                                            std::int64_t sequence, float* to, HostStream& stream) {
+        if (from.extent(0) < taken.sequences * taken.length || !from.is_dense())
+            return Error{ErrorCode::shape_mismatch}
+                .in(subject)
+                .at("gradients")
+                .because("have not the rows of the stage behind")
+                .got(from.extent(0))
+                .at_least(taken.sequences * taken.length);
+        auto const elements = taken.length * from.extent(1);
+        return Host::copy<float>({from.data() + sequence * elements, {elements}}, {to, {elements}}, stream);
+    }
+    /// What a forward pass reads after a block, the head included.
+    [[nodiscard]] Layer after(std::size_t number, UnitRange chunk) const {
+        bool const is_last = number + 1 == static_cast<std::size_t>(chunk.end);
+        return is_last && !has_head(chunk) ? Layer() : Layer(number + 1);
+    }
+    /// `next` is the layer that is walked after it.
+    [[nodiscard]] detail::TrainingWalk walk_of(std::size_t number, Layer next, TrainingWeights const& weights,
+                                               Taken const& taken, std::int64_t first, std::int64_t sequences,
+                                               BodyMemory::Pass const& memory, HostStream& stream) {
+        auto const& block = layers_ == nullptr ? program_->blocks()[number] : layers_->parts().block(number);
+        auto const* const gathered = layers_ == nullptr ? nullptr : layers_->take(number, next, weights, stream);
         auto const& table = plan_.tables[block.body];
-        auto const tokens = sequences * sequence_;
-        auto const at = first * sequence_;
+        auto const tokens = sequences * taken.length;
+        auto const at = first * taken.length;
+        auto* const kept = kept_of(taken);
         auto const* const tables = working_.data() + plan_.tables_at;
         detail::TrainingWalk walk{program_->model(), block, program_->body(block), memory, stream};
-        walk.weights = weights.data();
+        walk.weights = layers_ == nullptr ? weights.data() : gathered;
         walk.held = weights.held().products().data();
         walk.product_weight_memory = working_.data() + plan_.product_weight_at;
         if (tensor_.place.ranks > 1) {
-            tensor_.turned = weights.turned();
+            tensor_.turned = layers_ == nullptr ? weights.turned() : gathered;
             walk.tensor = &tensor_;
             if (!program_->shared(block).empty()) walk.shared = &program_->shared(block);
         }
-        walk.ids = ids_.part(at, tokens);
+        walk.ids = taken.ids.part(at, tokens);
         walk.positions = Ids(positions_.data(), {at + tokens}).part(at, tokens);
         walk.frequencies = {tables + table.frequencies_at, {static_cast<std::int64_t>(table.rope.frequencies.size())}};
         walk.rope_scale = table.rope.scale;
         walk.slopes = {tables + table.slopes_at, {static_cast<std::int64_t>(table.slopes.size())}};
-        if (dropout_.rate > 0.0F) {
+        if (taken.dropout.rate > 0.0F) {
             walk.dropped = &program_->dropped(block);
-            walk.dropout = &dropout_;
+            walk.dropout = &taken.dropout;
         }
         if (auto const& rounded = plan_.rounded[block.body]; !rounded.empty()) {
             walk.precision = limits_.precision;
@@ -264,98 +323,51 @@ private:
         }
         walk.first = at;
         walk.tokens = tokens;
-        walk.sequence = sequence_;
-        walk.kept = kept_.data() + plan_.kept_at[number];
+        walk.sequence = taken.length;
+        walk.kept = kept + plan_.kept_at[number];
         walk.working = working_.data();
-        walk.block_input = kept_.data() + plan_.hidden_at[number];
-        walk.block_output = kept_.data() + plan_.hidden_at[number + 1];
+        auto const input = plan_.hidden_at[number];
+        walk.block_input = input < 0 ? taken.at.in.data() : kept + input;
+        walk.block_output = kept + plan_.output_at[number];
         walk.scratch = {working_.data() + plan_.scratch_at, {plan_.scratch}};
         return walk;
     }
 
-    /// An operation of the forward pass.
-    [[nodiscard]] static Result<> run(detail::TrainingWalk const& walk, std::size_t number) {
-        auto const& op = walk.body.forward.operations()[number];
-        auto const done = detail::visit_trained(op.kind, [&](auto of) { return of.forward(walk, op, number); });
-        if (done) walk.round_value(op.output);
-        return done;
-    }
-    /// The steps of one block's backward pass, each behind what it reads and is not kept.
-    [[nodiscard]] static Result<> walk_back(detail::TrainingWalk const& walk, BodyMemory const& memory) {
-        auto const& again = memory.again;
-        std::size_t next = 0;
-        std::size_t unpacked = 0;
-        for (std::size_t i = 0; i < walk.body.steps.size(); ++i) {
-            for (; unpacked < memory.unpacked.size() && memory.unpacked[unpacked].step == i; ++unpacked)
-                walk.unpack_value(memory.unpacked[unpacked].value);
-            for (; next < again.size() && again[next].step == i; ++next) {
-                if (auto const done = run(walk, again[next].operation); !done) return done;
-            }
-            if (auto const done = take_step(walk, walk.body.steps[i]); !done) return done;
-        }
-        return {};
-    }
-    /// Tensor-parallel ranks have whole sums of some columns each, which a reduction brings together; gradients of keys and
-    /// values are whole already.
-    [[nodiscard]] static Result<> take_step(detail::TrainingWalk const& walk, GradientStep const& step) {
-        switch (step.part) {
-            case GradientPart::inputs:
-            case GradientPart::parameters: {
-                auto const number = static_cast<std::size_t>(step.of);
-                auto const& op = walk.body.forward.operations()[number];
-                auto const done = detail::visit_trained(op.kind, [&](auto of) {
-                    return step.part == GradientPart::inputs ? of.inputs(walk, op, number, step)
-                                                             : of.parameters(walk, op, number, step);
-                });
-                if (done) round_made(walk, step);
-                return done;
-            }
-            case GradientPart::reduction:
-                if (walk.shared != nullptr && step.spread == Spread::partial)
-                    detail::gather_shares(*walk.tensor, walk.gradient(step.reads), walk.stream);
-                break;
-            case GradientPart::sum: {
-                auto const done =
-                    add_backward(walk.gradient(step.reads), walk.gradient(step.writes[0]), true, walk.stream);
-                if (done) round_made(walk, step);
-                return done;
-            }
-        }
-        return {};
-    }
-    static void round_made(detail::TrainingWalk const& walk, GradientStep const& step) {
-        for (auto const id : step.writes) {
-            if (id != no_value) walk.round_gradient(id);
-        }
-    }
-
     /// The loss; with `gradients`, those of the head, and of its input in `above`.
-    [[nodiscard]] Result<> run_head(TrainingWeights const& weights, std::int64_t sequence, Ids targets, float scale,
-                                    Vector losses, Vector gradients, float* above, std::vector<char>& is_written,
-                                    HostStream& stream) {
-        auto const& head = program_->head();
+    [[nodiscard]] Result<> run_head(TrainingWeights const& weights, Taken const& taken, std::int64_t sequence,
+                                    Ids targets, float scale, Vector losses, float* gradients, float* above,
+                                    std::vector<char>& is_written, HostStream& stream) {
+        auto const length = taken.length;
+        auto const& head = layers_ == nullptr ? program_->head() : layers_->parts().head();
         auto const& config = program_->model().config;
+        auto const* from = weights.data();
+        auto const* turned_from = weights.turned();
+        if (layers_ != nullptr) {
+            auto const last = program_->blocks().size();
+            auto const next = gradients == nullptr ? Layer() : Layer(last - 1);
+            from = turned_from = layers_->take(last, next, weights, stream);
+        }
         using Matrix = TensorView<float, 2, Host>;
-        Matrix const hidden(kept_.data() + plan_.hidden_at.back() + sequence * sequence_ * head.hidden,
-                            {sequence_, head.hidden});
+        Matrix const hidden(kept_of(taken) + plan_.output_at.back() + sequence * length * head.hidden,
+                            {length, head.hidden});
         // Of one rank all rows of the vocabulary.
         auto const rows = head.rows.size();
         HeadLoss in{.in = hidden,
-                    .head = TensorView<float const, 2, Host>(weights.data() + head.weight.weight, {rows, head.hidden}),
+                    .head = TensorView<float const, 2, Host>(from + head.weight.weight, {rows, head.hidden}),
                     .targets = targets};
-        if (head.bias.elements > 0) in.bias = {weights.data() + head.bias.weight, {head.bias.elements}};
+        if (head.bias.elements > 0) in.bias = {from + head.bias.weight, {head.bias.elements}};
         HeadLossGradients to{.loss = losses};
-        if (!gradients.empty()) {
-            Vector const factors{working_.data() + plan_.weights_at, {sequence_}};
+        if (gradients != nullptr) {
+            Vector const factors{working_.data() + plan_.weights_at, {length}};
             stream.submit([factors, scale] {
                 std::fill_n(factors.data(), factors.elements(), scale);
                 return Result<>{};
             });
             in.weights = factors;
-            to.in = Matrix(above, {sequence_, head.hidden});
+            to.in = Matrix(above, {length, head.hidden});
             if (!head.weight.is_frozen) {
-                to.head = Matrix(gradients.data() + head.weight.gradient, {rows, head.hidden});
-                if (head.bias.elements > 0) to.bias = {gradients.data() + head.bias.gradient, {head.bias.elements}};
+                to.head = Matrix(gradients + head.weight.gradient, {rows, head.hidden});
+                if (head.bias.elements > 0) to.bias = {gradients + head.bias.gradient, {head.bias.elements}};
                 is_written[head.weight.number] = 1;
                 if (head.bias.elements > 0) is_written[head.bias.number] = 1;
             }
@@ -364,7 +376,7 @@ private:
         Vector const scratch{working_.data() + plan_.scratch_at, {plan_.scratch}};
         if (tensor_.place.ranks == 1) return head_cross_entropy(in, to, options, scratch, stream);
         auto const columns = split_units(head.hidden, tensor_.place.ranks, tensor_.place.rank).size();
-        TensorView<float const, 2, Host> const turned(weights.turned() + head.turned, {head.vocabulary, columns});
+        TensorView<float const, 2, Host> const turned(turned_from + head.turned, {head.vocabulary, columns});
         return detail::shared_head_cross_entropy(tensor_, in, turned, to, options, scratch, stream);
     }
 
@@ -372,29 +384,13 @@ private:
     TrainingLimits limits_;
     TrainingMemory plan_;
     detail::TensorRank tensor_;
+    /// Null where weights are whole.
+    std::unique_ptr<GatheredLayers> layers_;
     Buffer<float, Host> kept_;
     Buffer<float, Host> working_;
     Buffer<std::int32_t, Host> positions_;
-    /// Of the last forward pass.
-    std::int64_t sequence_ = 0;
-    std::int64_t sequences_ = 0;
-    Ids ids_;
-    TrainingDropout dropout_;
+    /// By place.
+    std::vector<Taken> taken_;
 };
-
-/// Adds the gradients of tied names, summed over all leaves, to those of the parameter: once, after all other sums.
-///
-/// Shapes  gradients [layout.gradient_elements()]
-/// Order   on `stream`
-[[nodiscard]] inline Result<> add_tied_gradients(TrainingLayout const& layout, TensorView<float, 1, Host> gradients,
-                                                 HostStream& stream) {
-    for (auto const& tie : layout.ties()) {
-        auto const& parameter = layout.parameters()[tie.parameter];
-        TensorView<float const, 2, Host> const from(gradients.data() + tie.begin, {1, parameter.elements});
-        TensorView<float, 2, Host> const to(gradients.data() + parameter.begin, {1, parameter.elements});
-        if (auto const done = add_backward(from, to, true, stream); !done) return done;
-    }
-    return {};
-}
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

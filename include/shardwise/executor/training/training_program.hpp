@@ -97,12 +97,12 @@ struct TrainedHead {
 /// whole. Made without a file or memory for weights, so that what cannot be trained is refused before anything is loaded.
 class TrainingProgram {
 public:
-    /// Of one tensor-parallel rank, or of one that shares the model with no other. With `low_rank` an adapter is trained, and no weight
+    /// Of one tensor-parallel rank, of one of a pipeline's stages, or of one that shares the model with no other. With `low_rank` an adapter is trained, and no weight
     /// of the model. `model` outlives this.
     ///
     /// Errors  unsupported with the module and the parameter or operation that has no gradient; as check_model, TensorCuts and
     ///         TrainedAdapter
-    [[nodiscard]] static Result<TrainingProgram> create(Model const& model, TensorPlace const& place = {},
+    [[nodiscard]] static Result<TrainingProgram> create(Model const& model, ModelPlace const& place = {},
                                                         LowRankOptions const& low_rank = {}) {
         if (auto const checked = check_model(model); !checked) return checked.error();
         auto const adapter = TrainedAdapter::create(model, low_rank);
@@ -117,6 +117,8 @@ public:
         for (auto const& block : blocks) {
             if (auto const done = out.add(block, &block + 1 == blocks.end()); !done) return done.error();
         }
+        // A later stage's blocks are behind it.
+        if (!out.blocks_.empty() && !out.has_first()) out.dropped_output_ = out.blocks_.size();
         while (out.dropped_output_ + 1 < out.blocks_.size() && !out.is_layer(out.dropped_output_ + 1))
             ++out.dropped_output_;
         return Result<TrainingProgram>(std::move(out));
@@ -125,16 +127,35 @@ public:
     [[nodiscard]] Model const& model() const { return *model_; }
     [[nodiscard]] TrainingLayout const& layout() const { return layout_; }
     [[nodiscard]] std::vector<BackwardBody> const& bodies() const { return bodies_; }
-    /// The tensor-parallel rank whose program this is, and what it holds.
-    [[nodiscard]] TensorPlace const& place() const { return cuts_.place(); }
+    /// The rank whose program this is, and what it holds.
+    [[nodiscard]] ModelPlace const& place() const { return cuts_.place(); }
     [[nodiscard]] TensorCuts const& cuts() const { return cuts_; }
     /// By value of a block's body and, after them, by gradient; empty where every rank computes the whole block.
     [[nodiscard]] std::vector<SharedValue> const& shared(TrainedBlock const& block) const {
         return shared_[block.body];
     }
     [[nodiscard]] std::vector<SharedValue> const& shared_of_body(std::size_t body) const { return shared_[body]; }
-    /// In the order in which they run.
+    /// In the order in which they run; of a pipeline's rank those of its chunks, one after another.
     [[nodiscard]] std::vector<TrainedBlock> const& blocks() const { return blocks_; }
+    /// By chunk of this rank, its blocks.
+    [[nodiscard]] std::vector<UnitRange> const& chunks() const { return chunks_; }
+    /// Whether the first chunk reads ids, and whether the last has the head.
+    [[nodiscard]] bool has_first() const { return layout_.parts().blocks().front().begin == 0; }
+    [[nodiscard]] bool has_head() const { return head_.vocabulary > 0; }
+    /// Of the hidden state between stages.
+    [[nodiscard]] std::int64_t boundary_width() const {
+        auto const& body = bodies_[blocks_[static_cast<std::size_t>(chunks_.front().end) - 1].body];
+        if (!has_head() || chunks_.size() > 1)
+            return body.values[static_cast<std::size_t>(body.forward.operations().back().output)].width;
+        return bodies_[blocks_.front().body].values[0].width;
+    }
+    /// Whether blocks of a body run on this rank.
+    [[nodiscard]] bool runs(std::size_t body) const {
+        for (auto const& block : blocks_) {
+            if (block.body == body) return true;
+        }
+        return false;
+    }
     [[nodiscard]] BackwardBody const& body(TrainedBlock const& block) const { return bodies_[block.body]; }
     /// The block whose output dropout is on: the last one before the layers.
     [[nodiscard]] std::size_t dropped_output() const { return dropped_output_; }
@@ -174,7 +195,7 @@ private:
         auto const& adapter = layout_.adapter();
         auto const whole = adapter.with_halves(model_->program.body(block), block);
         auto const& last = whole.operations().back();
-        bool const reads_ids = whole.values()[0].width == 1 && blocks_.empty();
+        bool const reads_ids = whole.values()[0].width == 1 && seen_ == 0;
         bool const has_logits = last.kind == OpKind::linear && last.out_features == model_->config.vocab_size;
         if (is_last && (!has_logits || whole.operations().size() < 2))
             return refused("has no product that makes logits of its last token");
@@ -189,6 +210,7 @@ private:
         dropped_.push_back(dropped_inputs(backward->forward));
         bodies_.push_back(std::move(*backward));
         for (std::int32_t i = 0; i < block.count; ++i) {
+            if (!is_own(seen_++)) continue;
             auto prefix = std::string(block.module);
             if (block.is_numbered) prefix += "." + std::to_string(block.first + i);
             TrainedBlock made{number, block.first + i, {}};
@@ -210,6 +232,20 @@ private:
                      product->turned};
         }
         return {};
+    }
+
+    /// Whether a block is of a chunk of this rank: chunks come in the order of their blocks.
+    [[nodiscard]] bool is_own(std::int64_t block) {
+        auto const& all = layout_.parts().blocks();
+        auto const here = static_cast<std::int64_t>(blocks_.size());
+        chunks_.resize(all.size(), {here, here});
+        for (std::size_t i = 0; i < all.size(); ++i) {
+            if (block < all[i].begin || block >= all[i].end) continue;
+            if (block == all[i].begin) chunks_[i].begin = here;
+            chunks_[i].end = here + 1;
+            return true;
+        }
+        return false;
     }
 
     /// What backward_of derives and the kernels do not compute.
@@ -349,6 +385,9 @@ private:
     std::vector<List<DroppedInput>> dropped_;
     std::size_t dropped_output_ = 0;
     std::vector<TrainedBlock> blocks_;
+    std::vector<UnitRange> chunks_;
+    /// Blocks of the model that were looked at.
+    std::int64_t seen_ = 0;
     TrainedHead head_;
 };
 

@@ -6,7 +6,7 @@
 #include <shardwise/executor/training/training_layout.hpp>
 #include <shardwise/json/writer.hpp>
 #include <shardwise/train/checkpoint/safetensors_layout.hpp>
-#include <shardwise/train/optimizer.hpp>
+#include <shardwise/train/kahan_sum.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -26,7 +26,7 @@ struct CheckpointPlace {
 
 /// The files of a run's checkpoints, which are the same at every step and on any ranks: `model.safetensors` in the dtype of the model's
 /// config (in shards, with an index, above a size), and `optimizer.safetensors` with the optimizer's state as `exp_avg.NAME` and the
-/// like, and with the float32 weights as `master.NAME` where the model's dtype is narrower.
+/// like, and with the float32 weights as `master.NAME` where the model's dtype is narrower and they are trained in float32.
 class CheckpointLayout {
 public:
     /// transformers 4 begins another file here.
@@ -45,6 +45,12 @@ public:
         if (!layout) return layout.error();
         auto made = begin(model, !adapter.empty());
         if (!made) return made;
+        made->is_compensated_ = detail::weights_dtype<Rule> == Dtype::bf16;
+        if (made->is_compensated_ && made->dtype_ != Dtype::bf16)
+            return Error{ErrorCode::unsupported}
+                .in(model.config.model_class.view())
+                .because("has another dtype than bfloat16, in which its weights are trained without float32 masters")
+                .fix("state bfloat16 in config.json, or train with masters");
         std::vector<LaidTensor> weights;
         for (auto const& parameter : layout->parameters())
             weights.push_back({parameter.name, made->dtype_, parameter.tensor->shape});
@@ -67,7 +73,7 @@ public:
     /// Of model.safetensors.
     [[nodiscard]] Dtype dtype() const { return dtype_; }
     /// Whether optimizer.safetensors holds the weights in float32.
-    [[nodiscard]] bool has_masters() const { return dtype_ != Dtype::f32; }
+    [[nodiscard]] bool has_masters() const { return dtype_ != Dtype::f32 && !is_compensated_; }
     /// Those of the model first, optimizer.safetensors last.
     [[nodiscard]] std::vector<SafetensorsLayout> const& files() const { return files_; }
     [[nodiscard]] LaidTensor const& tensor(CheckpointPlace place) const {
@@ -176,6 +182,8 @@ private:
 
     Dtype dtype_ = Dtype::f32;
     bool is_adapter_ = false;
+    /// What rounding takes from weights is among the optimizer's state: KahanSum.
+    bool is_compensated_ = false;
     std::vector<SafetensorsLayout> files_;
     std::vector<std::size_t> firsts_{0};
     std::vector<CheckpointPlace> weights_;

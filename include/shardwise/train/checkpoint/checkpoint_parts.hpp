@@ -40,9 +40,11 @@ template <class Calls>
 }
 
 /// The elements of a parameter that a rank writes, of those that it holds: what other ranks hold, too, is shared among them. `held` are
-/// those that it has the optimizer's state of, `place` is among all ranks, of which neighbours are tensor-parallel ones.
-[[nodiscard]] inline UnitRange written_range(TrainingParameter const& parameter, TensorPlace const& tensor,
-                                             UnitRange held, TensorPlace const& place) {
+/// those that it has the optimizer's state of, `world` is among all ranks. Of what two stages have the one that reads its first name writes.
+[[nodiscard]] inline UnitRange written_range(TrainingParameter const& parameter, ModelPlace const& tensor,
+                                             UnitRange held, TensorPlace const& world) {
+    if (parameter.is_copy) return {};
+    auto const place = tensor.in_stage(world);
     auto const elements = parameter.elements;
     bool const has_all = held.size() == elements;
     if (!parameter.cut.is_whole() || tensor.ranks == 1) {
@@ -55,7 +57,7 @@ template <class Calls>
     return tensor.rank == 0 ? held : UnitRange{};
 }
 
-/// What a rank writes of the weights and of the optimizer's state, each of which it has whole, by shares (ZeRO 1 and 2) or by the columns
+/// What a rank writes of the weights and of the optimizer's state, each of which it has whole, by shares (ZeRO) or by the columns
 /// and rows of a tensor-parallel rank. `place` is among all ranks.
 ///
 /// Order   the bytes are those of `weights` and `optimizer`, which outlive the list
@@ -77,20 +79,22 @@ template <OptimizerRule Rule>
         auto const& name = parameters[i].name;
         auto const elements = parameters[i].elements;
         auto const& tensor = weights.layout().place();
-        if (optimizer.parameters()[i].name != name || optimizer.parameters()[i].weights.elements() != elements ||
-            layout.tensor(layout.weight(i)).name != name)
+        if (optimizer.parameters()[i].name != name || optimizer.parameters()[i].elements() != elements ||
+            layout.tensor(layout.weight(parameters[i].number)).name != name)
             return wrong.at(name).because("is another parameter in the optimizer or in the layout");
         auto const held = optimizer.share(i);
         auto const range = written_range(parameters[i], tensor, held, place);
         if (range.size() == 0) continue;
         auto const master = layout.state("master." + name);
         if (!master && layout.has_masters()) return wrong.at(name).because("has no float32 weights in the layout");
-        auto const* const values = reinterpret_cast<std::byte const*>(weights.values(i).data());
+        auto const storage = weights.storage();
+        auto const* const values = weights.memory(i).begin();
+        auto const width = static_cast<std::size_t>(storage.width());
         // One part for elements that lie together in the file.
         parameters[i].for_each_run(range, [&](std::int64_t whole, std::int64_t own, std::int64_t count) {
-            Span<std::byte const> const bytes(values + static_cast<std::size_t>(own) * sizeof(float),
-                                              static_cast<std::size_t>(count) * sizeof(float));
-            out.push_back({layout.weight(i), whole, bytes, true});
+            auto const at = static_cast<std::size_t>(own - weights.shares()[i].own.begin);
+            Span<std::byte const> const bytes(values + at * width, static_cast<std::size_t>(count) * width);
+            out.push_back({layout.weight(parameters[i].number), whole, bytes, !storage.is_half()});
             if (master) out.push_back({*master, whole, bytes, false});
         });
         // How many elements of each array lie before the range, and before what this rank has.
@@ -101,18 +105,18 @@ template <OptimizerRule Rule>
         for (auto const& mine : rule.state(elements, range)) {
             auto const state = layout.state(std::string(mine.name) + "." + name);
             if (!state) return wrong.at(name).because("has other state in the layout, of another optimizer");
-            auto const width = static_cast<std::size_t>(layout.tensor(*state).width());
+            auto const state_width = static_cast<std::size_t>(layout.tensor(*state).width());
             auto const begin = before.arrays[array].elements;
             auto const skipped = static_cast<std::size_t>(begin - unheld.arrays[array].elements);
-            auto const* const from = optimizer.state_memory(i, array++).data() + skipped * width;
+            auto const* const from = optimizer.state_memory(i, array++).data() + skipped * state_width;
             // Blocks are of whole parameters alone.
             if (parameters[i].cut.is_whole()) {
-                out.push_back({*state, begin, {from, static_cast<std::size_t>(mine.elements) * width}, false});
+                out.push_back({*state, begin, {from, static_cast<std::size_t>(mine.elements) * state_width}, false});
                 continue;
             }
             parameters[i].for_each_run(range, [&](std::int64_t whole, std::int64_t own, std::int64_t count) {
-                auto const skip = static_cast<std::size_t>(own - range.begin) * width;
-                out.push_back({*state, whole, {from + skip, static_cast<std::size_t>(count) * width}, false});
+                auto const skip = static_cast<std::size_t>(own - range.begin) * state_width;
+                out.push_back({*state, whole, {from + skip, static_cast<std::size_t>(count) * state_width}, false});
             });
         }
     }

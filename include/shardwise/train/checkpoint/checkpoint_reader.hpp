@@ -175,7 +175,7 @@ namespace detail {
 
 }  // namespace detail
 
-/// Takes weights and this rank's share of the optimizer's state from a checkpoint, whatever ranks wrote it. Every rank calls it. The
+/// Takes what this rank has of the weights and its share of the optimizer's state from a checkpoint, whatever ranks wrote it. Every rank calls it. The
 /// checkpoint was verified before: see find_resume_point. Tensor-parallel ranks renew what follows from their weights in Trainer::restore.
 ///
 /// Errors  shape_mismatch where weights, optimizer and layout are not of one model; as CheckpointReader
@@ -193,22 +193,22 @@ template <OptimizerRule Rule>
     };
     for (std::size_t i = 0; i < parameters.size(); ++i) {
         auto const& name = parameters[i].name;
-        auto const values = weights.values(i);
         // Of weights in two bytes float32 has more digits: those count.
         auto const master = layout.state("master." + name);
-        auto const place = master ? *master : layout.weight(i);
-        if ((!master && layout.has_masters()) || layout.tensor(layout.weight(i)).name != name ||
+        auto const place = master ? *master : layout.weight(parameters[i].number);
+        if ((!master && layout.has_masters()) || layout.tensor(layout.weight(parameters[i].number)).name != name ||
             layout.tensor(place).elements() != parameters[i].whole_elements)
             return missing(name);
-        auto* const memory = reinterpret_cast<std::byte*>(values.data());
-        UnitRange const all{0, values.elements()};
-        if (auto const done = detail::read_runs(*reader, place, parameters[i], all, memory, sizeof(float)); !done)
-            return done;
+        auto const width = weights.storage().width();
+        if (layout.tensor(place).width() != width) return missing(name);
+        auto const done = detail::read_runs(*reader, place, parameters[i], weights.shares()[i].own,
+                                            weights.memory(i).begin(), static_cast<std::size_t>(width));
+        if (!done) return done;
     }
     for (std::size_t i = 0; i < optimizer.parameters().size(); ++i) {
         auto const& parameter = optimizer.parameters()[i];
         auto const own = optimizer.share(i);
-        auto const before = optimizer.rule().state(parameter.weights.elements(), {0, own.begin});
+        auto const before = optimizer.rule().state(parameter.elements(), {0, own.begin});
         std::size_t array = 0;
         for (auto const& mine : optimizer.state(i)) {
             auto const place = layout.state(std::string(mine.name) + "." + parameter.name);

@@ -46,9 +46,8 @@ public:
         auto const& tensor = layout.place();
         for (auto const& parameter : layout.parameters()) {
             auto const elements = parameter.elements;
-            auto const data = place.ranks / tensor.ranks;
-            auto const held =
-                is_shared ? optimizer_share(elements, data, place.rank / tensor.ranks) : UnitRange{0, elements};
+            auto const data = tensor.in_data(place);
+            auto const held = is_shared ? optimizer_share(elements, data.ranks, data.rank) : UnitRange{0, elements};
             auto const own = written_range(parameter, tensor, held, place);
             if (own.size() == 0) continue;
             auto const add = [&](std::int64_t count, std::int64_t width) {
@@ -60,7 +59,7 @@ public:
                     sum += padded(static_cast<std::size_t>(run * width));
                 });
             };
-            add(own.size(), static_cast<std::int64_t>(sizeof(float)));
+            add(own.size(), WeightStorage({}, detail::weights_dtype<Rule>).width());
             for (auto const& array : rule.state(elements, own)) add(array.elements, bits(array.dtype) / 8);
         }
         return Bytes{sum};

@@ -5,6 +5,7 @@
 #include <shardwise/train/adamw.hpp>
 #include <shardwise/train/batches.hpp>
 #include <shardwise/train/checkpoint/trainer_state.hpp>
+#include <shardwise/train/kahan_sum.hpp>
 #include <shardwise/train/schedule.hpp>
 #include <shardwise/train/sgd.hpp>
 
@@ -22,6 +23,12 @@ inline void add_settings(RunSettings& out, Adam8bit const& rule) {
 inline void add_settings(RunSettings& out, Sgd const& rule) {
     out.add("optimizer", rule.name).add("momentum", rule.momentum).add("is_nesterov", rule.is_nesterov);
     out.add("weight_decay", rule.weight_decay);
+}
+
+template <class Rule>
+void add_settings(RunSettings& out, KahanSum<Rule> const& compensated) {
+    add_settings(out, compensated.rule);
+    out.add("kahan_sum", true);
 }
 
 /// Adds what the learning rate of every step follows from. The number of all steps belongs to it only where the rate falls towards the

@@ -121,7 +121,7 @@ template <class Calls = FileCalls, Communicator C>
     return done;
 }
 
-/// The same for weights that all ranks have whole, and an optimizer's state that they have whole or by shares.
+/// The same for weights, and an optimizer's state, that all ranks have whole or by shares.
 template <class Calls = FileCalls, Communicator C, OptimizerRule Rule>
 [[nodiscard]] Result<> save_checkpoint(C& comm, CheckpointTarget const& target, TrainerState const& state,
                                        TrainingWeights const& weights, ShardedOptimizer<Rule>& optimizer) {

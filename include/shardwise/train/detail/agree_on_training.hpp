@@ -7,6 +7,7 @@
 #include <shardwise/executor/training/training_weights.hpp>
 #include <shardwise/train/batches.hpp>
 #include <shardwise/train/check_gradients.hpp>
+#include <shardwise/train/detail/stage_ties.hpp>
 #include <shardwise/train/detail/training_groups.hpp>
 #include <shardwise/train/train_options.hpp>
 
@@ -24,12 +25,26 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
     auto const& batch = batches.options();
     auto const& schedule = options.schedule;
     auto hash = fnv1a(optimizer);
-    for (auto const number :
-         {layout.whole_elements(), std::int64_t{options.tp}, batch.context, batch.batch, batches.samples(),
-          options.steps, options.max_skipped, options.check_every, schedule.warm_up, schedule.total, schedule.decay,
-          std::int64_t{batch.shuffles}, static_cast<std::int64_t>(options.zero),
-          static_cast<std::int64_t>(options.precision), static_cast<std::int64_t>(schedule.kind),
-          std::bit_cast<std::int64_t>(batch.seed), std::bit_cast<std::int64_t>(options.dropout_seed)})
+    for (auto const number : {layout.whole_elements(),
+                              std::int64_t{options.tp},
+                              std::int64_t{options.pp},
+                              options.pp > 1 ? static_cast<std::int64_t>(options.pipeline) : 0,
+                              options.pp > 1 ? options.micro_batch : 0,
+                              batch.context,
+                              batch.batch,
+                              batches.samples(),
+                              options.steps,
+                              options.max_skipped,
+                              options.check_every,
+                              schedule.warm_up,
+                              schedule.total,
+                              schedule.decay,
+                              std::int64_t{batch.shuffles},
+                              static_cast<std::int64_t>(options.zero),
+                              static_cast<std::int64_t>(options.precision),
+                              static_cast<std::int64_t>(schedule.kind),
+                              std::bit_cast<std::int64_t>(batch.seed),
+                              std::bit_cast<std::int64_t>(options.dropout_seed)})
         hash = fnv1a_step(hash, static_cast<std::uint64_t>(number));
     for (auto const number : {options.clip.value_or(0.0), schedule.learning_rate, schedule.floor, options.dropout})
         hash = fnv1a_step(hash, std::bit_cast<std::uint64_t>(number));
@@ -83,7 +98,8 @@ template <Communicator C>
     return agree_on_number(comm, std::bit_cast<std::int64_t>(hash), "goes on from other steps than rank 0");
 }
 
-/// Compares the weights of ranks that have them alike: data-parallel ranks all, tensor-parallel ones those that they do not share.
+/// Compares the weights of ranks that have them alike: data-parallel ranks all, or none where each has its share; tensor-parallel ones
+/// those that they do not share.
 ///
 /// Errors  as compare_replicas
 template <class Comm>
@@ -93,12 +109,19 @@ template <class Comm>
         List<NamedValues> values;
         auto const& parameters = weights.layout().parameters();
         for (std::size_t i = 0; i < parameters.size(); ++i) {
-            if (takes_shared || parameters[i].cut.is_whole()) values.push_back({parameters[i].name, weights.values(i)});
+            if (takes_shared || parameters[i].cut.is_whole())
+                values.push_back({parameters[i].name, weights.values(i), weights.halves(i)});
         }
         return compare_replicas(comm, Span<NamedValues const>(values));
     };
+    if (weights.shares().is_shared()) {
+        return groups.tensor() == nullptr ? Result<>{} : compare(*groups.tensor(), false);
+    }
+    if (groups.pipeline() != nullptr) {
+        if (auto const agreed = StageTies::agree(weights, *groups.pipeline()); !agreed) return agreed;
+    }
     if (auto const agreed = compare(groups.data(), true); !agreed || groups.tensor() == nullptr) return agreed;
-    return compare(groups.world(), false);
+    return groups.pipeline() == nullptr ? compare(groups.world(), false) : compare(*groups.tensor(), false);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

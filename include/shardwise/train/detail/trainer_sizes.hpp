@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/executor/training/gathered_layers.hpp>
 #include <shardwise/executor/training/pass_traffic.hpp>
 #include <shardwise/executor/training/training_memory.hpp>
 #include <shardwise/executor/training/training_weights.hpp>
 #include <shardwise/train/batches.hpp>
+#include <shardwise/train/detail/leaf_passes.hpp>
 #include <shardwise/train/detail/sequences.hpp>
+#include <shardwise/train/detail/stage_passes.hpp>
+#include <shardwise/train/detail/stage_ties.hpp>
 #include <shardwise/train/detail/training_groups.hpp>
 #include <shardwise/train/sharded_optimizer.hpp>
 #include <shardwise/train/train_options.hpp>
@@ -36,8 +40,12 @@ struct TrainerParts {
     Bytes optimizer{};
     /// Tokens, targets and losses of the rank's sequences.
     Bytes batch{};
+    /// Whole layers at work, of weights that data-parallel ranks share.
+    Bytes gathered{};
+    /// What stages of a pipeline pass on, and keep of leaves in flight.
+    Bytes stages{};
 
-    [[nodiscard]] Bytes total() const { return activations + gradients + optimizer + batch; }
+    [[nodiscard]] Bytes total() const { return activations + gradients + optimizer + batch + gathered + stages; }
 };
 
 /// What a rank of a training allocates and takes from others, before there is one. `place` is among all ranks.
@@ -50,49 +58,107 @@ struct TrainerSizes {
     TensorPlace place;
 
     /// Among those that have the same part of the model.
-    [[nodiscard]] TensorPlace data() const { return TrainingGroups<HostCommunicator>::data_place(place, options.tp); }
+    [[nodiscard]] TensorPlace data() const { return ReplicaDegrees{options.tp, options.pp}.data_place(place); }
     [[nodiscard]] TensorPlace optimizer() const { return options.zero == ZeroStage::none ? TensorPlace{} : data(); }
+    [[nodiscard]] WeightStorage weights() const {
+        return {options.zero == ZeroStage::weights ? data() : TensorPlace{}, weights_dtype<Rule>};
+    }
     [[nodiscard]] std::int64_t leaves() const { return split_units(batch.batch, data().ranks, data().rank).size(); }
-    [[nodiscard]] TrainingLimits limits() const {
-        return {.sequences = std::min(options.micro_batch, leaves()),
-                .context = batch.context,
-                .recompute = options.recompute,
-                .precision = options.precision};
+    /// Elements that a rank has of the sum of a parameter's gradient.
+    [[nodiscard]] std::int64_t held(std::size_t parameter) const {
+        auto const elements = program.layout().parameters()[parameter].elements;
+        return options.zero == ZeroStage::none ? elements : optimizer_share(elements, data().ranks, data().rank).size();
+    }
+    /// How leaves go through the stages, where there are several.
+    ///
+    /// Errors  as StagePlan
+    [[nodiscard]] Result<StagePlan> stages() const {
+        return StagePlan::create(program, options, leaves(), batch.context);
+    }
+    /// Errors  as `stages`
+    [[nodiscard]] Result<TrainingLimits> limits() const {
+        std::int64_t in_flight = 1;
+        if (options.pp > 1) {
+            auto const plan = stages();
+            if (!plan) return plan.error();
+            in_flight = plan->in_flight();
+        }
+        return TrainingLimits{.sequences = std::min(options.micro_batch, leaves()),
+                              .context = batch.context,
+                              .in_flight = in_flight,
+                              .recompute = options.recompute,
+                              .precision = options.precision};
     }
     /// The model's parameters by their sizes alone.
     [[nodiscard]] List<OptimizedParameter> parameters() const {
         List<OptimizedParameter> out;
-        for (auto const& parameter : program.layout().parameters())
-            out.push_back({{}, {nullptr, {parameter.elements}}});
+        for (auto const& parameter : program.layout().parameters()) {
+            OptimizedParameter one{{}, {nullptr, {weights().is_half() ? 0 : parameter.elements}}};
+            if (weights().is_half()) one.halves = {nullptr, {parameter.elements}};
+            out.push_back(one);
+        }
         return out;
     }
 
+    /// Errors  as `stages` and plan_training_memory
     [[nodiscard]] Result<TrainerParts> parts(RopeDivisors const& divisors) const {
-        auto const plan = plan_training_memory(program, limits(), divisors);
+        auto const limited = limits();
+        if (!limited) return limited.error();
+        auto const plan = plan_training_memory(program, *limited, divisors);
         if (!plan) return plan.error();
-        return TrainerParts{.activations = plan->bytes(),
-                            .gradients = TrainingGradients::bytes(program.layout(), batch.batch, data(), options.zero),
-                            .optimizer = ShardedOptimizer<Rule>::state_bytes(rule, parameters(), optimizer()),
-                            .batch = Sequences::bytes(leaves(), batch.context)};
+        TrainerParts out{.activations = plan->bytes(),
+                         .gradients = TrainingGradients::bytes(program.layout(), batch.batch, data(), options.zero),
+                         .optimizer = ShardedOptimizer<Rule>::state_bytes(rule, parameters(), optimizer(),
+                                                                          !options.offload_folder.empty()),
+                         .batch = Sequences::bytes(leaves(), batch.context),
+                         .gathered = GatheredLayers::bytes(program, weights())};
+        if (options.pp == 1) return out;
+        auto const of_stages = stages();
+        if (!of_stages) return of_stages.error();
+        auto const moved = of_stages->bytes();
+        if (!moved) return moved.error();
+        out.stages = *moved + StageTies::bytes(program.layout(), [this](std::size_t i) { return held(i); });
+        return out;
     }
     [[nodiscard]] Result<Bytes> bytes(RopeDivisors const& divisors) const {
         auto const all = parts(divisors);
         if (!all) return all.error();
         return all->total();
     }
+    /// The first of the ranks that share weights has most leaves.
+    [[nodiscard]] LeafRounds rounds() const {
+        auto const most = split_units(batch.batch, data().ranks, 0).size();
+        return {leaves(), most, std::min(options.micro_batch, most)};
+    }
     [[nodiscard]] CollectiveTraffic traffic() const {
         CollectiveTraffic out;
         // Counts of tokens, the largest gradient, the sum of squares, losses.
         for (std::int64_t const bytes : {16, 4, 16, 32}) out += {1, place.ranks > 1 ? 1 : 0, (place.ranks - 1) * bytes};
         out += TrainingGradients::traffic(program.layout(), batch.batch, data(), options.zero);
-        out += ShardedOptimizer<Rule>::gather_traffic(parameters(), optimizer());
+        bool const is_shared = weights().shares.ranks > 1;
+        if (is_shared) {
+            LayerParts const parts(program);
+            auto const passes = rounds().passes();
+            for (std::size_t i = 0; i < parts.size(); ++i) {
+                auto const one = parts.traffic(i, weights());
+                auto const times = rounds().all + (i < parts.head_number() ? passes : 0);
+                for (std::int64_t k = 0; k < times; ++k) out += one;
+            }
+        } else {
+            out += ShardedOptimizer<Rule>::gather_traffic(parameters(), optimizer());
+        }
+        if (options.pp > 1) {
+            if (auto const of_stages = stages()) out += of_stages->traffic();
+            out += StageTies::traffic(program.layout(), [this](std::size_t i) { return held(i); });
+        }
         if (options.tp == 1) return out;
         auto const pass = pass_traffic(program, batch.context, options.recompute);
         for (std::int64_t i = 0; i < leaves(); ++i) {
             out += pass.forward;
             out += pass.backward;
         }
-        out += TrainingWeights::exchange_traffic(program.layout());
+        out += is_shared ? GatheredLayers::exchange_traffic(program.layout(), weights())
+                         : exchange_traffic(program.layout());
         return out;
     }
 };

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/backend/buffer.hpp>
+#include <shardwise/backend/host.hpp>
+#include <shardwise/comm/host_communicator.hpp>
+#include <shardwise/core/deadline.hpp>
+#include <shardwise/core/optional.hpp>
+#include <shardwise/executor/training/layer_parts.hpp>
+#include <shardwise/executor/training/training_weights.hpp>
+#include <shardwise/kernels/half_values.hpp>
+#include <shardwise/parallel/collectives.hpp>
+#include <shardwise/quant/half_types.hpp>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+/// The weights of one layer at a time, of ranks each of which holds its share of every parameter alone (ZeRO 3): while a layer is computed
+/// the next one is gathered, by a thread of its own, into the other of two buffers. All ranks take the same layers in the same order, also
+/// one that has nothing to compute with them.
+///
+/// Also of weights in bf16, in float32 as layers compute with them: whole ones are widened when a layer is taken, into one buffer.
+///
+/// Memory  bytes(...), allocated at creation
+/// Source  Rajbhandari et al., ZeRO, 2020, section 5.3; prefetch as DeepSpeed's stage 3
+class GatheredLayers {
+public:
+    using Number = Optional<std::size_t>;
+
+    /// What `create` allocates.
+    [[nodiscard]] static Bytes bytes(TrainingProgram const& program, WeightStorage const& storage) {
+        if (storage.is_direct()) return Bytes{0};
+        LayerParts const parts(program);
+        return Bytes{slots(storage) * parts.elements() * static_cast<std::int64_t>(sizeof(float)) +
+                     staged(parts, storage) * static_cast<std::int64_t>(sizeof(Bfloat16))};
+    }
+
+    /// `comm` is that of the ranks that share weights, null where they do not, and used by nothing else; it and the context outlive this. Where a thread of its own
+    /// may not use it beside others of the group (MPI, Gloo), the caller gathers, and nothing overlaps.
+    ///
+    /// Errors  out_of_memory
+    [[nodiscard]] static Result<GatheredLayers> create(HostContext& context, TrainingProgram const& program,
+                                                       HostCommunicator* comm, WeightStorage const& storage,
+                                                       std::chrono::nanoseconds timeout) {
+        bool is_ahead = false;
+        if (comm != nullptr) {
+            (void)comm->visit([&is_ahead](auto& one) -> Result<> {
+                using Kind = std::remove_cvref_t<decltype(one)>;
+                is_ahead = std::same_as<Kind, Threads> || std::same_as<Kind, SharedMemory>;
+                return {};
+            });
+        }
+        GatheredLayers out(LayerParts(program), comm, timeout, is_ahead);
+        for (std::int64_t i = 0; i < slots(storage); ++i) {
+            auto memory = Buffer<float, Host>::allocate(context, out.parts().elements());
+            if (!memory) return memory.error();
+            out.state_->slots[static_cast<std::size_t>(i)].memory = std::move(*memory);
+        }
+        auto staging = Buffer<Bfloat16, Host>::allocate(context, staged(out.parts(), storage));
+        if (!staging) return staging.error();
+        out.state_->staging = std::move(*staging);
+        return Result<GatheredLayers>(std::move(out));
+    }
+
+    /// What is gathered of each.
+    [[nodiscard]] LayerParts const& parts() const { return state_->parts; }
+
+    /// The weights of a layer, as `parts` places them, for what is put into `stream` until the next call; `next` is the layer that will be
+    /// taken then, where that is known.
+    ///
+    /// Order   on `stream`; the weights outlive what is in it, and stay as they are until `forget`
+    /// Errors  a collective's error stops the stream
+    [[nodiscard]] float const* take(std::size_t layer, Number next, TrainingWeights const& weights,
+                                    HostStream& stream) {
+        auto& state = *state_;
+        if (state.comm == nullptr) {
+            if (!state.held || *state.held != layer) widen(layer, weights, stream);
+            state.held = layer;
+            return state.slot().memory.data();
+        }
+        if (!state.held || *state.held != layer) {
+            if (!state.ahead || *state.ahead != layer) gather(layer, weights, stream);
+            state.current = 1 - state.current;
+            state.held = layer;
+            state.ahead = {};
+            wait(stream);
+        }
+        if (next && !state.ahead && *next != layer) gather(*next, weights, stream);
+        return state.slot().memory.data();
+    }
+    /// How long streams have waited for layers so far; and how long ranks took to gather them. For after what is in the stream.
+    [[nodiscard]] std::chrono::nanoseconds waited() const { return state_->waited; }
+    [[nodiscard]] std::chrono::nanoseconds gathered() const {
+        return state_->comm == nullptr ? std::chrono::nanoseconds{0} : state_->comm->time_of_calls();
+    }
+
+    /// Weights have changed: nothing that was gathered counts any more. Nothing may be gathered ahead then.
+    void forget() { state_->held = state_->ahead = {}; }
+
+    /// Takes part in what other ranks gather for a forward pass, and for a backward pass or the losses of a sequence, where this one has no
+    /// sequence.
+    ///
+    /// Order, Errors  as take
+    void join_forward(TrainingWeights const& weights, HostStream& stream) {
+        forget();
+        for (std::size_t i = 0; i < parts().head_number(); ++i) (void)take(i, i + 1, weights, stream);
+    }
+    void join_backward(TrainingWeights const& weights, HostStream& stream) {
+        for (auto i = parts().size(); i-- > 0;) (void)take(i, i > 0 ? Number(i - 1) : Number(), weights, stream);
+    }
+    void join_losses(TrainingWeights const& weights, HostStream& stream) {
+        (void)take(parts().head_number(), Number(), weights, stream);
+    }
+
+    /// Renews the copies that are cut along the other axis, once weights have changed: each parameter is gathered, its copy exchanged, and
+    /// this rank's share of that kept.
+    ///
+    /// Order   on `stream`; the weights and both communicators outlive what is in it
+    /// Errors  a collective's error stops the stream
+    void exchange(TrainingWeights& weights, HostCommunicator& tensor, HostStream& stream) {
+        auto const& parameters = weights.layout().parameters();
+        for (std::size_t i = 0; i < parameters.size(); ++i) {
+            auto const& parameter = parameters[i];
+            if (parameter.turned_elements == 0) continue;
+            auto* const whole = state_->slots[0].memory.data();
+            auto* const turned = whole + round_up(parameter.elements, TrainingLayout::alignment);
+            bring_together<float>(std::as_const(weights).values(i), {whole, {parameter.elements}}, stream);
+            detail::exchange_turned(parameter, whole, turned, weights.exchanged(), tensor, stream);
+            auto const own = weights.shares()[i].turned;
+            stream.submit([to = weights.turned_values(i), from = turned + own.begin] {
+                std::copy_n(from, to.elements(), to.data());
+                return Result<>{};
+            });
+        }
+        forget();
+    }
+    /// What a rank takes from the others in `exchange`.
+    [[nodiscard]] static CollectiveTraffic exchange_traffic(TrainingLayout const& layout,
+                                                            WeightStorage const& storage) {
+        auto out = detail::exchange_traffic(layout);
+        for (auto const& parameter : layout.parameters()) {
+            if (parameter.turned_elements > 0) out += LayerParts::traffic_of(parameter.elements, storage);
+        }
+        return out;
+    }
+
+private:
+    struct Slot {
+        Buffer<float, Host> memory;
+        /// What was gathered into it; what read it last.
+        HostEvent gathered;
+        HostEvent used;
+    };
+    /// In one place, which the gathering thread knows.
+    struct State {
+        State(LayerParts all, HostCommunicator* ranks, std::chrono::nanoseconds limit, bool is_ahead)
+            : parts(std::move(all)),
+              comm(ranks),
+              timeout(limit),
+              gathers(is_ahead ? StreamMode::queued : StreamMode::immediate) {}
+
+        [[nodiscard]] Slot& slot() { return slots[current]; }
+
+        LayerParts parts;
+        HostCommunicator* comm;
+        std::chrono::nanoseconds timeout;
+        /// The second is empty where nothing is gathered.
+        std::array<Slot, 2> slots;
+        /// Of a parameter in bf16, as ranks gather it.
+        Buffer<Bfloat16, Host> staging;
+        /// The slot of the layer that was taken last, and of the other one what is gathered.
+        std::size_t current = 0;
+        Number held;
+        Number ahead;
+        std::chrono::nanoseconds waited{0};
+        HostStream gathers;
+    };
+
+    [[nodiscard]] static std::int64_t slots(WeightStorage const& storage) { return storage.shares.ranks > 1 ? 2 : 1; }
+    [[nodiscard]] static std::int64_t staged(LayerParts const& parts, WeightStorage const& storage) {
+        return storage.is_half() && storage.shares.ranks > 1 ? parts.largest_parameter() : 0;
+    }
+
+    GatheredLayers(LayerParts parts, HostCommunicator* comm, std::chrono::nanoseconds timeout, bool is_ahead)
+        : state_(std::make_unique<State>(std::move(parts), comm, timeout, is_ahead)) {}
+
+    /// Holds `stream` up until the layer of the current slot is there.
+    void wait(HostStream& stream) {
+        stream.submit([state = state_.get(), event = state_->slot().gathered] {
+            auto const begin = std::chrono::steady_clock::now();
+            auto const there = event.synchronize(Deadline::after(state->timeout));
+            state->waited += std::chrono::steady_clock::now() - begin;
+            return there;
+        });
+    }
+    /// Begins to gather a layer into the slot that is not in use, behind what read it last.
+    void gather(std::size_t layer, TrainingWeights const& weights, HostStream& stream) {
+        auto& state = *state_;
+        auto& slot = state.slots[1 - state.current];
+        slot.used.record(stream);
+        slot.used.block(state.gathers, state.timeout);
+        for (auto const& part : state.parts[layer]) {
+            auto* const memory = slot.memory.data();
+            bool const is_half = weights.storage().is_half();
+            if (part.elements > 0 && is_half)
+                bring_halves(weights.halves(part.parameter), {memory + part.begin, {part.elements}}, state.gathers);
+            else if (part.elements > 0)
+                bring_together<float>(weights.values(part.parameter), {memory + part.begin, {part.elements}},
+                                      state.gathers);
+            if (part.turned_elements > 0)
+                bring_together<float>(weights.turned_values(part.parameter),
+                                      {memory + part.turned_begin, {part.turned_elements}}, state.gathers);
+        }
+        slot.gathered.record(state.gathers);
+        state.ahead = layer;
+    }
+    /// Whole weights in bf16.
+    void widen(std::size_t layer, TrainingWeights const& weights, HostStream& stream) {
+        for (auto const& part : state_->parts[layer]) {
+            auto* const to = state_->slot().memory.data() + part.begin;
+            widen(weights.halves(part.parameter).data(), to, part.elements, stream);
+        }
+    }
+    static void widen(Bfloat16 const* from, float* to, std::int64_t count, HostStream& stream) {
+        static_assert(sizeof(Bfloat16) == sizeof(std::uint16_t));
+        unpack_half(reinterpret_cast<std::uint16_t const*>(from), to, count, Dtype::bf16, stream);
+    }
+    void bring_halves(TensorView<Bfloat16 const, 1, Host> own, TensorView<float, 1, Host> to, HostStream& stream) {
+        auto* const staging = state_->staging.data();
+        bring_together<Bfloat16>(own, TensorView<Bfloat16, 1, Host>{staging, {to.elements()}}, stream);
+        widen(staging, to.data(), to.elements(), stream);
+    }
+    template <class T>
+    void bring_together(TensorView<T const, 1, Host> own, TensorView<T, 1, Host> to, HostStream& stream) {
+        auto const count = [elements = to.elements(), ranks = state_->comm->size()](std::int32_t rank) {
+            return optimizer_share(elements, ranks, rank).size();
+        };
+        submit_all_gather(*state_->comm, own, to, count, stream);
+    }
+
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/core/checked.hpp>
+#include <shardwise/core/dtype.hpp>
+#include <shardwise/executor/training/optimizer_share.hpp>
+#include <shardwise/executor/training/training_layout.hpp>
+#include <shardwise/parallel/place.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+/// How a rank holds weights: its place among the data-parallel ranks that share them (ZeRO 3), and in which dtype: float32, or bf16 where an
+/// optimizer keeps what rounding takes from them (KahanSum).
+struct WeightStorage {
+    TensorPlace shares;
+    Dtype dtype = Dtype::f32;
+
+    WeightStorage() = default;
+    WeightStorage(TensorPlace const& place, Dtype held = Dtype::f32)
+        : shares(place), dtype(held) {}  // NOLINT: implicit on purpose
+
+    [[nodiscard]] bool is_half() const { return dtype == Dtype::bf16; }
+    /// Whether layers compute with what lies in memory.
+    [[nodiscard]] bool is_direct() const { return shares.ranks == 1 && !is_half(); }
+    /// Of an element.
+    [[nodiscard]] std::int64_t width() const { return is_half() ? 2 : 4; }
+    friend bool operator==(WeightStorage const& a, WeightStorage const& b) {
+        return a.shares.ranks == b.shares.ranks && a.shares.rank == b.shares.rank && a.dtype == b.dtype;
+    }
+};
+
+/// Which elements of each parameter, and of its copy that is cut along the other axis, one of the data-parallel ranks holds, and where:
+/// its optimizer_share where ranks share weights (ZeRO 3), all of them, as the layout has them, where there is one.
+///
+/// Units   elements
+class WeightShares {
+public:
+    struct Share {
+        UnitRange own;
+        std::int64_t begin = 0;
+        UnitRange turned;
+        std::int64_t turned_begin = 0;
+    };
+
+    WeightShares() = default;
+    WeightShares(TrainingLayout const& layout, TensorPlace const& place) : place_(place) {
+        for (auto const& parameter : layout.parameters()) {
+            if (!is_shared()) {
+                shares_.push_back(whole(parameter));
+                continue;
+            }
+            Share const share{range(parameter.elements), elements_, range(parameter.turned_elements), turned_elements_};
+            elements_ += round_up(share.own.size(), TrainingLayout::alignment);
+            turned_elements_ += round_up(share.turned.size(), TrainingLayout::alignment);
+            shares_.push_back(share);
+        }
+        if (is_shared()) return;
+        elements_ = layout.weight_elements();
+        turned_elements_ = layout.turned_elements();
+    }
+
+    /// All of a parameter.
+    [[nodiscard]] static Share whole(TrainingParameter const& parameter) {
+        return {{0, parameter.elements}, parameter.begin, {0, parameter.turned_elements}, parameter.turned_begin};
+    }
+
+    /// Among the ranks that share weights.
+    [[nodiscard]] TensorPlace const& place() const { return place_; }
+    [[nodiscard]] bool is_shared() const { return place_.ranks > 1; }
+    [[nodiscard]] Share const& operator[](std::size_t parameter) const { return shares_[parameter]; }
+    /// Of all weights and of all copies, gaps included.
+    [[nodiscard]] std::int64_t elements() const { return elements_; }
+    [[nodiscard]] std::int64_t turned_elements() const { return turned_elements_; }
+
+private:
+    [[nodiscard]] UnitRange range(std::int64_t elements) const {
+        return optimizer_share(elements, place_.ranks, place_.rank);
+    }
+
+    TensorPlace place_;
+    std::vector<Share> shares_;
+    std::int64_t elements_ = 0;
+    std::int64_t turned_elements_ = 0;
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

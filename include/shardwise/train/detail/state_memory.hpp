@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/backend/buffer.hpp>
+#include <shardwise/backend/host.hpp>
+#include <shardwise/core/result.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <string>
+#include <string_view>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <utility>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+/// What an optimizer's state lies in, all zeros at first: memory of a context, or a mapped file of a folder, which takes none of it. The
+/// file has no name from the beginning: it goes with this process, however that ends.
+class StateMemory {
+public:
+    /// An empty folder: memory.
+    ///
+    /// Errors  out_of_memory; file_unwritable with the system's words, also for a disk that has less free
+    [[nodiscard]] static Result<StateMemory> allocate(HostContext& context, std::int64_t bytes,
+                                                      std::string const& folder) {
+        StateMemory out;
+        out.size_ = bytes;
+        if (folder.empty()) {
+            auto memory = Buffer<std::byte, Host>::allocate(context, bytes);
+            if (!memory) return memory.error();
+            out.memory_ = std::move(*memory);
+            std::fill_n(out.memory_.data(), out.memory_.size(), std::byte{0});
+            return Result<StateMemory>(std::move(out));
+        }
+        if (bytes == 0) return Result<StateMemory>(std::move(out));
+        auto path = folder + "/.optimizer-XXXXXX";
+        auto const file = mkostemp(path.data(), O_CLOEXEC);
+        if (file < 0) return unwritable(folder, errno);
+        (void)unlink(path.c_str());
+        // The space is taken here: a disk that is full later would end the process at a store.
+        auto code = posix_fallocate(file, 0, static_cast<off_t>(bytes));
+        auto* const mapped =
+            code != 0 ? MAP_FAILED
+                      : ::mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        if (code == 0 && mapped == MAP_FAILED) code = errno;
+        (void)close(file);
+        if (code != 0) return unwritable(folder, code);
+        out.mapped_ = static_cast<std::byte*>(mapped);
+        return Result<StateMemory>(std::move(out));
+    }
+
+    StateMemory() = default;
+    StateMemory(StateMemory&& other) noexcept
+        : memory_(std::move(other.memory_)),
+          mapped_(std::exchange(other.mapped_, nullptr)),
+          size_(std::exchange(other.size_, 0)) {}
+    StateMemory& operator=(StateMemory&& other) noexcept {
+        std::swap(memory_, other.memory_);
+        std::swap(mapped_, other.mapped_);
+        std::swap(size_, other.size_);
+        return *this;
+    }
+    ~StateMemory() {
+        if (mapped_ != nullptr) (void)munmap(mapped_, static_cast<std::size_t>(size_));
+    }
+
+    [[nodiscard]] std::byte* data() { return mapped_ != nullptr ? mapped_ : memory_.data(); }
+    [[nodiscard]] bool is_mapped() const { return mapped_ != nullptr; }
+
+    /// Has bytes of a file read before they are touched, which goes on beside the caller; and gives those that are done with back to the
+    /// system, which writes them. Of memory neither does anything.
+    void fetch(std::int64_t begin, std::int64_t bytes) { advise(begin, bytes, MADV_WILLNEED); }
+    void release([[maybe_unused]] std::int64_t begin, [[maybe_unused]] std::int64_t bytes) {
+#ifdef MADV_PAGEOUT
+        advise(begin, bytes, MADV_PAGEOUT);
+#endif
+    }
+
+private:
+    [[nodiscard]] static Error unwritable(std::string_view folder, int code) {
+        return Error{ErrorCode::file_unwritable}
+            .in(folder)
+            .because("has no file for the optimizer's state: " + std::string(std::strerror(code)))
+            .fix("free space there, or keep the state in memory");
+    }
+    void advise(std::int64_t begin, std::int64_t bytes, int advice) {
+        if (mapped_ == nullptr || bytes <= 0) return;
+        auto const page = static_cast<std::int64_t>(sysconf(_SC_PAGESIZE));
+        auto const first = begin / page * page;
+        // What cannot be advised is read when it is touched.
+        (void)madvise(mapped_ + first, static_cast<std::size_t>(begin + bytes - first), advice);
+    }
+
+    Buffer<std::byte, Host> memory_;
+    std::byte* mapped_ = nullptr;
+    std::int64_t size_ = 0;
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail
