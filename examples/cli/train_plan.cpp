@@ -63,11 +63,23 @@ TrainOptions train_options_of(TrainRequest const& request, TrainPlan const& plan
     options.schedule = plan.schedule;
     options.zero = static_cast<ZeroStage>(request.zero);
     options.tp = static_cast<std::int32_t>(plan.tp);
+    options.pp = static_cast<std::int32_t>(plan.pp);
+    options.pipeline = request.pipeline;
     if (request.is_offloaded) options.offload_folder = request.out;
     options.check_every = request.check_gradients;
     options.max_skipped = request.max_skipped;
     options.timeout = request.timeout;
     return options;
+}
+
+std::string reason_of(TrainRequest const& request, TrainPlan const& plan) {
+    auto out = plan.dp == 1 ? std::string("one rank") : counted(plan.dp, "data-parallel rank");
+    if (plan.tp > 1)
+        out = plan.dp == 1 ? counted(plan.tp, "tensor-parallel rank")
+                           : out + " of " + counted(plan.tp, "tensor-parallel rank") + " each";
+    if (plan.pp > 1) out += (plan.tp > 1 ? " in each of " : plan.dp > 1 ? " of " : " in ") + counted(plan.pp, "stage");
+    out += " of " + counted(ceil_divide(request.batch, plan.dp), "sequence") + " a step";
+    return out;
 }
 
 BatchOptions batch_options_of(TrainRequest const& request, TrainPlan const& plan) {
@@ -109,7 +121,7 @@ Result<> plan_steps(TrainRequest const& request, std::int64_t batches_per_epoch,
 }
 
 WeightStorage storage_of(TrainRequest const& request, TrainPlan const& plan, std::int64_t rank) {
-    return {request.zero == 3 ? TensorPlace{plan.dp, rank / plan.tp} : TensorPlace{},
+    return {request.zero == 3 ? TensorPlace{plan.dp, rank / plan.replica()} : TensorPlace{},
             request.kahan_sum ? Dtype::bf16 : Dtype::f32};
 }
 
@@ -123,7 +135,7 @@ Result<std::vector<TrainRankMemory>> predict_memory(TrainRequest const& request,
     std::vector<TrainRankMemory> out;
     for (std::int64_t rank = 0; rank < plan.ranks(); ++rank) {
         TensorPlace const place{plan.ranks(), rank};
-        auto const& program = programs[static_cast<std::size_t>(rank % plan.tp)];
+        auto const& program = programs[static_cast<std::size_t>(rank % plan.replica())];
         auto const estimate = with_rule(request, [&](auto const& rule) {
             return estimate_training(program, rule, batch_options_of(request, plan), train_options_of(request, plan),
                                      place, saves_beside(request, plan), divisors);
@@ -183,7 +195,7 @@ CollectiveTraffic predict_traffic(TrainRequest const& request, TrainPlan const& 
     CollectiveTraffic sum;
     for (std::int64_t rank = 0; rank < plan.ranks(); ++rank) {
         TensorPlace const place{plan.ranks(), rank};
-        auto const& program = programs[static_cast<std::size_t>(rank % plan.tp)];
+        auto const& program = programs[static_cast<std::size_t>(rank % plan.replica())];
         sum += with_rule(request, [&](auto const& rule) {
             return Trainer<std::decay_t<decltype(rule)>>::traffic(program, batch_options_of(request, plan),
                                                                   train_options_of(request, plan), place);
@@ -214,9 +226,11 @@ Bytes total_of(std::vector<TrainRankMemory> const& ranks) {
 
 Result<> plan_micro_batch(TrainRequest const& request, std::vector<TrainingProgram> const& programs,
                           RopeDivisors const& divisors, Bytes budget, TrainPlan& plan) {
-    auto const most = max_sequences(request, plan);
+    auto const all = max_sequences(request, plan);
+    // Twice as many as there are stages keep them at work.
+    auto const most = plan.pp == 1 ? all : std::max<std::int64_t>(1, all / (2 * plan.pp));
     if (request.micro_batch) {
-        set_micro_batch(request, std::min(*request.micro_batch, most), plan);
+        set_micro_batch(request, std::min(*request.micro_batch, all), plan);
         return {};
     }
     auto const found = largest(most, [&](std::int64_t size) -> Result<bool> {
