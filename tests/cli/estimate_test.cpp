@@ -95,6 +95,33 @@ TEST_CASE("estimate: training shows gradients and optimizer, and conventions are
               .status == 0);
 }
 
+TEST_CASE("estimate: what train allocates is what train predicts and holds itself to, or says why it does not run") {
+    TemporaryFolder const folder;
+    std::string ids;
+    for (int i = 0; i < 400; ++i) ids += {static_cast<char>(i % 97), '\0'};
+    auto const data = folder.write("ids.u16", ids);
+    Answer const estimate(run({"estimate", "demo", "--training", "adam", "--dp", "2", "--zero", "1", "--batch", "2",
+                               "--context", "32", "--recompute", "full", "--json"})
+                              .out);
+    auto const trained = run({"train",         "demo", "--data",       data, "--out",       folder / "out",
+                              "--dp",          "2",    "--zero",       "1",  "--batch",     "4",
+                              "--micro-batch", "2",    "--context",    "32", "--recompute", "full",
+                              "--steps",       "2",    "--save-every", "1",  "--json"});
+    CHECK_MESSAGE(trained.status == 0, trained.err);
+    Answer const train(trained.out);
+    CHECK(estimate.size("train", "ranks") == 2);
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+        auto const total = estimate.integer("train", "ranks", rank, "total");
+        CHECK(total > 0);
+        CHECK(total == train.integer("memory", "ranks", rank, "predicted"));
+        CHECK(total == train.integer("memory", "ranks", rank, "peak"));
+    }
+    CHECK(Answer(run({"estimate", "demo", "--training", "adam", "--pp", "2", "--json"}).out)
+              .text("train", "reason")
+              .find("tensor-parallel ranks alone") != std::string::npos);
+    CHECK(Answer(run({"estimate", "demo", "--json"}).out).is_null("train"));
+}
+
 TEST_CASE("estimate: the text shows terms per device and per module") {
     auto const text = run({"estimate", "llama-3-70b", "--tp", "4"}).out;
     for (std::string const part :
