@@ -4,10 +4,25 @@
 
 #include <doctest/doctest.h>
 
+#include "../comm/shared_memory_ranks.hpp"
 #include "training_ways.hpp"
 
 using namespace shardwise;
 using namespace shardwise::testing;
+
+namespace {
+
+/// With more layers than it has.
+std::string deep_config(std::string const& name) {
+    auto config = golden_config(name);
+    for (std::string const key : {"\"num_hidden_layers\":", "\"n_layer\":"}) {
+        auto const at = config.find(key);
+        if (at != std::string::npos) config.replace(at + key.size(), 1, "5");
+    }
+    return config;
+}
+
+}  // namespace
 
 TEST_CASE("Trainer: stages of a pipeline give the bits of one rank, in the predicted memory, traffic and order") {
     CurveData const data;
@@ -33,10 +48,7 @@ TEST_CASE("Trainer: stages of a pipeline give the bits of one rank, in the predi
 
 TEST_CASE("Trainer: as many stages as layers, in 16 bits and for every optimizer, give the bits of one rank") {
     CurveData const data;
-    auto config = golden_config("llama_tied");
-    auto const layers = config.find("\"num_hidden_layers\":2");
-    REQUIRE(layers != std::string::npos);
-    config.replace(layers, 21, "\"num_hidden_layers\":5");
+    auto const config = deep_config("llama_tied");
     for (auto const precision : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
         CAPTURE(static_cast<int>(precision));
         auto const expected = train(config, data, 7, AdamW{}, {.precision = precision});
@@ -51,4 +63,115 @@ TEST_CASE("Trainer: as many stages as layers, in 16 bits and for every optimizer
           train(config, data, 7, Adam8bit{}, {}));
     Way const way{.ranks = 3, .micro_batch = 4, .pp = 3};
     CHECK(train(config, data, 7, Sgd{.momentum = 0.9}, way) == train(config, data, 7, Sgd{.momentum = 0.9}, {}));
+}
+
+TEST_CASE("Trainer: stages with several chunks of the model give the bits of one rank") {
+    CurveData const data;
+    for (auto const* const name : {"llama_tied", "gpt2"}) {
+        CAPTURE(name);
+        auto const config = deep_config(name);
+        auto const expected = train(config, data, 8, AdamW{}, {.dropout = 0.1});
+        for (auto way :
+             {Way{.ranks = 2, .pp = 2}, Way{.ranks = 2, .micro_batch = 2, .recompute = Recompute::full, .pp = 2},
+              Way{.ranks = 4, .zero = ZeroStage::optimizer, .pp = 2},
+              Way{.ranks = 4, .zero = ZeroStage::gradients, .micro_batch = 2, .pp = 2},
+              Way{.ranks = 4, .micro_batch = 4, .tp = 2, .pp = 2}}) {
+            way.dropout = 0.1;
+            way.pipeline = PipelineKind::interleaved;
+            CHECK(train(config, data, 8, AdamW{}, way) == expected);
+        }
+    }
+}
+
+TEST_CASE("Trainer: what stages do not train yet is refused by name") {
+    auto const refusal = [](TrainOptions const& options) {
+        auto const checked = options.check();
+        REQUIRE_FALSE(checked);
+        return checked.error().message();
+    };
+    CHECK(refusal({.pp = 0}).find("pp") != std::string::npos);
+    for (auto const pipeline : {PipelineKind::zero_bubble, PipelineKind::zero_bubble_v})
+        CHECK(refusal({.pp = 2, .pipeline = pipeline}).find("two parts") != std::string::npos);
+    auto const config = golden_config("llama");
+    FormulaModel const files(config);
+    auto const& model = files.checkpoint->model;
+    auto const error_of = [&](TrainOptions const& options) {
+        auto const program = TrainingProgram::create(model, options.model_place(0));
+        REQUIRE_FALSE(program);
+        return program.error().message();
+    };
+    CHECK(error_of({.pp = 3}).find("is more than the model's 2 layers") != std::string::npos);
+    CHECK(error_of({.pp = 2, .pipeline = PipelineKind::interleaved}).find("2 chunks") != std::string::npos);
+    LowRankOptions const low_rank{.rank = 4};
+    auto const adapted = TrainingProgram::create(model, TrainOptions{.pp = 2}.model_place(1), low_rank);
+    REQUIRE_FALSE(adapted);
+    CHECK(adapted.error().message().find("low-rank adapter") != std::string::npos);
+    // Of another stage than the rank's.
+    CurveData const data;
+    auto const done = run_threads(2, [&](Threads& thread) -> Result<> {
+        TrainOptions const options{.steps = 1, .pp = 2};
+        TrainedModel own(config, 1, options.model_place(0));
+        HostCommunicator comm(std::move(thread));
+        auto const made =
+            Trainer<AdamW>::create(own.context, comm, own.program, own.weights, AdamW{}, data.batches(2), options);
+        return made ? Result<>{} : Result<>{made.error()};
+    });
+    REQUIRE_FALSE(done);
+    CHECK(done.error().message().find("another stage") != std::string::npos);
+}
+
+TEST_CASE("Trainer: a stage that dies is named by the others within the limit") {
+    CurveData const data;
+    auto const config = golden_config("llama_tied");
+    auto const body = [&](std::int32_t rank) {
+        return [&, rank](SharedMemory& own) -> Result<> {
+            TrainOptions options = options_of({.pp = 2});
+            TrainedModel model(config, 1, options.model_place(rank));
+            HostCommunicator comm(std::move(own));
+            auto trainer = Trainer<AdamW>::create(model.context, comm, model.program, model.weights, AdamW{},
+                                                  data.batches(4), options);
+            if (!trainer) return trainer.error();
+            auto stream = model.context.make_stream();
+            auto const steps = trainer->run(stream, [&](TrainedStep const& step) -> Result<> {
+                if (step.number == 1 && rank == 1) raise(SIGKILL);
+                return {};
+            });
+            return steps ? Result<>{} : Result<>{steps.error()};
+        };
+    };
+    auto const died = shared_memory::run_ranks({body(0), body(1), body(2), body(3)});
+    for (std::size_t const rank : {std::size_t{0}, std::size_t{2}, std::size_t{3}}) {
+        CAPTURE(rank);
+        CAPTURE(died[rank].message);
+        REQUIRE(died[rank].has_answered);
+        CHECK(died[rank].code == ErrorCode::rank_lost);
+        CHECK(died[rank].message.find("rank 1") != std::string::npos);
+    }
+}
+
+TEST_CASE("Trainer: stages that are processes give the bits of threads") {
+    CurveData const data;
+    auto const config = golden_config("llama_tied");
+    auto const expected = train(config, data, 4, AdamW{}, {});
+    auto const body = [&](std::int32_t rank) {
+        return [&, rank](SharedMemory& own) -> Result<> {
+            TrainOptions options = options_of({.micro_batch = 2, .pp = 2});
+            TrainedModel model(config, 1, options.model_place(rank));
+            HostCommunicator comm(std::move(own));
+            auto trainer = Trainer<AdamW>::create(model.context, comm, model.program, model.weights, AdamW{},
+                                                  data.batches(4), options);
+            if (!trainer) return trainer.error();
+            auto stream = model.context.make_stream();
+            auto const steps = trainer->run(stream);
+            if (!steps) return steps.error();
+            auto own_weights = expected.weights;
+            put_weights(model, own_weights);
+            bool const is_same = *steps == expected.steps && own_weights == expected.weights;
+            return is_same ? Result<>{} : Error{ErrorCode::invalid_argument}.because("other bits");
+        };
+    };
+    for (auto const& outcome : shared_memory::run_ranks({body(0), body(1)})) {
+        CAPTURE(outcome.message);
+        CHECK(outcome.succeeded);
+    }
 }

@@ -97,14 +97,12 @@ struct TrainOptions {
 private:
     [[nodiscard]] Result<> check_pipeline() const {
         bool const is_split = pipeline == PipelineKind::zero_bubble || pipeline == PipelineKind::zero_bubble_v;
-        bool const has_chunks = pipeline_chunks(pipeline) > 1;
-        if (pp == 1 || (!is_split && !has_chunks)) return {};
+        if (pp == 1 || !is_split) return {};
         return Error{ErrorCode::unsupported}
             .in("training")
             .at("pipeline")
-            .because(is_split ? "has backward passes in two parts, which are not trained yet"
-                              : "has several chunks of the model on a rank, which are not trained yet")
-            .fix("use gpipe or one_forward_one_backward");
+            .because("has backward passes in two parts, which are not trained yet")
+            .fix("use gpipe, one_forward_one_backward or interleaved");
     }
 };
 
