@@ -66,6 +66,7 @@ void write_trained(JsonWriter& json, EstimateAnswer const& answer) {
         json.member("optimizer", parts.optimizer).member("activations", parts.activations);
         json.member("batch", parts.batch)
             .member("gathered", parts.gathered)
+            .member("stages", parts.stages)
             .member("staging", rank.staging)
             .member("total", rank.total())
             .end_object();

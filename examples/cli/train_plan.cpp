@@ -157,29 +157,37 @@ std::optional<TrainedEstimate> estimate_trained(Model const& model, EstimateRequ
         out.ranks.clear();
         return out;
     };
-    if (degrees.pp > 1 || degrees.ep > 1 || degrees.sequence_parallel)
-        return refuse("estimated are data- and tensor-parallel ranks alone");
-    if (plan.offload != Offload::none) return refuse("estimated is training without offloading");
+    if (degrees.ep > 1 || degrees.sequence_parallel)
+        return refuse("it has data- and tensor-parallel ranks and stages alone");
+    if (plan.offload == Offload::all) return refuse("weights and gradients lie in memory");
+    if (degrees.pp > 1 && plan.zero == 3) return refuse("a stage holds its weights whole");
     if (request.quant) return refuse("packed weights are trained beside an adapter alone");
     TrainOptions options;
-    options.micro_batch = request.batch;
+    options.micro_batch = micro_batch_of(request).batch;
     options.zero = static_cast<ZeroStage>(plan.zero);
     options.recompute = plan.recompute;
     options.tp = static_cast<std::int32_t>(degrees.tp);
+    options.pp = static_cast<std::int32_t>(degrees.pp);
+    // Where the state's file lies changes no size.
+    if (plan.offload == Offload::optimizer) options.offload_folder = ".";
     // Without a dtype layers compute in fp32, whatever dtype the checkpoint has.
     options.precision = request.dtype.value_or(Dtype::f32);
-    BatchOptions const batch{.context = context, .batch = request.batch * degrees.dp};
+    if (auto const checked = options.check(); !checked) return refuse(checked.error().message());
+    // A batch that passes whole fills the pipeline once.
+    auto const filled = request.micro_batches > 0 ? 1 : degrees.pp;
+    BatchOptions const batch{.context = context, .batch = request.batch * degrees.dp * filled};
+    auto const replica = degrees.tp * degrees.pp;
     std::vector<TrainingProgram> programs;
-    for (std::int64_t rank = 0; rank < degrees.tp; ++rank) {
-        auto program = TrainingProgram::create(model, {degrees.tp, rank});
+    for (std::int64_t rank = 0; rank < replica; ++rank) {
+        auto program = TrainingProgram::create(model, options.model_place(rank));
         if (!program) return refuse(program.error().message());
         programs.push_back(std::move(*program));
     }
-    for (std::int64_t rank = 0; rank < degrees.dp * degrees.tp; ++rank) {
-        auto const& program = programs[static_cast<std::size_t>(rank % degrees.tp)];
+    for (std::int64_t rank = 0; rank < degrees.dp * replica; ++rank) {
+        auto const& program = programs[static_cast<std::size_t>(rank % replica)];
         auto const count = [&](auto const& rule) -> Result<TrainingEstimate> {
             if (auto const cut = detail::check_cut<std::decay_t<decltype(rule)>>(options); !cut) return cut.error();
-            return estimate_training(program, rule, batch, options, {degrees.dp * degrees.tp, rank}, true);
+            return estimate_training(program, rule, batch, options, {degrees.dp * replica, rank}, true);
         };
         auto const estimate = plan.optimizer == OptimizerKind::adam  ? count(AdamW{})
                               : plan.optimizer == OptimizerKind::sgd ? count(Sgd{.momentum = 0.9})
