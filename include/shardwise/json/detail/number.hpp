@@ -29,7 +29,7 @@ struct NumberShape {
     bool is_real = false;
 };
 
-[[nodiscard]] constexpr bool is_digit(char letter) {
+[[nodiscard]] constexpr bool is_json_digit(char letter) {
     return letter >= '0' && letter <= '9';
 }
 
@@ -37,7 +37,7 @@ struct NumberShape {
     // At least one digit.
     auto const digits = [&] {
         auto const* const first = at;
-        while (at != last && is_digit(*at)) ++at;
+        while (at != last && is_json_digit(*at)) ++at;
         return at != first;
     };
     NumberShape shape{at};
@@ -84,7 +84,7 @@ struct NumberShape {
     return is_negative ? magnitude < power : magnitude + power < 0;
 }
 
-[[nodiscard]] inline JsonNumber parse_number(std::string_view digits, bool is_real) {
+[[nodiscard]] inline JsonNumber read_json_number(std::string_view digits, bool is_real) {
     auto const* const first = digits.data();
     auto const* const last = first + digits.size();
     JsonNumber number;

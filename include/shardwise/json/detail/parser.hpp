@@ -115,7 +115,7 @@ private:
 
     bool read_scalar(char letter) {
         if (letter == '"') return read_string(false);
-        if (letter == '-' || is_digit(letter)) return read_number();
+        if (letter == '-' || is_json_digit(letter)) return read_number();
         auto const word = word_of(letter);
         if (word.empty()) return fail_at_token("'[', '{', or a literal");
         if (!skip_word(word)) return false;
@@ -140,7 +140,7 @@ private:
         if (!shape.is_whole) return at_ == limit_ ? fail_at_end() : fail_at_byte("invalid number", at_);
         if (at_ == limit_ && limit_ != last_) return fail_at_end();
         std::string_view const digits(first, static_cast<std::size_t>(at_ - first));
-        auto const number = parse_number(digits, shape.is_real);
+        auto const number = read_json_number(digits, shape.is_real);
         if (number.kind == JsonNumber::Kind::too_large) return fail("has a number too large for a double", at_ - 1);
         extend();
         switch (number.kind) {
@@ -179,7 +179,7 @@ private:
         if (at_ == last_) return fail_at_end();
         if (*at_ != '"') {
             auto const byte = static_cast<unsigned char>(*at_);
-            return fail_at_byte(byte < 0x20      ? "invalid string: a control character must be escaped"
+            return fail_at_byte(byte < 0x20    ? "invalid string: a control character must be escaped"
                                 : *at_ == '\\' ? "invalid string: an escape that JSON does not have"
                                                : "invalid string: ill-formed UTF-8 byte",
                                 at_);
@@ -237,7 +237,7 @@ private:
         if (letter == '"') {
             name = "string literal";
             if (!skip_string_token(false)) return false;
-        } else if (letter == '-' || is_digit(letter)) {
+        } else if (letter == '-' || is_json_digit(letter)) {
             name = "number literal";
             auto const shape = scan_number(at_, limit_);
             at_ = shape.end;
