@@ -26,6 +26,7 @@ struct Way {
     Recompute recompute = Recompute::none;
     Dtype precision = Dtype::f32;
     std::int64_t micro_batch = 1;
+    std::int32_t pp = 1;
 };
 constexpr Way ways[] = {
     {},
@@ -39,6 +40,9 @@ constexpr Way ways[] = {
     {2, 1, ZeroStage::weights, Recompute::none, Dtype::f32, 2},
     {3, 1, ZeroStage::weights, Recompute::full, Dtype::f32, 1},
     {2, 2, ZeroStage::weights, Recompute::none, Dtype::f32, 1},
+    {1, 1, ZeroStage::none, Recompute::none, Dtype::f32, 1, 2},
+    {2, 1, ZeroStage::optimizer, Recompute::full, Dtype::bf16, 2, 2},
+    {1, 2, ZeroStage::none, Recompute::selective, Dtype::f32, 1, 2},
 };
 
 /// Trains a step over ranks and holds what each of them allocates to the estimate.
@@ -47,9 +51,11 @@ void check(FormulaModel const& files, Rule const& rule, Way const& way) {
     auto const& model = files.checkpoint->model;
     CAPTURE(way.dp);
     CAPTURE(way.tp);
+    CAPTURE(way.pp);
     CAPTURE(static_cast<int>(way.zero));
     TrainOptions options{.steps = 1, .micro_batch = way.micro_batch};
     options.tp = way.tp;
+    options.pp = way.pp;
     options.zero = way.zero;
     options.recompute = way.recompute;
     options.precision = way.precision;
@@ -81,7 +87,7 @@ void check(FormulaModel const& files, Rule const& rule, Way const& way) {
         return {};
     };
     HostContext context({.threads = 1});
-    auto const ranks = way.dp * way.tp;
+    auto const ranks = way.dp * way.tp * way.pp;
     auto const done = train_ranks(context, model, weights, rule, data.batches(), options, ranks, body);
     REQUIRE_MESSAGE(done, (done ? "" : done.error().message()));
     CHECK(checked == ranks);

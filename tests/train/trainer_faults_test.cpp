@@ -246,8 +246,8 @@ TEST_CASE("Trainer: what fails on one rank is told on all, with its rank") {
     options = options_of(3);
     options.pp = 2;
     all_say(errors_of(nothing, options),
-            "training: pp: stages of a model have no gradients yet (got 2, expected 1); use tensor-parallel or "
-            "data-parallel ranks, with ZeRO where memory is short");
+            "training: ranks: are not whole replicas of tensor-parallel ranks and stages (got 3, expected a multiple "
+            "of 2)");
     options = options_of(3);
     options.tp = 2;
     all_say(errors_of(nothing, options),
