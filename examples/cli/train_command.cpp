@@ -87,8 +87,9 @@ private:
 }
 
 /// The weights that a run begins with.
-[[nodiscard]] Result<TrainingWeights> begin_weights(HostContext& context, ModelPlace const& place, WeightStorage held,
-                                                    TrainRequest const& request, LoadedModel& loaded) {
+[[nodiscard]] Result<TrainingWeights> begin_weights(HostContext& context, TrainingPlace const& place,
+                                                    WeightStorage held, TrainRequest const& request,
+                                                    LoadedModel& loaded) {
     if (request.is_from_scratch)
         return TrainingWeights::initialise(context, loaded.model, {.seed = request.seed}, place, held);
     auto const stored = StoredParameters::open(*loaded.files, loaded.model);

@@ -30,7 +30,7 @@ struct TrainJob {
     CheckpointFiles const* files = nullptr;
     RopeDivisors divisors;
     /// Gives the weights that a run begins with, those of a rank of a replica, held in some way.
-    std::function<Result<TrainingWeights>(HostContext&, ModelPlace const&, WeightStorage const&)> weights;
+    std::function<Result<TrainingWeights>(HostContext&, TrainingPlace const&, WeightStorage const&)> weights;
     ColorMode color = ColorMode::automatic;
     /// All ranks, where this process is one of them; null where they are threads of it.
     HostCommunicator* world = nullptr;

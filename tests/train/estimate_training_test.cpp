@@ -61,7 +61,7 @@ void check(FormulaModel const& files, Rule const& rule, Way const& way) {
     options.precision = way.precision;
     CurveData const data(model.config.vocab_size);
     std::atomic<int> checked = 0;
-    auto const weights = [&](HostContext& own, ModelPlace const& place, WeightStorage const& storage) {
+    auto const weights = [&](HostContext& own, TrainingPlace const& place, WeightStorage const& storage) {
         auto const stored = TrainedModel::take(StoredParameters::open(files.source, model));
         auto loaded = TrainingWeights::load(own, stored, place, {}, 0, {}, storage);
         if (loaded) CHECK(own.memory().current() == TrainingWeights::bytes(loaded->layout(), storage));

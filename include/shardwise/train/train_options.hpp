@@ -82,7 +82,7 @@ struct TrainOptions {
         return schedule.check();
     }
     /// The part of a model of one of the ranks that share a replica of it, of which there are tp * pp.
-    [[nodiscard]] ModelPlace model_place(std::int64_t rank) const {
+    [[nodiscard]] TrainingPlace model_place(std::int64_t rank) const {
         TrainingStage const stage{.stages = pp,
                                   .stage = rank / tp % pp,
                                   .chunks = pp > 1 ? pipeline_chunks(pipeline) : 1,

@@ -15,12 +15,12 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 namespace detail {
 
 template <class W>
-concept BeginsStored = std::invocable<W const&, HostContext&, ModelPlace const&, WeightStorage const&>;
+concept BeginsStored = std::invocable<W const&, HostContext&, TrainingPlace const&, WeightStorage const&>;
 
 /// Whole float32 where `weights` takes no storage; a trainer refuses them where it wants another.
 template <class Weights>
 [[nodiscard]] Result<TrainingWeights> begin_weights(Weights const& weights, HostContext& context,
-                                                    ModelPlace const& place, WeightStorage const& storage) {
+                                                    TrainingPlace const& place, WeightStorage const& storage) {
     if constexpr (BeginsStored<Weights>) {
         return weights(context, place, storage);
     } else {
@@ -32,7 +32,7 @@ template <class Weights>
 
 /// Gives a rank the weights that it begins with.
 template <class W>
-concept BeginsWeights = detail::BeginsStored<W> || std::invocable<W const&, HostContext&, ModelPlace const&>;
+concept BeginsWeights = detail::BeginsStored<W> || std::invocable<W const&, HostContext&, TrainingPlace const&>;
 
 /// Trains one rank of a group that joined already: of processes, of MPI, of several machines, or a thread. All ranks call it, each with
 /// its own context, and the program and weights of its place among the ranks that share each layer. `body(trainer, stream)` is called with

@@ -88,7 +88,7 @@ struct TrainedModel {
     TrainingProgram program;
     TrainingWeights weights;
 
-    explicit TrainedModel(std::string const& config, int threads = 1, ModelPlace const& place = {},
+    explicit TrainedModel(std::string const& config, int threads = 1, TrainingPlace const& place = {},
                           WeightStorage const& storage = {})
         : files(config),
           context({.threads = threads}),

@@ -70,7 +70,7 @@ public:
     ///
     /// Errors  invalid_argument for a rank that there is not, more ranks than key-value heads or than columns; unsupported with the
     ///         operation that ranks cannot share
-    [[nodiscard]] static Result<TensorCuts> create(Model const& model, ModelPlace const& place,
+    [[nodiscard]] static Result<TensorCuts> create(Model const& model, TrainingPlace const& place,
                                                    TrainedAdapter const& adapter = {}) {
         if (auto const checked = detail::check_place("training", place); !checked) return checked.error();
         TensorCuts out;
@@ -119,7 +119,7 @@ public:
         return out;
     }
 
-    [[nodiscard]] ModelPlace const& place() const { return place_; }
+    [[nodiscard]] TrainingPlace const& place() const { return place_; }
     /// By rank, of a block of the program by its number; empty where every rank computes all of it.
     [[nodiscard]] std::vector<BlockCut> const& block(std::size_t number) const { return blocks_[number]; }
     /// Null where every rank has all of it.
@@ -361,7 +361,7 @@ private:
         return {std::move(outputs), std::move(inputs)};
     }
 
-    ModelPlace place_;
+    TrainingPlace place_;
     std::vector<std::vector<BlockCut>> blocks_;
     std::map<std::string, ParameterCut, std::less<>> parameters_;
     std::map<std::string, HeldCut, std::less<>> held_;

@@ -178,7 +178,7 @@ public:
     /// Of the model's parameters, whoever holds them.
     [[nodiscard]] std::int64_t whole_elements() const { return whole_elements_; }
     /// The rank whose layout this is, and the part of the model's layers that it has.
-    [[nodiscard]] ModelPlace const& place() const { return place_; }
+    [[nodiscard]] TrainingPlace const& place() const { return place_; }
     [[nodiscard]] StageParts const& parts() const { return parts_; }
     /// Of what this rank holds of a parameter, or after those of a tie, the number among all of the model's; and by that, its name.
     [[nodiscard]] std::size_t whole_number(std::size_t gradient) const {
@@ -353,7 +353,7 @@ private:
         return out;
     }
 
-    ModelPlace place_;
+    TrainingPlace place_;
     StageParts parts_;
     /// Owns the tensors of its halves.
     TrainedAdapter adapter_;

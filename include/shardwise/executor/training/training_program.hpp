@@ -102,7 +102,7 @@ public:
     ///
     /// Errors  unsupported with the module and the parameter or operation that has no gradient; as check_model, TensorCuts and
     ///         TrainedAdapter
-    [[nodiscard]] static Result<TrainingProgram> create(Model const& model, ModelPlace const& place = {},
+    [[nodiscard]] static Result<TrainingProgram> create(Model const& model, TrainingPlace const& place = {},
                                                         LowRankOptions const& low_rank = {}) {
         if (auto const checked = check_model(model); !checked) return checked.error();
         auto const adapter = TrainedAdapter::create(model, low_rank);
@@ -128,7 +128,7 @@ public:
     [[nodiscard]] TrainingLayout const& layout() const { return layout_; }
     [[nodiscard]] std::vector<BackwardBody> const& bodies() const { return bodies_; }
     /// The rank whose program this is, and what it holds.
-    [[nodiscard]] ModelPlace const& place() const { return cuts_.place(); }
+    [[nodiscard]] TrainingPlace const& place() const { return cuts_.place(); }
     [[nodiscard]] TensorCuts const& cuts() const { return cuts_; }
     /// By value of a block's body and, after them, by gradient; empty where every rank computes the whole block.
     [[nodiscard]] std::vector<SharedValue> const& shared(TrainedBlock const& block) const {

@@ -46,11 +46,11 @@ private:
 };
 
 /// What a rank has of a model that is trained: a part of each layer, and of all layers those of its stage.
-struct ModelPlace : TensorPlace {
-    ModelPlace() = default;
+struct TrainingPlace : TensorPlace {
+    TrainingPlace() = default;
     // NOLINTNEXTLINE(google-explicit-constructor): a tensor-parallel rank has all layers.
-    ModelPlace(TensorPlace const& tensor, TrainingStage const& of = {}) : TensorPlace(tensor), pipeline(of) {}
-    ModelPlace(std::int64_t of_ranks, std::int64_t own) : TensorPlace{of_ranks, own} {}
+    TrainingPlace(TensorPlace const& tensor, TrainingStage const& of = {}) : TensorPlace(tensor), pipeline(of) {}
+    TrainingPlace(std::int64_t of_ranks, std::int64_t own) : TensorPlace{of_ranks, own} {}
 
     /// The place of a rank of all, of which those of a replica are neighbours, stage by stage: among the ranks of its stage, and among those
     /// that have the same part of the model.

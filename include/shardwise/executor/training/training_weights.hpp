@@ -62,8 +62,9 @@ public:
     /// Errors  as StoredParameters::find and ParameterLoader; unsupported for packed weights and GGUF files without an adapter, and for
     ///         other storage than whole float32 with one; as initialise
     [[nodiscard]] static Result<TrainingWeights> load(HostContext& context, StoredParameters const& stored,
-                                                      ModelPlace const& place = {}, TrainedAdapter const& adapter = {},
-                                                      std::uint64_t seed = 0, Optional<QuantScheme> const& quant = {},
+                                                      TrainingPlace const& place = {},
+                                                      TrainedAdapter const& adapter = {}, std::uint64_t seed = 0,
+                                                      Optional<QuantScheme> const& quant = {},
                                                       WeightStorage const& storage = {}) {
         if (stored.is_gguf() && adapter.empty()) {
             return Error{ErrorCode::unsupported}
@@ -133,7 +134,7 @@ public:
     ///
     /// Errors  invalid_argument for a deviation that is no positive number; unsupported for bf16 of tensor-parallel ranks; out_of_memory
     [[nodiscard]] static Result<TrainingWeights> initialise(HostContext& context, Model const& model,
-                                                            InitialWeights const& how, ModelPlace const& place = {},
+                                                            InitialWeights const& how, TrainingPlace const& place = {},
                                                             WeightStorage const& storage = {}) {
         if (!(how.deviation > 0.0 && how.deviation < 1e6)) {
             return Error{ErrorCode::invalid_argument}.in("training").at("deviation").because("is no positive number");
@@ -246,7 +247,7 @@ private:
     TrainingWeights(Model const& model, TrainingLayout layout) : model_(&model), layout_(std::move(layout)) {}
 
     [[nodiscard]] static Result<TrainingWeights> create(HostContext& context, Model const& model,
-                                                        ModelPlace const& place, TrainedAdapter const& adapter = {},
+                                                        TrainingPlace const& place, TrainedAdapter const& adapter = {},
                                                         WeightStorage const& storage = {}) {
         if (auto const checked = check_storage(storage, place, !adapter.empty()); !checked) return checked.error();
         auto const cuts = TensorCuts::create(model, place, adapter);
@@ -283,7 +284,7 @@ private:
             detail::fill_uniform(to, whole, count, parameter.stride, seed, stream);
         });
     }
-    [[nodiscard]] static Result<> check_storage(WeightStorage const& storage, ModelPlace const& place,
+    [[nodiscard]] static Result<> check_storage(WeightStorage const& storage, TrainingPlace const& place,
                                                 bool is_adapter) {
         Error bad{ErrorCode::unsupported};
         bad.in("training");

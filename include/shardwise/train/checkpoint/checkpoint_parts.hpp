@@ -41,7 +41,7 @@ template <class Calls>
 
 /// The elements of a parameter that a rank writes, of those that it holds: what other ranks hold, too, is shared among them. `held` are
 /// those that it has the optimizer's state of, `world` is among all ranks. Of what two stages have the one that reads its first name writes.
-[[nodiscard]] inline UnitRange written_range(TrainingParameter const& parameter, ModelPlace const& tensor,
+[[nodiscard]] inline UnitRange written_range(TrainingParameter const& parameter, TrainingPlace const& tensor,
                                              UnitRange held, TensorPlace const& world) {
     if (parameter.is_copy) return {};
     auto const place = tensor.in_stage(world);
