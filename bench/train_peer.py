@@ -8,6 +8,9 @@ train_peer.py JOB, JOB a JSON object with "kind", "threads", and
   "product"  {"m", "n", "k", "form"}: NT in * weight^T, NN gradient * weight, TN gradient^T * in
   "attention" {"tokens", "heads", "kv_heads", "head_dim"}: the backward pass of causal scaled_dot_product_attention
   "head"     {"tokens", "hidden", "vocabulary"}: a head's product and cross entropy, forwards and backwards
+  "checkpoint" {"config": {...}, "batch", "context"}: steps beside which torch.distributed.checkpoint.async_save writes weights and moments;
+             the answer to a number of steps has "factor", how much longer these took than as many without, and "total", seconds until
+             the checkpoint was written
 It prints {"version"} and answers each line with {"seconds", "peak"}: the shortest of as many calls as the line says, and the bytes by
 which the process has grown at most since before the job was made.
 """
@@ -127,6 +130,49 @@ def make_head(job):
     return run
 
 
+def save_beside(job):
+    """Answers lines by itself: a save spans several steps."""
+    import shutil
+    import tempfile
+
+    import torch.distributed.checkpoint as dcp
+
+    torch.manual_seed(1)
+    c = job["config"]
+    model = Llama(c, job["context"])
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+    ids = torch.randint(0, c["vocab_size"], (job["batch"], job["context"] + 1))
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        model(ids[:, :-1], ids[:, 1:]).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+    step()
+    step()
+    print(json.dumps({"version": torch.__version__.split("+")[0]}), flush=True)
+    for line in sys.stdin:
+        steps = int(line)
+        begin = time.perf_counter()
+        for _ in range(steps):
+            step()
+        alone = time.perf_counter() - begin
+        folder = tempfile.mkdtemp()
+        begin = time.perf_counter()
+        written = dcp.async_save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, checkpoint_id=folder)
+        total = []
+        written.add_done_callback(lambda _: total.append(time.perf_counter() - begin))
+        for _ in range(steps):
+            step()
+        beside = time.perf_counter() - begin
+        written.result()
+        while not total:
+            time.sleep(0.001)
+        shutil.rmtree(folder)
+        print(json.dumps({"factor": beside / alone, "total": total[0]}), flush=True)
+
+
 MAKERS = {"step": make_step, "adamw": make_adamw, "product": make_product, "attention": make_attention, "head": make_head}
 
 
@@ -162,6 +208,8 @@ def main():
             other.start()
         torch.distributed.init_process_group("gloo", init_method=address, rank=0, world_size=ranks)
     torch.set_num_threads(job["threads"])
+    if job["kind"] == "checkpoint":
+        return save_beside(job)
     before = of_process("VmRSS")
     run = MAKERS[job["kind"]](job)
 

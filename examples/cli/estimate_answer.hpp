@@ -3,14 +3,27 @@
 
 #include <shardwise/memory/estimate.hpp>
 #include <shardwise/memory/request.hpp>
+#include <shardwise/train/estimate_training.hpp>
 
 #include "console.hpp"
 #include "load_model.hpp"
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace shardwise::cli {
+
+/// What ranks of `shardwise train` allocate for a training that was asked for, to the byte; or why it does not run.
+struct TrainedEstimate {
+    std::vector<TrainingEstimate> ranks;
+    std::string refusal;
+};
+
+/// The same for a request in our convention; nothing in others.
+[[nodiscard]] std::optional<TrainedEstimate> estimate_trained(Model const& model, EstimateRequest const& request,
+                                                              std::int64_t context);
 
 /// What `estimate` found, ready to be printed.
 struct EstimateAnswer {
@@ -18,6 +31,7 @@ struct EstimateAnswer {
     EstimateRequest request;
     MemoryEstimate estimate;
     std::vector<std::string> warnings;
+    std::optional<TrainedEstimate> trained{};
 };
 
 [[nodiscard]] std::string estimate_json(EstimateAnswer const& answer);

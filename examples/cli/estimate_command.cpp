@@ -28,6 +28,7 @@ namespace {
     if (!estimate) return fail(in_flags(estimate.error()));
     EstimateAnswer answer{
         .loaded = *loaded, .request = request, .estimate = *std::move(estimate), .warnings = loaded->warnings};
+    answer.trained = estimate_trained(loaded->model, request, answer.estimate.context);
     for (auto const assumption : answer.estimate.assumptions) {
         if (!is_warning(assumption)) continue;
         auto const warning = assumption == Assumption::context_beyond_model

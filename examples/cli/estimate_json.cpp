@@ -52,6 +52,28 @@ void write_devices(JsonWriter& json, MemoryEstimate const& estimate) {
     json.end_array();
 }
 
+/// Of our convention what `shardwise train` allocates.
+void write_trained(JsonWriter& json, EstimateAnswer const& answer) {
+    json.key("train");
+    if (!answer.trained) return json.value(nullptr), void();
+    auto const& trained = *answer.trained;
+    json.begin_object().member("runs", trained.refusal.empty());
+    write_text(json, "reason", trained.refusal);
+    json.key("ranks").begin_array();
+    for (auto const& rank : trained.ranks) {
+        auto const& parts = rank.trainer;
+        json.begin_object().member("weights", rank.weights).member("gradients", parts.gradients);
+        json.member("optimizer", parts.optimizer).member("activations", parts.activations);
+        json.member("batch", parts.batch)
+            .member("gathered", parts.gathered)
+            .member("stages", parts.stages)
+            .member("staging", rank.staging)
+            .member("total", rank.total())
+            .end_object();
+    }
+    json.end_array().end_object();
+}
+
 void write_modules(JsonWriter& json, MemoryEstimate const& estimate) {
     json.key("modules").begin_array();
     for (auto const& module : estimate.modules) {
@@ -88,6 +110,7 @@ std::string estimate_json(EstimateAnswer const& answer) {
     write_terms(json, estimate.terms);
     json.end_object().member("host_bytes", estimate.host).member("transient_buffers", estimate.transient_buffers);
     write_devices(json, estimate);
+    write_trained(json, answer);
     write_modules(json, estimate);
     json.key("assumptions").begin_array();
     for (auto const assumption : estimate.assumptions) json.value(sentence_of(assumption, answer.request));

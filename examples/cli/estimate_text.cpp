@@ -79,6 +79,16 @@ constexpr std::array<Term, 6> all_terms{{{"weights", &MemoryTerms::weights, "\u2
         legend += "  " + style.paint(term.color, term.glyph) + " " + std::string(term.name);
     }
     out += "\n" + bar(parts, largest.total(), largest_bar_width, style) + legend + "\n";
+    if (answer.trained) {
+        auto const& trained = *answer.trained;
+        std::int64_t most = 0;
+        for (auto const& rank : trained.ranks) most = std::max(most, rank.total().count());
+        out += style.dim(trained.refusal.empty()
+                             ? "shardwise train allocates " + to_text(Bytes{most}) + " on a rank, " +
+                                   to_text(trained.ranks.front().staging) + " of it to write checkpoints beside steps"
+                             : "shardwise train does not run this: " + trained.refusal) +
+               "\n";
+    }
     if (!answer.request.training) {
         out += style.dim("activations: prefill " + to_text(largest.phases.prefill) + ", decode " +
                          to_text(largest.phases.decode)) +
@@ -124,8 +134,8 @@ std::string estimate_text(EstimateAnswer const& answer, Style const& style) {
     if (estimate.active_parameters != estimate.parameters)
         out += ", " + short_count(estimate.active_parameters) + " active per token" +
                (answer.loaded.model.config.active_embedding ? " (embedding included)" : " (without the embedding)");
-    out += std::string(part_note(answer.loaded.model.config)) + "\n" + style.dim(question_of(answer.loaded, answer.request)) +
-           "\n\n";
+    out += std::string(part_note(answer.loaded.model.config)) + "\n" +
+           style.dim(question_of(answer.loaded, answer.request)) + "\n\n";
     out += device_table(answer, style);
     if (estimate.devices.size() > 1)
         out += "all " + counted(static_cast<std::int64_t>(estimate.devices.size()), "rank") +

@@ -80,7 +80,8 @@ constexpr std::array generation_table{
            .word = &Arguments::prefill_chunk},
     Option{.flag = "--adapter",
            .value = "FOLDER",
-           .help = "merge a low-rank adapter (LoRA) that PEFT saved into the weights as they are loaded",
+           .help = "use a low-rank adapter (LoRA) that PEFT saved: merged into float weights as they are loaded, "
+                   "beside packed ones",
            .kind = ValueKind::file,
            .word = &Arguments::adapter},
     Option{.flag = "--logits",

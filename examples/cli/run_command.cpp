@@ -2,6 +2,7 @@
 #include <shardwise/comm/agree_on.hpp>
 #include <shardwise/core/files/write_file.hpp>
 #include <shardwise/executor/adapter.hpp>
+#include <shardwise/executor/compute_beside.hpp>
 #include <shardwise/model/files/end_tokens.hpp>
 #include <shardwise/session/request_limits.hpp>
 #include <shardwise/session/run_in_group.hpp>
@@ -69,11 +70,15 @@ struct RunInput {
     return {.tp = options.tp, .pp = options.pp, .ep = options.ep};
 }
 
-/// The adapter that was asked for; nothing where none was.
-[[nodiscard]] Result<std::optional<Adapter>> read_adapter(Arguments const& arguments, Model const& model) {
+/// The adapter that was asked for; nothing where none was. What stays packed has its products computed beside it.
+[[nodiscard]] Result<std::optional<Adapter>> read_adapter(Arguments const& arguments, LoadedModel& model,
+                                                          LoadOptions const& load) {
     if (!arguments.adapter) return std::optional<Adapter>{};
-    auto adapter = Adapter::open(*arguments.adapter, model);
+    auto adapter = Adapter::open(*arguments.adapter, model.model);
     if (!adapter) return adapter.error();
+    auto const stored = StoredParameters::open(*model.files, model.model);
+    if (!stored) return stored.error();
+    if (auto const done = compute_beside(*adapter, model.model, *stored, load); !done) return done.error();
     return std::optional<Adapter>(*std::move(adapter));
 }
 
@@ -83,7 +88,7 @@ struct RunInput {
     auto model = load_runnable_model(*arguments.model);
     if (!model) return model.error();
     if (auto const fits = check_degrees(model->model, degrees_of(options)); !fits) return fits.error();
-    auto adapter = read_adapter(arguments, model->model);
+    auto adapter = read_adapter(arguments, *model, options.load);
     if (!adapter) return adapter.error();
     auto stops = end_tokens(*model->files);
     if (!stops) return stops.error();
@@ -312,7 +317,7 @@ ExitCode run_run(Arguments const& arguments) {
         auto model = load_runnable_model(*arguments.model);
         if (!model) return refuse(model.error(), Stage::work);
         if (auto const fits = check_degrees(model->model, degrees_of(*options)); !fits) return refuse(fits.error());
-        auto const adapter = read_adapter(arguments, model->model);
+        auto const adapter = read_adapter(arguments, *model, options->load);
         if (!adapter) return refuse(adapter.error(), Stage::work);
         if (*adapter) options->load.adapter = &**adapter;
         options->context = conversation_context(model->model.config);

@@ -91,18 +91,19 @@ Result<> RunRanks::fit(Arguments const& arguments, RunOptions& options) {
 Result<> RunRanks::fit(Arguments const& arguments, TrainRequest& request) {
     if (!is_group_) return {};
     if (is_starter_) {
-        become_starter(request.dp * request.tp);
+        become_starter(request.ranks());
         return {};
     }
     auto const ranks = environment_.ranks;
-    if (!arguments.dp && !is_own_ && ranks % request.tp == 0) request.dp = ranks / request.tp;
-    if (request.dp * request.tp == ranks) return {};
+    auto const replica = request.tp * request.pp;
+    if (!arguments.dp && !is_own_ && ranks % replica == 0) request.dp = ranks / replica;
+    if (request.ranks() == ranks) return {};
     return Error{ErrorCode::invalid_argument}
         .in(arguments.dp ? "--dp" : "--tp")
-        .because("asks for another number of ranks, dp * tp, than " + launcher() + " started")
-        .got(request.dp * request.tp)
+        .because("asks for another number of ranks, dp * tp * pp, than " + launcher() + " started")
+        .got(request.ranks())
         .expected(ranks)
-        .fix("start dp * tp ranks, or leave out --dp");
+        .fix("start dp * tp * pp ranks, or leave out --dp");
 }
 
 RankKind RunRanks::kind() const {

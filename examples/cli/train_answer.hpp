@@ -19,6 +19,7 @@ namespace shardwise::cli {
 struct TrainPlan {
     std::int64_t dp = 1;
     std::int64_t tp = 1;
+    std::int64_t pp = 1;
     /// Sequences that go forwards together.
     std::int64_t micro_batch = 1;
     /// Of a step, on the rank that has most.
@@ -33,7 +34,9 @@ struct TrainPlan {
     /// Why it is so.
     std::string reason;
 
-    [[nodiscard]] std::int64_t ranks() const { return dp * tp; }
+    [[nodiscard]] std::int64_t ranks() const { return dp * tp * pp; }
+    /// Ranks that share one replica of the model.
+    [[nodiscard]] std::int64_t replica() const { return tp * pp; }
 };
 
 /// A line of the CSV file.

@@ -86,17 +86,8 @@ private:
         .fix("name a folder of safetensors, a config.json to begin from scratch, or with --lora R a GGUF file");
 }
 
-[[nodiscard]] std::string reason_of(TrainRequest const& request, TrainPlan const& plan) {
-    auto out = plan.dp == 1 ? std::string("one rank") : counted(plan.dp, "data-parallel rank");
-    if (plan.tp > 1)
-        out = plan.dp == 1 ? counted(plan.tp, "tensor-parallel rank")
-                           : out + " of " + counted(plan.tp, "tensor-parallel rank") + " each";
-    out += " of " + counted(ceil_divide(request.batch, plan.dp), "sequence") + " a step";
-    return out;
-}
-
 /// The weights that a run begins with.
-[[nodiscard]] Result<TrainingWeights> begin_weights(HostContext& context, TensorPlace place, WeightStorage held,
+[[nodiscard]] Result<TrainingWeights> begin_weights(HostContext& context, ModelPlace const& place, WeightStorage held,
                                                     TrainRequest const& request, LoadedModel& loaded) {
     if (request.is_from_scratch)
         return TrainingWeights::initialise(context, loaded.model, {.seed = request.seed}, place, held);
@@ -107,16 +98,21 @@ private:
     return TrainingWeights::load(context, *stored, place, *adapter, request.seed, request.quant, held);
 }
 
-/// The program of each tensor-parallel rank.
+/// The program of each rank of a replica.
 ///
-/// Errors  invalid_argument for --tp beyond what the model can be shared by; as TrainingProgram
+/// Errors  invalid_argument for --tp or --pp beyond what the model can be shared by; as TrainingProgram
 [[nodiscard]] Result<std::vector<TrainingProgram>> make_programs(TrainRequest const& request, Model const& model) {
     std::vector<TrainingProgram> out;
-    for (std::int64_t rank = 0; rank < request.tp; ++rank) {
-        auto program = TrainingProgram::create(model, {request.tp, rank}, request.low_rank);
+    TrainPlan plan;
+    plan.tp = request.tp;
+    plan.pp = request.pp;
+    auto const options = train_options_of(request, plan);
+    for (std::int64_t rank = 0; rank < request.tp * request.pp; ++rank) {
+        auto program = TrainingProgram::create(model, options.model_place(rank), request.low_rank);
         if (!program && program.error().subject() == "low-rank adapter") return Error{program.error()}.in("--lora");
-        bool const is_flag = !program && program.error().code() == ErrorCode::invalid_argument && request.tp > 1;
-        if (is_flag) return Error{program.error()}.in("--tp").at({});
+        bool const is_wrong = !program && program.error().code() == ErrorCode::invalid_argument;
+        if (is_wrong && options.tp * options.pp > 1)
+            return Error{program.error()}.in(program.error().place() == "pp" ? "--pp" : "--tp").at({});
         if (!program) return program.error();
         out.push_back(std::move(*program));
     }
@@ -156,7 +152,7 @@ struct TrainInput {
     TrainInput& operator=(TrainInput const&) = delete;
 
     LoadedModel loaded;
-    /// Of each tensor-parallel rank.
+    /// Of each rank of a replica.
     std::vector<TrainingProgram> programs;
     RopeDivisors divisors;
     std::optional<TokenFolder> folder;
@@ -212,6 +208,7 @@ struct TrainInput {
     auto& plan = answer.plan;
     plan.dp = request.dp;
     plan.tp = request.tp;
+    plan.pp = request.pp;
     plan.context = *request.context;
     if (auto const planned = plan_steps(request, batches.batches_per_epoch(), plan); !planned) return planned.error();
     answer.budget = budget;
@@ -231,7 +228,7 @@ struct TrainInput {
 /// The least of what ranks find free on their machines decides for all.
 [[nodiscard]] Result<Bytes> share_budget(RunRanks& ranks, TrainRequest const& request, Bytes free) {
     if (ranks.world() == nullptr) return free;
-    auto const machines = ceil_divide(request.dp * request.tp, std::int64_t{ranks.local_ranks()});
+    auto const machines = ceil_divide(request.ranks(), std::int64_t{ranks.local_ranks()});
     auto const least = least_of_ranks(*ranks.world(), free.count());
     if (!least) return least.error();
     return Bytes{*least} * machines;
@@ -316,12 +313,12 @@ struct TrainInput {
             .got(request.dp)
             .at_most(request.batch)
             .fix("use fewer ranks or a larger batch");
-    if (request.min_ranks > request.dp * request.tp)
+    if (request.min_ranks > request.ranks())
         return Error{ErrorCode::invalid_argument}
             .in("--min-ranks")
             .because("is more than there are ranks")
             .got(request.min_ranks)
-            .at_most(request.dp * request.tp);
+            .at_most(request.ranks());
     if (request.max_restarts > 0 && (ranks.has_launcher() || ranks.kind() == RankKind::mpi))
         return Error{ErrorCode::unsupported}
             .in("--max-restarts")

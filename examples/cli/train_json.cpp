@@ -19,7 +19,7 @@ void write_optional(JsonWriter& json, std::string_view key, std::optional<T> con
 }
 
 [[nodiscard]] std::string_view mode_of(TrainAnswer const& answer) {
-    if (answer.plan.tp > 1) return "hybrid";
+    if (answer.plan.replica() > 1) return "hybrid";
     if (answer.plan.dp == 1) return "single";
     return answer.ranks_are == RankKind::threads ? "data_parallel" : "distributed";
 }
@@ -27,7 +27,7 @@ void write_optional(JsonWriter& json, std::string_view key, std::optional<T> con
 void write_plan(JsonWriter& json, TrainAnswer const& answer) {
     auto const& plan = answer.plan;
     json.key("plan").begin_object().member("mode", mode_of(answer));
-    json.member("dp", plan.dp).member("tp", plan.tp).member("pp", 1);
+    json.member("dp", plan.dp).member("tp", plan.tp).member("pp", plan.pp);
     json.member("zero", answer.request.zero);
     json.member("micro_batch", plan.micro_batch).member("micro_batches", plan.micro_batches);
     json.member("reason", plan.reason).key("fallback").value(nullptr).end_object();
@@ -64,10 +64,10 @@ void write_options(JsonWriter& json, TrainAnswer const& answer) {
     json.member("seed", static_cast<std::int64_t>(request.seed)).member("mode", mode_of(answer));
     json.member("dp", plan.dp)
         .member("tp", plan.tp)
-        .member("pp", 1)
+        .member("pp", plan.pp)
         .member("zero", request.zero)
         .member("offload", request.is_offloaded ? "optimizer" : "none");
-    json.member("pipeline", "1f1b")
+    json.member("pipeline", pipeline_words[static_cast<std::size_t>(request.pipeline)])
         .member("bucket_mb", 25)
         .member("ranks", rank_kind_choices[static_cast<std::size_t>(answer.ranks_are)].word);
     json.member("threads", request.threads).member("devices", "cpu");

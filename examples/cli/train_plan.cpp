@@ -3,9 +3,10 @@
 
 #include <shardwise/core/split.hpp>
 #include <shardwise/cost/block_work.hpp>
-#include <shardwise/train/checkpoint/checkpoint_saver.hpp>
+#include <shardwise/train/estimate_training.hpp>
 
 #include "choices.hpp"
+#include "estimate_answer.hpp"
 #include "text.hpp"
 
 #include <algorithm>
@@ -62,11 +63,23 @@ TrainOptions train_options_of(TrainRequest const& request, TrainPlan const& plan
     options.schedule = plan.schedule;
     options.zero = static_cast<ZeroStage>(request.zero);
     options.tp = static_cast<std::int32_t>(plan.tp);
+    options.pp = static_cast<std::int32_t>(plan.pp);
+    options.pipeline = request.pipeline;
     if (request.is_offloaded) options.offload_folder = request.out;
     options.check_every = request.check_gradients;
     options.max_skipped = request.max_skipped;
     options.timeout = request.timeout;
     return options;
+}
+
+std::string reason_of(TrainRequest const& request, TrainPlan const& plan) {
+    auto out = plan.dp == 1 ? std::string("one rank") : counted(plan.dp, "data-parallel rank");
+    if (plan.tp > 1)
+        out = plan.dp == 1 ? counted(plan.tp, "tensor-parallel rank")
+                           : out + " of " + counted(plan.tp, "tensor-parallel rank") + " each";
+    if (plan.pp > 1) out += (plan.tp > 1 ? " in each of " : plan.dp > 1 ? " of " : " in ") + counted(plan.pp, "stage");
+    out += " of " + counted(ceil_divide(request.batch, plan.dp), "sequence") + " a step";
+    return out;
 }
 
 BatchOptions batch_options_of(TrainRequest const& request, TrainPlan const& plan) {
@@ -108,7 +121,7 @@ Result<> plan_steps(TrainRequest const& request, std::int64_t batches_per_epoch,
 }
 
 WeightStorage storage_of(TrainRequest const& request, TrainPlan const& plan, std::int64_t rank) {
-    return {request.zero == 3 ? TensorPlace{plan.dp, rank / plan.tp} : TensorPlace{},
+    return {request.zero == 3 ? TensorPlace{plan.dp, rank / plan.replica()} : TensorPlace{},
             request.kahan_sum ? Dtype::bf16 : Dtype::f32};
 }
 
@@ -122,15 +135,65 @@ Result<std::vector<TrainRankMemory>> predict_memory(TrainRequest const& request,
     std::vector<TrainRankMemory> out;
     for (std::int64_t rank = 0; rank < plan.ranks(); ++rank) {
         TensorPlace const place{plan.ranks(), rank};
-        auto const& program = programs[static_cast<std::size_t>(rank % plan.tp)];
-        auto const bytes = with_rule(request, [&](auto const& rule) -> Result<Bytes> {
-            auto const trainer = Trainer<std::decay_t<decltype(rule)>>::bytes(
-                program, rule, batch_options_of(request, plan), train_options_of(request, plan), place, divisors);
-            if (!trainer || !saves_beside(request, plan)) return trainer;
-            return *trainer + CheckpointSaver<>::staging_bytes(program.layout(), rule, place, request.zero > 0);
+        auto const& program = programs[static_cast<std::size_t>(rank % plan.replica())];
+        auto const estimate = with_rule(request, [&](auto const& rule) {
+            return estimate_training(program, rule, batch_options_of(request, plan), train_options_of(request, plan),
+                                     place, saves_beside(request, plan), divisors);
         });
-        if (!bytes) return bytes.error();
-        out.push_back({*bytes + TrainingWeights::bytes(program.layout(), storage_of(request, plan, rank)), {}});
+        if (!estimate) return estimate.error();
+        out.push_back({estimate->total(), {}});
+    }
+    return out;
+}
+
+std::optional<TrainedEstimate> estimate_trained(Model const& model, EstimateRequest const& request,
+                                                std::int64_t context) {
+    if (!request.training || request.training->convention != MemoryConvention::shardwise) return std::nullopt;
+    auto const& plan = *request.training;
+    auto const& degrees = request.parallel;
+    TrainedEstimate out;
+    auto const refuse = [&](std::string reason) {
+        out.refusal = std::move(reason);
+        out.ranks.clear();
+        return out;
+    };
+    if (degrees.ep > 1 || degrees.sequence_parallel)
+        return refuse("it has data- and tensor-parallel ranks and stages alone");
+    if (plan.offload == Offload::all) return refuse("weights and gradients lie in memory");
+    if (degrees.pp > 1 && plan.zero == 3) return refuse("a stage holds its weights whole");
+    if (request.quant) return refuse("packed weights are trained beside an adapter alone");
+    TrainOptions options;
+    options.micro_batch = micro_batch_of(request).batch;
+    options.zero = static_cast<ZeroStage>(plan.zero);
+    options.recompute = plan.recompute;
+    options.tp = static_cast<std::int32_t>(degrees.tp);
+    options.pp = static_cast<std::int32_t>(degrees.pp);
+    // Where the state's file lies changes no size.
+    if (plan.offload == Offload::optimizer) options.offload_folder = ".";
+    // Without a dtype layers compute in fp32, whatever dtype the checkpoint has.
+    options.precision = request.dtype.value_or(Dtype::f32);
+    if (auto const checked = options.check(); !checked) return refuse(checked.error().message());
+    // A batch that passes whole fills the pipeline once.
+    auto const filled = request.micro_batches > 0 ? 1 : degrees.pp;
+    BatchOptions const batch{.context = context, .batch = request.batch * degrees.dp * filled};
+    auto const replica = degrees.tp * degrees.pp;
+    std::vector<TrainingProgram> programs;
+    for (std::int64_t rank = 0; rank < replica; ++rank) {
+        auto program = TrainingProgram::create(model, options.model_place(rank));
+        if (!program) return refuse(program.error().message());
+        programs.push_back(std::move(*program));
+    }
+    for (std::int64_t rank = 0; rank < degrees.dp * replica; ++rank) {
+        auto const& program = programs[static_cast<std::size_t>(rank % replica)];
+        auto const count = [&](auto const& rule) -> Result<TrainingEstimate> {
+            if (auto const cut = detail::check_cut<std::decay_t<decltype(rule)>>(options); !cut) return cut.error();
+            return estimate_training(program, rule, batch, options, {degrees.dp * replica, rank}, true);
+        };
+        auto const estimate = plan.optimizer == OptimizerKind::adam  ? count(AdamW{})
+                              : plan.optimizer == OptimizerKind::sgd ? count(Sgd{.momentum = 0.9})
+                                                                     : count(Adam8bit{});
+        if (!estimate) return refuse(estimate.error().message());
+        out.ranks.push_back(*estimate);
     }
     return out;
 }
@@ -140,7 +203,7 @@ CollectiveTraffic predict_traffic(TrainRequest const& request, TrainPlan const& 
     CollectiveTraffic sum;
     for (std::int64_t rank = 0; rank < plan.ranks(); ++rank) {
         TensorPlace const place{plan.ranks(), rank};
-        auto const& program = programs[static_cast<std::size_t>(rank % plan.tp)];
+        auto const& program = programs[static_cast<std::size_t>(rank % plan.replica())];
         sum += with_rule(request, [&](auto const& rule) {
             return Trainer<std::decay_t<decltype(rule)>>::traffic(program, batch_options_of(request, plan),
                                                                   train_options_of(request, plan), place);
@@ -171,9 +234,11 @@ Bytes total_of(std::vector<TrainRankMemory> const& ranks) {
 
 Result<> plan_micro_batch(TrainRequest const& request, std::vector<TrainingProgram> const& programs,
                           RopeDivisors const& divisors, Bytes budget, TrainPlan& plan) {
-    auto const most = max_sequences(request, plan);
+    auto const all = max_sequences(request, plan);
+    // Twice as many as there are stages keep them at work.
+    auto const most = plan.pp == 1 ? all : std::max<std::int64_t>(1, all / (2 * plan.pp));
     if (request.micro_batch) {
-        set_micro_batch(request, std::min(*request.micro_batch, most), plan);
+        set_micro_batch(request, std::min(*request.micro_batch, all), plan);
         return {};
     }
     auto const found = largest(most, [&](std::int64_t size) -> Result<bool> {

@@ -10,6 +10,7 @@
 #include "train_answer.hpp"
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace shardwise::cli {
@@ -32,6 +33,9 @@ auto with_rule(TrainRequest const& request, Call&& call) {
 /// What the library's trainer and batches take of a request and its plan.
 [[nodiscard]] TrainOptions train_options_of(TrainRequest const& request, TrainPlan const& plan);
 [[nodiscard]] BatchOptions batch_options_of(TrainRequest const& request, TrainPlan const& plan);
+
+/// Which ranks take what: "2 data-parallel ranks of 4 sequences a step".
+[[nodiscard]] std::string reason_of(TrainRequest const& request, TrainPlan const& plan);
 
 /// Tokens of a sequence.
 ///

@@ -74,7 +74,7 @@ struct NumberFlag {
 }
 
 constexpr std::array<std::string_view, 2> running_offloads{"none", "optimizer"};
-constexpr std::array<std::string_view, 1> running_pipelines{"1f1b"};
+constexpr std::array<std::string_view, 3> running_pipelines{"gpipe", "1f1b", "interleaved"};
 
 [[nodiscard]] Result<> check_words(Arguments const& arguments) {
     for (auto const& flag :
@@ -84,7 +84,7 @@ constexpr std::array<std::string_view, 1> running_pipelines{"1f1b"};
                    "does not run yet: weights and gradients lie in memory", "use optimizer"},
           WordFlag{"--mode", arguments.mode, train_mode_words, train_mode_words, {}, {}},
           WordFlag{"--pipeline", arguments.pipeline, pipeline_words, running_pipelines,
-                   "does not run yet: there is one stage", "leave it out"},
+                   "does not run yet: backward passes are in one part", "use gpipe, 1f1b or interleaved"},
           WordFlag{"--ranks", arguments.ranks, words_of<rank_kind_choices>, words_of<rank_kind_choices>, {}, {}}}) {
         if (auto const checked = check_word(flag); !checked) return checked;
     }
@@ -92,9 +92,7 @@ constexpr std::array<std::string_view, 1> running_pipelines{"1f1b"};
 }
 
 [[nodiscard]] Result<> check_numbers(Arguments const& arguments) {
-    for (auto const& flag : {NumberFlag{"--pp", arguments.pp, 1, 1, "does not train yet: there is one stage",
-                                        "leave it out, or use --tp or --dp"},
-                             NumberFlag{"--bucket-mb", arguments.bucket_mb, 1, 25,
+    for (auto const& flag : {NumberFlag{"--bucket-mb", arguments.bucket_mb, 1, 25,
                                         "does not run yet: ranks reduce all gradients at once", "leave it out"}}) {
         if (auto const checked = check_number(flag); !checked) return checked;
     }
@@ -125,16 +123,32 @@ constexpr std::array<std::string_view, 1> running_pipelines{"1f1b"};
                    "add --lora R, or leave it out");
 }
 
+/// What does not run over stages yet.
+[[nodiscard]] Result<> check_stages(Arguments const& arguments) {
+    if (!arguments.pp || *arguments.pp == "1") return {};
+    if (arguments.zero && *arguments.zero == "3")
+        return refused("--zero 3, --pp", "do not run together yet: a stage holds its weights whole", "use --zero 2");
+    if (arguments.kahan_sum)
+        return refused("--kahan-sum, --pp", "do not run together yet: stages hold weights in fp32", "leave one out");
+    if (arguments.lora)
+        return refused("--lora, --pp", "do not run together yet: stages train all of their weights",
+                       "use --tp or --dp");
+    return {};
+}
+
 /// Whether a word of --mode and the degrees say the same.
 [[nodiscard]] Result<> check_mode(Arguments const& arguments) {
+    bool const has_stages = arguments.pp && *arguments.pp != "1";
     bool const has_tensor = arguments.tp && *arguments.tp != "1";
-    bool const has_ranks = has_tensor || (arguments.dp && *arguments.dp != "1");
+    bool const has_ranks = has_tensor || has_stages || (arguments.dp && *arguments.dp != "1");
     auto const is_mode = [&](std::string_view word) {
         return arguments.mode && equal_ignoring_case(*arguments.mode, word);
     };
     if (is_mode("single") && has_ranks)
         return Error{ErrorCode::invalid_argument}
-            .in(has_tensor ? "--mode, --tp" : "--mode, --dp")
+            .in(has_tensor   ? "--mode, --tp"
+                : has_stages ? "--mode, --pp"
+                             : "--mode, --dp")
             .because("exclude each other: single is one rank")
             .fix("leave one of them out");
     if (is_mode("data_parallel") && !arguments.dp)
@@ -147,16 +161,17 @@ constexpr std::array<std::string_view, 1> running_pipelines{"1f1b"};
             .in("--mode, --ranks")
             .because("exclude each other: distributed ranks are processes")
             .fix("leave one of them out, or use --mode data_parallel");
-    if ((is_mode("data_parallel") || is_mode("distributed")) && has_tensor)
+    if ((is_mode("data_parallel") || is_mode("distributed")) && (has_tensor || has_stages))
         return Error{ErrorCode::invalid_argument}
-            .in("--mode, --tp")
-            .because("exclude each other: data-parallel ranks have whole layers")
+            .in(has_tensor ? "--mode, --tp" : "--mode, --pp")
+            .because(has_tensor ? "exclude each other: data-parallel ranks have whole layers"
+                                : "exclude each other: data-parallel ranks have all layers")
             .fix("leave one of them out, or use --mode hybrid");
-    if (is_mode("hybrid") && !has_tensor)
+    if (is_mode("hybrid") && !has_tensor && !has_stages)
         return Error{ErrorCode::invalid_argument}
             .in("--mode hybrid")
-            .because("does not say how many ranks share each layer")
-            .fix("add --tp N");
+            .because("does not say how many ranks share each layer, or the layers")
+            .fix("add --tp N or --pp N");
     return {};
 }
 
@@ -164,7 +179,7 @@ constexpr std::array<std::string_view, 1> running_pipelines{"1f1b"};
 
 Result<> check_trained(Arguments const& arguments) {
     for (auto const& checked : {check_words(arguments), check_numbers(arguments), check_switches(arguments),
-                                check_adapters(arguments), check_mode(arguments)}) {
+                                check_adapters(arguments), check_stages(arguments), check_mode(arguments)}) {
         if (!checked) return checked;
     }
     if (!arguments.devices || equal_ignoring_case(*arguments.devices, "cpu")) return {};

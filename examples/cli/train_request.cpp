@@ -229,6 +229,7 @@ Result<TrainRequest> read_train_request(Arguments const& arguments) {
           read_count("--batch", arguments.batch, max_batch, request.batch),
           read_count("--dp", arguments.dp, 1024, request.dp),
           read_count("--tp", arguments.tp, 1024, request.tp),
+          read_count("--pp", arguments.pp, 1024, request.pp),
           read_count("--zero", arguments.zero, 3, request.zero, 0),
           read_count("--check-gradients", arguments.check_gradients, max_steps, request.check_gradients, 0),
           read_count("--keep", arguments.keep, max_steps, request.keep),
@@ -247,6 +248,12 @@ Result<TrainRequest> read_train_request(Arguments const& arguments) {
         request.context = context;
     }
     if (arguments.valid_part) request.valid_part = part;
+    if (arguments.pipeline) {
+        for (std::size_t i = 0; i < pipeline_words.size(); ++i) {
+            if (equal_ignoring_case(pipeline_words[i], *arguments.pipeline))
+                request.pipeline = static_cast<PipelineKind>(i);
+        }
+    }
     request.timeout = std::chrono::seconds(seconds);
     auto low_rank = read_low_rank(arguments);
     if (!low_rank) return low_rank.error();

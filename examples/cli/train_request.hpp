@@ -5,6 +5,7 @@
 #include <shardwise/executor/training/trained_adapter.hpp>
 #include <shardwise/memory/request.hpp>
 #include <shardwise/quant/quant_scheme.hpp>
+#include <shardwise/schedule/pipeline_kind.hpp>
 #include <shardwise/train/adam8bit.hpp>
 #include <shardwise/train/adamw.hpp>
 #include <shardwise/train/schedule.hpp>
@@ -55,6 +56,8 @@ struct TrainRequest {
     std::uint64_t seed = 0;
     std::int64_t dp = 1;
     std::int64_t tp = 1;
+    std::int64_t pp = 1;
+    PipelineKind pipeline = PipelineKind::one_forward_one_backward;
     /// Stage of ZeRO.
     std::int32_t zero = 0;
     /// The optimizer's state lies in a file of `out`.
@@ -80,6 +83,7 @@ struct TrainRequest {
     std::optional<std::string> csv, svg;
     bool is_dry_run = false;
 
+    [[nodiscard]] std::int64_t ranks() const { return dp * tp * pp; }
     [[nodiscard]] Adam8bit adam8bit() const {
         return {
             .beta1 = adamw.beta1, .beta2 = adamw.beta2, .epsilon = adamw.epsilon, .weight_decay = adamw.weight_decay};

@@ -78,6 +78,7 @@ public:
     TrainSupervisor(TrainRequest const& request, bool has_threads) : request_(request), has_threads_(has_threads) {
         record_.dp = request.dp;
         record_.tp = request.tp;
+        record_.pp = request.pp;
     }
     TrainSupervisor(TrainSupervisor const&) = delete;
     TrainSupervisor& operator=(TrainSupervisor const&) = delete;
@@ -111,7 +112,7 @@ public:
             if (auto const chosen = choose_degrees(*start, cause); !chosen) return chosen.error();
             record_.failed = start->failed.value_or(Clock::now());
             ++record_.number;
-            auto const ranks = record_.dp * record_.tp;
+            auto const ranks = record_.ranks();
             auto const text = std::string(cause.subject()) + " " + std::string(cause.reason());
             append_line(record_.path, "restart " + std::to_string(ranks) + " " + text);
             std::fprintf(stderr, "shardwise: %s; starting again with %s (restart %lld of %lld)\n", text.c_str(),
@@ -128,7 +129,7 @@ private:
     [[nodiscard]] Result<std::vector<ProcessCommand>> commands() const {
         auto const command = own_command();
         if (!command) return command.error();
-        auto const processes = has_threads_ ? 1 : record_.dp * record_.tp;
+        auto const processes = has_threads_ ? 1 : record_.ranks();
         auto const run = std::to_string(::getpid()) + "-" + std::to_string(Clock::now().time_since_epoch().count());
         std::vector<ProcessCommand> out;
         for (std::int64_t rank = 0; rank < processes; ++rank) {
@@ -233,8 +234,10 @@ private:
             while (record_.tp > 1 && !TrainingProgram::create(loaded->model, {record_.tp, 0}, request_.low_rank))
                 --record_.tp;
         }
-        record_.dp = std::min(alive / record_.tp, request_.batch);
-        auto const ranks = record_.dp * record_.tp;
+        // Fewer stages have more layers each.
+        record_.pp = std::min(record_.pp, alive / record_.tp);
+        record_.dp = std::min(alive / (record_.tp * record_.pp), request_.batch);
+        auto const ranks = record_.ranks();
         if (ranks >= request_.min_ranks) return {};
         return Error{cause}
             .because(std::string(cause.reason()) + ", and fewer ranks are left to train than --min-ranks allows")
@@ -256,19 +259,20 @@ std::optional<RestartRecord> RestartRecord::find() {
     std::istringstream words(text);
     RestartRecord out;
     Clock::rep moment = 0;
-    if (!(words >> out.number >> out.dp >> out.tp >> moment >> out.path)) return std::nullopt;
+    if (!(words >> out.number >> out.dp >> out.tp >> out.pp >> moment >> out.path)) return std::nullopt;
     out.failed = Clock::time_point(Clock::duration(moment));
     return out;
 }
 
 std::string RestartRecord::words() const {
-    return std::to_string(number) + " " + std::to_string(dp) + " " + std::to_string(tp) + " " +
-           std::to_string(failed.time_since_epoch().count()) + " " + path;
+    return std::to_string(number) + " " + std::to_string(dp) + " " + std::to_string(tp) + " " + std::to_string(pp) +
+           " " + std::to_string(failed.time_since_epoch().count()) + " " + path;
 }
 
 void RestartRecord::apply(TrainRequest& request) const {
     request.dp = dp;
     request.tp = tp;
+    request.pp = pp;
     // Checkpoints that are there now are this run's own.
     if (number > 0 && !list_checkpoints(request.out).empty()) request.resume = "auto";
 }

@@ -41,10 +41,13 @@ public:
     /// Of a rank that ends because another one is lost: no status of this program's own (sysexits.h calls it EX_TEMPFAIL).
     static constexpr int lost = 75;
 
+    [[nodiscard]] std::int64_t ranks() const { return dp * tp * pp; }
+
     /// Starts before this one.
     std::int64_t number = 0;
     std::int64_t dp = 1;
     std::int64_t tp = 1;
+    std::int64_t pp = 1;
     /// When the last of them failed, by the clock of all processes.
     std::chrono::steady_clock::time_point failed{};
     std::string path;

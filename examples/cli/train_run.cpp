@@ -162,7 +162,7 @@ private:
         auto& comm = trainer_.comm();
         auto const traffic = comm.traffic();
         auto const sequences =
-            split_units(answer_.request.batch, answer_.plan.dp, comm.rank() / answer_.plan.tp).size();
+            split_units(answer_.request.batch, answer_.plan.dp, comm.rank() / answer_.plan.replica()).size();
         auto const own = times.data + times.compute + times.optimizer;
         auto const slow = pace_.take(comm, own / static_cast<double>(std::max<std::int64_t>(1, sequences)));
         comm.traffic() = traffic;
@@ -304,12 +304,12 @@ template <OptimizerRule Rule>
     auto const body = [&](Trainer<Rule>& trainer, HostStream& stream) {
         return TrainRank<Rule>(job, answer, trainer, stream, target, from).run();
     };
-    if (job.world == nullptr && (answer.plan.tp > 1 || !storage_of(answer.request, answer.plan, 0).is_direct()))
+    auto const replica = answer.plan.replica();
+    if (job.world == nullptr && (replica > 1 || !storage_of(answer.request, answer.plan, 0).is_direct()))
         return train_ranks(context, *job.model, job.weights, rule, *job.batches, options, ranks, body, job.divisors);
-    TensorPlace const place{answer.plan.tp, job.world == nullptr ? 0 : job.world->rank() % answer.plan.tp};
     auto const number = job.world == nullptr ? 0 : job.world->rank();
-    auto weights = job.weights(context, place, storage_of(answer.request, answer.plan, number));
-    auto const& program = (*job.programs)[static_cast<std::size_t>(place.rank)];
+    auto weights = job.weights(context, options.model_place(number), storage_of(answer.request, answer.plan, number));
+    auto const& program = (*job.programs)[static_cast<std::size_t>(number % replica)];
     if (job.world == nullptr) {
         if (!weights) return weights.error();
         return train_ranks(context, program, *weights, rule, *job.batches, options, ranks, body, job.divisors);

@@ -22,15 +22,15 @@ namespace shardwise::cli {
 /// What a run is made of; all of it outlives the run.
 struct TrainJob {
     Model const* model = nullptr;
-    /// Of each tensor-parallel rank.
+    /// Of each rank of a replica of the model.
     std::vector<TrainingProgram> const* programs = nullptr;
     TrainData const* data = nullptr;
     Batches const* batches = nullptr;
     /// What every checkpoint has beside its weights.
     CheckpointFiles const* files = nullptr;
     RopeDivisors divisors;
-    /// Gives the weights that a run begins with, those of a tensor-parallel rank, held in some way.
-    std::function<Result<TrainingWeights>(HostContext&, TensorPlace const&, WeightStorage const&)> weights;
+    /// Gives the weights that a run begins with, those of a rank of a replica, held in some way.
+    std::function<Result<TrainingWeights>(HostContext&, ModelPlace const&, WeightStorage const&)> weights;
     ColorMode color = ColorMode::automatic;
     /// All ranks, where this process is one of them; null where they are threads of it.
     HostCommunicator* world = nullptr;

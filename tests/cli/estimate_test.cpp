@@ -3,6 +3,10 @@
 
 #include "program.hpp"
 
+#include <cstddef>
+#include <string>
+#include <vector>
+
 using namespace shardwise;
 using namespace shardwise::tests;
 
@@ -93,6 +97,51 @@ TEST_CASE("estimate: training shows gradients and optimizer, and conventions are
     CHECK(adam.integer("bytes", "total") == 16 * 8'030'261'248);
     CHECK(run({"estimate", "llama-3-8b", "--training", "sgd", "--zero", "3", "--dp", "8", "--recompute", "full"})
               .status == 0);
+}
+
+TEST_CASE("estimate: what train allocates is what train predicts and holds itself to, or says why it does not run") {
+    TemporaryFolder const folder;
+    std::string ids;
+    for (int i = 0; i < 400; ++i) ids += {static_cast<char>(i % 97), '\0'};
+    auto const data = folder.write("ids.u16", ids);
+    using Words = std::vector<std::string>;
+    int number = 0;
+    auto const check = [&](Words ways, Words estimated, Words trained, std::size_t ranks) {
+        auto const out = folder / ("out" + std::to_string(number++));
+        Words of_estimate{"estimate", "demo", "--training", "adam", "--context", "32", "--json"};
+        Words of_train{"train", "demo",    "--data", data,           "--out", out,     "--context",
+                       "32",    "--steps", "2",      "--save-every", "1",     "--json"};
+        for (auto const* const words : {&ways, &estimated})
+            of_estimate.insert(of_estimate.end(), words->begin(), words->end());
+        for (auto const* const words : {&ways, &trained}) of_train.insert(of_train.end(), words->begin(), words->end());
+        Answer const estimate(run(of_estimate).out);
+        auto const done = run(of_train);
+        CHECK_MESSAGE(done.status == 0, done.err);
+        Answer const train(done.out);
+        CHECK(estimate.size("train", "ranks") == ranks);
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+            auto const total = estimate.integer("train", "ranks", rank, "total");
+            CHECK(total > 0);
+            CHECK(total == train.integer("memory", "ranks", rank, "predicted"));
+            CHECK(total == train.integer("memory", "ranks", rank, "peak"));
+        }
+    };
+    check({"--dp", "2", "--zero", "1", "--recompute", "full"}, {"--batch", "2"}, {"--batch", "4", "--micro-batch", "2"},
+          2);
+    check({"--dp", "2", "--zero", "3"}, {"--batch", "2"}, {"--batch", "4", "--micro-batch", "2"}, 2);
+    check({"--pp", "2", "--dp", "2"}, {"--batch", "3", "--micro-batches", "3"}, {"--batch", "6", "--micro-batch", "1"},
+          4);
+    // A batch for each stage where it is not said how many micro-batches there are.
+    check({"--pp", "2", "--tp", "2"}, {"--batch", "2"}, {"--batch", "4", "--micro-batch", "2"}, 4);
+    check({"--dp", "1", "--offload", "optimizer"}, {}, {"--batch", "1"}, 1);
+    auto const reason = [](Words const& ways) {
+        Words words{"estimate", "demo", "--training", "adam", "--json"};
+        words.insert(words.end(), ways.begin(), ways.end());
+        return Answer(run(words).out).text("train", "reason");
+    };
+    CHECK(reason({"--offload", "all"}) == "weights and gradients lie in memory");
+    CHECK(reason({"--pp", "2", "--zero", "3"}) == "a stage holds its weights whole");
+    CHECK(Answer(run({"estimate", "demo", "--json"}).out).is_null("train"));
 }
 
 TEST_CASE("estimate: the text shows terms per device and per module") {

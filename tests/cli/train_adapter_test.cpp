@@ -100,6 +100,35 @@ TEST_CASE(
         auto const hash = whole.text("weights_hash");
         CHECK(hash.size() == 64);
         CHECK(train(name + "-two", {"--dp", "2", "--zero", "1"}).text("weights_hash") == hash);
+        auto const shared = train(name + "-shared", {"--tp", "2"});
+        CHECK(shared.text("weights_hash") == hash);
+        CHECK(shared.integer("memory", "ranks", std::size_t{1}, "peak") <=
+              shared.integer("memory", "ranks", std::size_t{1}, "predicted"));
+        // It runs beside the base as that is, with the same bits over ranks.
+        auto const ids = [&](std::vector<std::string> more) {
+            std::vector<std::string> words{"run",
+                                           base.model,
+                                           "--prompt-ids",
+                                           "3,10,17",
+                                           "--max-new-tokens",
+                                           "4",
+                                           "--adapter",
+                                           training.out(name) + "/step-000003",
+                                           "--deterministic",
+                                           "--json"};
+            words.insert(words.end(), base.more.begin(), base.more.end());
+            words.insert(words.end(), more.begin(), more.end());
+            auto const ran = run(words);
+            CHECK_MESSAGE(ran.status == 0, ran.err);
+            Answer const answer(ran.out);
+            CHECK(answer.integer("memory", "ranks", std::size_t{0}, "peak") <=
+                  answer.integer("memory", "ranks", std::size_t{0}, "predicted"));
+            std::vector<std::int64_t> out;
+            for (std::size_t i = 0; i < answer.size("token_ids"); ++i) out.push_back(answer.integer("token_ids", i));
+            CHECK(out.size() == 4);
+            return out;
+        };
+        CHECK(ids({}) == ids({"--tp", "2"}));
         REQUIRE(std::filesystem::remove_all(training.out(name) + "/step-000003") > 0);
         CHECK(train(name, {}).text("weights_hash") == hash);
         CHECK(exists(training.out(name) + "/step-000003/adapter_config.json"));

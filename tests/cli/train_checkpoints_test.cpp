@@ -82,6 +82,13 @@ TEST_CASE(
     };
     CHECK(on("one_on", "shared/step-000002", {}) == hash);
     CHECK(on("shared_on", "one/step-000002", {"--tp", "2", "--dp", "2", "--zero", "2"}) == hash);
+    auto const staged = training.train("staged", {"--steps", "4", "--save-every", "2", "--pp", "2"});
+    CHECK(staged.text("weights_hash") == hash);
+    for (auto const* const name : {"model.safetensors", "optimizer.safetensors", "trainer_state.json"})
+        CHECK(read_text(training.out("one/step-000002/") + name) ==
+              read_text(training.out("staged/step-000002/") + name));
+    CHECK(on("one_on_staged", "staged/step-000002", {}) == hash);
+    CHECK(on("staged_on", "shared/step-000002", {"--pp", "2", "--dp", "2"}) == hash);
 }
 
 TEST_CASE("train: a run that would remove checkpoints of another, or later ones, is refused and leaves all as it was") {

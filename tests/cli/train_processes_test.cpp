@@ -71,8 +71,10 @@ TEST_CASE("train: ranks that are processes give the bits of threads, in the same
     Training const training;
     Words const flags{"--steps",     "4",     "--save-every", "2",   "--keep",        "2",
                       "--optimizer", "adamw", "--valid-part", "0.1", "--valid-every", "2"};
-    for (auto const& degrees :
-         std::vector<Words>{{"--dp", "2"}, {"--dp", "3", "--zero", "2"}, {"--tp", "2", "--dp", "2"}}) {
+    for (auto const& degrees : std::vector<Words>{{"--dp", "2"},
+                                                  {"--dp", "3", "--zero", "2"},
+                                                  {"--tp", "2", "--dp", "2"},
+                                                  {"--pp", "2", "--dp", "2", "--micro-batch", "1"}}) {
         CAPTURE(degrees);
         auto words = flags;
         words.insert(words.end(), degrees.begin(), degrees.end());

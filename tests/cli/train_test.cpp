@@ -131,6 +131,8 @@ TEST_CASE("train: the same weights on any ranks, with any micro-batch, threads a
              {"--dp", "2", "--zero", "1", "--offload", "optimizer"},
              {"--tp", "4", "--micro-batch", "3"},
              {"--tp", "2", "--dp", "2", "--zero", "1", "--mode", "hybrid"},
+             {"--pp", "2"},
+             {"--pp", "2", "--dp", "2", "--tp", "2", "--zero", "2", "--pipeline", "gpipe", "--micro-batch", "1"},
              {"--micro-batch", "3", "--recompute", "selective"}}) {
         auto words = more;
         words.insert(words.end(), {"--steps", "4"});
@@ -140,9 +142,10 @@ TEST_CASE("train: the same weights on any ranks, with any micro-batch, threads a
             auto const found = std::find(more.begin(), more.end(), flag);
             return found == more.end() ? 1 : std::stoll(*(found + 1));
         };
-        auto const ranks = degree("--dp") * degree("--tp");
+        auto const ranks = degree("--dp") * degree("--tp") * degree("--pp");
         CHECK(answer.integer("plan", "dp") == degree("--dp"));
         CHECK(answer.integer("plan", "tp") == degree("--tp"));
+        CHECK(answer.integer("plan", "pp") == degree("--pp"));
         CHECK(answer.size("memory", "ranks") == static_cast<std::size_t>(ranks));
         for (std::size_t rank = 0; rank < answer.size("memory", "ranks"); ++rank)
             CHECK(answer.integer("memory", "ranks", rank, "peak") <=
@@ -273,7 +276,11 @@ TEST_CASE("train: what does not run yet is refused by its flag, and nothing is w
                               {{"--tp", "2", "--optimizer", "adam8bit"}, 1, "--optimizer adam8bit, --tp"},
                               {{"--tp", "2", "--mode", "data_parallel", "--dp", "2"}, 2, "--mode, --tp"},
                               {{"--tp", "2", "--mode", "single"}, 2, "--mode, --tp"},
-                              {{"--pp", "2"}, 1, "--pp: 2"},
+                              {{"--pp", "3"}, 2, "--pp: is more than the model's"},
+                              {{"--pp", "2", "--pipeline", "zero_bubble"}, 1, "--pipeline: zero_bubble"},
+                              {{"--pp", "2", "--zero", "3"}, 1, "--zero 3, --pp"},
+                              {{"--pp", "2", "--lora", "1"}, 1, "--lora, --pp"},
+                              {{"--pp", "2", "--mode", "single"}, 2, "--mode, --pp"},
                               {{"--zero", "3", "--lora", "4"}, 1, "--zero 3, --lora"},
                               {{"--precision", "fp17"}, 2, "did you mean fp16?"},
                               {{"--kahan-sum"}, 1, "--kahan-sum: is of weights in bf16"},

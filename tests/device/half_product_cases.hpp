@@ -5,6 +5,8 @@
 #include "expert_product_cases.hpp"
 #include "half_row_cases.hpp"
 
+#include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -69,6 +71,42 @@ void check_half_product(Bench<TestDevice>& bench, WeightFormat format, std::int6
         return bench.fetch(to);
     };
     check_same(product(halves, 0.0F), product(halves, T()), product(floats, 0.0F));
+}
+
+/// Of many rows that lie on packs a dense weight of their own type is multiplied by the vendor's product.
+template <class T, class Out>
+void check_dense_half(Bench<TestDevice>& bench, std::int64_t outputs, std::int64_t inputs, std::int64_t rows) {
+    using Device = TestDevice;
+    CAPTURE(inputs);
+    StoredWeight const weight(detail::format_of_rows<T>, outputs, inputs);
+    auto const held = Device::hold_weight(bench.context(), weight.source());
+    REQUIRE(held);
+    SameNumbers<T> const in(rows * (inputs + 8), 814);
+    auto const from = bench.send(in.halves);
+    auto to = bench.send(std::vector<Out>(static_cast<std::size_t>(rows * (outputs + 8)), Out(77.0F)));
+    REQUIRE(Device::multiply(TensorView<T const, 2, Device>(from.data(), {rows, inputs}, inputs + 8), *held,
+                             TensorView<Out, 2, Device>(to.data(), {rows, outputs}, outputs + 8), bench.stream()));
+    auto const out = bench.fetch(to);
+    for (std::int64_t output = 0; output < outputs; ++output) {
+        auto const values = weight.row(output);
+        for (std::int64_t row = 0; row < rows; ++row) {
+            double sum = 0.0;
+            double magnitude = 0.0;
+            for (std::int64_t i = 0; i < inputs; ++i) {
+                auto const product = static_cast<double>(values[static_cast<std::size_t>(i)]) *
+                                     static_cast<double>(in.floats[static_cast<std::size_t>(row * (inputs + 8) + i)]);
+                sum += product;
+                magnitude += std::abs(product);
+            }
+            auto const made =
+                static_cast<double>(static_cast<float>(out[static_cast<std::size_t>(row * (outputs + 8) + output)]));
+            // As many products and additions as inputs, in any order, and the rounding of the result.
+            auto const error = static_cast<double>(inputs + 1) * 0x1p-24 * magnitude;
+            REQUIRE(std::abs(made - sum) <= error + (std::abs(sum) + error) * roundoff<Out> + smallest<Out>);
+        }
+    }
+    for (std::int64_t row = 0; row < rows; ++row)
+        REQUIRE(static_cast<float>(out[static_cast<std::size_t>(row * (outputs + 8) + outputs)]) == 77.0F);
 }
 
 template <class T>
@@ -136,6 +174,16 @@ TEST_CASE_TEMPLATE("Products of halves on a device are those of the same floats,
         check_half_product<T>(*bench, format, 33, 61, 26);
         check_half_product<T>(*bench, format, 9, 37, 2);
         check_half_experts<T>(*bench, format, 5, 67);
+    }
+}
+
+TEST_CASE_TEMPLATE("Products of many halves by a dense weight of their type are within the rounding of their sums", T,
+                   Bfloat16, Float16) {
+    auto const bench = open_bench<TestDevice>();
+    if (!bench) return;
+    for (auto const& [outputs, inputs, rows] : {std::array<std::int64_t, 3>{24, 64, 40}, {8, 200, 17}, {72, 16, 70}}) {
+        check_dense_half<T, T>(*bench, outputs, inputs, rows);
+        check_dense_half<T, float>(*bench, outputs, inputs, rows);
     }
 }
 

@@ -168,34 +168,6 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("ParameterLoader: an adapter of a GGUF file's weights is refused, also for those that it leaves") {
-    TemporaryFolder const folder;
-    std::string const module = "base_model.model.model.layers.0.self_attn.q_proj";
-    auto const source =
-        find_model(SHARDWISE_SOURCE_DIR "/tests/golden/gguf/cohere-q8_0.gguf", {}, HubCache(HubEnvironment{}));
-    REQUIRE(source);
-    auto const checkpoint = read_checkpoint(*source);
-    REQUIRE(checkpoint);
-    auto const& model = checkpoint->model;
-    auto const width = model.config.hidden_size;
-    write_adapter(folder,
-                  R"({"peft_type":"LORA","r":2,"lora_alpha":4,"target_modules":["q_proj"],"layers_to_transform":[0]})",
-                  {{module + ".lora_A.weight", {2, width}}, {module + ".lora_B.weight", {width, 2}}});
-    auto const adapter = Adapter::open(folder.path(), model);
-    REQUIRE_MESSAGE(adapter, (adapter ? "" : adapter.error().message()));
-    auto const parameters = StoredParameters::open(*source, model);
-    REQUIRE(parameters);
-    HostContext context({.threads = 1});
-    LoadOptions options;
-    options.adapter = &*adapter;
-    auto const table = parameters->find("model.embed_tokens.weight");
-    REQUIRE(table);
-    auto const refused = ParameterLoader<Host>(context, *parameters, options)
-                             .matrix(*table, {.outputs = model.config.vocab_size, .inputs = width});
-    REQUIRE_FALSE(refused);
-    CHECK(refused.error().message().find("is of a GGUF file") != std::string::npos);
-}
-
 TEST_CASE("Adapter: what does not fit its model or is not computed is refused by name") {
     auto const& good = golden("llama");
     FormulaModel const model(good.base.config);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <shardwise/tokenizer/code_points.hpp>
 #include <shardwise/tokenizer/parse_pattern.hpp>
 
 #include <doctest/doctest.h>

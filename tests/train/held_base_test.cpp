@@ -33,7 +33,7 @@ struct HeldModel {
     ModelSource source;
     Checkpoint checkpoint;
     StoredParameters stored;
-    LowRankOptions options{.rank = 3, .alpha = 6.0};
+    LowRankOptions options{.rank = 4, .alpha = 8.0};
     HostContext context{HostOptions{.threads = 1}};
     std::optional<TrainingProgram> program;
     std::optional<TrainingWeights> weights;
@@ -64,14 +64,53 @@ struct HeldModel {
         }
         return out;
     }
-    /// Losses and norms of some steps with one batch.
-    [[nodiscard]] std::vector<TrainedStep> train() {
+    [[nodiscard]] CurveData data() const {
         auto ids = golden_tokens(4 * golden_context + 1);
         for (auto& id : ids) id %= static_cast<std::int32_t>(checkpoint.model.config.vocab_size);
-        CurveData const data(checkpoint.model.config.vocab_size, ids);
-        TrainOptions const how{
+        return CurveData(checkpoint.model.config.vocab_size, ids);
+    }
+    [[nodiscard]] static TrainOptions how(std::int32_t tp = 1) {
+        TrainOptions out{
             .steps = 6, .micro_batch = 2, .schedule = {.learning_rate = 3e-3, .warm_up = 2, .total = 20, .floor = 0.1}};
-        return take(train_ranks(context, *program, *weights, AdamW{}, data.batches(), how, 1, stored.rope_divisors()));
+        out.tp = tp;
+        return out;
+    }
+    /// Losses and norms of some steps with one batch.
+    [[nodiscard]] std::vector<TrainedStep> train() {
+        return take(
+            train_ranks(context, *program, *weights, AdamW{}, data().batches(), how(), 1, stored.rope_divisors()));
+    }
+    /// The same of tensor-parallel ranks, each with its part of the base, in memory that is predicted.
+    [[nodiscard]] std::vector<TrainedStep> train_over(std::int32_t ranks, Optional<QuantScheme> const& quant) const {
+        auto const& model = checkpoint.model;
+        auto const& adapter = program->layout().adapter();
+        std::vector<TrainedStep> out;
+        auto const own_weights = [&](HostContext& own, TensorPlace const& place) {
+            return TrainingWeights::load(own, stored, place, adapter, 7, quant);
+        };
+        auto const body = [&](Trainer<AdamW>& trainer, HostStream& stream) -> Result<> {
+            auto const& layout = trainer.weights().layout();
+            // A part of the rows and one of the columns.
+            auto const whole = program->layout().held_bytes();
+            if (!detail::is_packed(adapter.options().held.begin()->second.format))
+                CHECK(layout.held_bytes() == whole * 2 / ranks);
+            auto const own = TrainingProgram::create(model, layout.place(), adapter.options());
+            if (!own) return own.error();
+            auto const predicted =
+                Trainer<AdamW>::bytes(*own, AdamW{}, trainer.batches().options(), how(ranks),
+                                      {trainer.comm().size(), trainer.comm().rank()}, stored.rope_divisors());
+            if (!predicted) return predicted.error();
+            CHECK(trainer.context().memory().current() == TrainingWeights::bytes(layout) + *predicted);
+            auto steps = trainer.run(stream);
+            if (!steps) return steps.error();
+            if (trainer.comm().rank() == 0) out = *std::move(steps);
+            return {};
+        };
+        HostContext first({.threads = 1});
+        auto const done = train_ranks(first, model, own_weights, AdamW{}, data().batches(), how(ranks), ranks, body,
+                                      stored.rope_divisors());
+        REQUIRE_MESSAGE(done, (done ? "" : done.error().message()));
+        return out;
     }
 };
 
@@ -159,4 +198,23 @@ TEST_CASE("TrainingWeights: a GGUF base of an adapter has the logits of the mode
           std::string::npos);
     auto const adapter = take(TrainedAdapter::create(llama.checkpoint.model, {.rank = 2}));
     CHECK_FALSE(TrainingWeights::load(context, llama.stored, {}, adapter));
+}
+
+TEST_CASE("train_ranks: tensor-parallel ranks train beside a packed base with the bits of one, each with its part") {
+    auto const root = std::string(SHARDWISE_SOURCE_DIR) + "/tests/golden/";
+    struct Base {
+        std::string path;
+        std::int32_t ranks = 2;
+        Optional<QuantScheme> quant{};
+    };
+    for (auto const& base :
+         {Base{root + "packed/nf4"}, Base{root + "packed/int8"}, Base{root + "packed/gptq"}, Base{root + "packed/awq"},
+          Base{root + "packed/fp8"}, Base{root + "gguf/llama-q8_0.gguf"}, Base{root + "gguf/gpt2-q8_0.gguf", 4},
+          Base{root + "gguf/phi3-q8_0.gguf"}, Base{root + "gguf/qwen2-q8_0.gguf"},
+          Base{root + "gguf/falcon_groups-bf16.gguf"}, Base{root + "gguf/gpt_neox-f32.gguf", 4}}) {
+        CAPTURE(base.path);
+        HeldModel single(base.path, base.quant);
+        auto const steps = single.train();
+        CHECK(single.train_over(base.ranks, base.quant) == steps);
+    }
 }

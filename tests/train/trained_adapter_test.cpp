@@ -296,5 +296,4 @@ TEST_CASE("TrainingProgram: what has no adapter is refused by name") {
     CHECK(says({.rank = -1}).find("rank") != std::string::npos);
     CHECK(says({.rank = 2, .alpha = 0.0}).find("alpha") != std::string::npos);
     CHECK(says({.rank = 1}, {2, 0}).find("below the tensor-parallel ranks") != std::string::npos);
-    CHECK(says({.rank = 2, .held = {{"a", {}}}}, {2, 0}).find("beside a packed base") != std::string::npos);
 }

@@ -13,6 +13,7 @@
 #include <shardwise/core/split.hpp>
 #include <shardwise/core/tensor_view.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -91,15 +92,17 @@ struct DeviceBackend {
         return copy_elements<T>(from.data(), from.elements(), to.data(), to.elements(), stream);
     }
 
-    /// out = op(a) * op(b), sums in float, by the vendor's product where there is one.
+    /// out = op(a) * op(b), sums in float, by the vendor's product where there is one. The result is float, or rounded to the
+    /// factors' type.
     ///
     /// Shapes  a [m, k], b [k, n], out [m, n]; a [k, m] or b [n, k] where transposed
     /// Memory  `out` overlaps neither factor; both stay alive until it is done
     /// Order   on `stream`
     /// Errors  shape_mismatch
-    template <class T>
+    template <class T, class Out>
     [[nodiscard]] static Result<> gemm(TensorView<T const, 2, DeviceBackend> a, TensorView<T const, 2, DeviceBackend> b,
-                                       TensorView<float, 2, DeviceBackend> out, GemmOptions options, Stream& stream) {
+                                       TensorView<Out, 2, DeviceBackend> out, GemmOptions options, Stream& stream) {
+        static_assert(std::same_as<Out, float> || std::same_as<Out, T>, "products are floats, or as their factors");
         if (auto const known = check_views("gemm", a, b, out); !known) return known;
         auto const factor = [](TensorView<T const, 2, DeviceBackend> const& view, bool is_transposed) {
             auto const row = row_distance(view);
@@ -117,7 +120,8 @@ struct DeviceBackend {
                                     m,
                                     n,
                                     k,
-                                    options.accumulates};
+                                    options.accumulates,
+                                    detail::row_element<Out>};
         if (k == 0) {
             if (!options.accumulates) clear(out, stream);
             return {};
@@ -180,8 +184,9 @@ private:
     static Result<> submit_product(TensorView<T const, 2, DeviceBackend> in, DeviceWeight<Api> const& weight,
                                    UnitRange inputs, TensorView<Out, 2, DeviceBackend> out, bool is_fixed,
                                    Stream& stream);
-    static void clear(TensorView<float, 2, DeviceBackend> out, Stream& stream) {
-        auto const width = static_cast<std::size_t>(out.extent(1)) * sizeof(float);
+    template <class T>
+    static void clear(TensorView<T, 2, DeviceBackend> out, Stream& stream) {
+        auto const width = static_cast<std::size_t>(out.extent(1)) * sizeof(T);
         for (std::int64_t row = 0; row < out.extent(0); ++row) {
             stream.submit([&](typename Api::Stream native) { return Api::clear(out.row(row), width, native); });
         }

@@ -217,6 +217,22 @@ Result<DeviceWeight<Api>> DeviceBackend<Api>::hold_weight(Context& context, Weig
 
 namespace detail {
 
+/// The format of weights that lie as rows of T do.
+template <class T>
+inline constexpr WeightFormat format_of_rows = std::same_as<T, float>      ? WeightFormat::f32
+                                               : std::same_as<T, Bfloat16> ? WeightFormat::bf16
+                                                                           : WeightFormat::f16;
+
+/// True for floats, and for halves whose rows are whole packs: of others a vendor's product has few kernels, or none.
+template <class T, class Out, class Backend>
+[[nodiscard]] bool is_for_vendor(TensorView<T const, 2, Backend> const& in, TensorView<Out, 2, Backend> const& out) {
+    auto const is_aligned = [](auto const* data, std::int64_t row) {
+        constexpr auto size = static_cast<std::int64_t>(sizeof *data);
+        return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && row * size % 16 == 0;
+    };
+    return sizeof(T) == 4 || (is_aligned(in.data(), in.stride(0)) && is_aligned(out.data(), out.stride(0)));
+}
+
 /// Checks the extents of a product by a range of a weight's inputs.
 template <class Api, class T, class Out>
 [[nodiscard]] Result<> check_device_product(TensorView<T const, 2, DeviceBackend<Api>> in,
@@ -258,15 +274,14 @@ Result<> DeviceBackend<Api>::multiply(TensorView<T const, 2, DeviceBackend> in, 
                                       TensorView<Out, 2, DeviceBackend> out, Stream& stream) {
     // From here on arithmetic binds, not the reading of the weight, and the vendor's product is the better one.
     constexpr std::int64_t few_rows = 16;
-    if constexpr (std::same_as<T, float>) {
-        if (weight.format() == WeightFormat::f32 && in.extent(0) > few_rows) {
-            auto const checked = detail::check_device_product<Api>(in, weight, {0, weight.inputs()}, out);
-            if (!checked || out.empty()) return checked;
-            auto const view = weight.view();
-            TensorView<float const, 2, DeviceBackend> const factor(
-                reinterpret_cast<float const*>(view.rows), {weight.outputs(), weight.inputs()}, view.row_bytes / 4);
-            return gemm<float>(in, factor, out, {.is_b_transposed = true}, stream);
-        }
+    if (weight.format() == detail::format_of_rows<T> && in.extent(0) > few_rows && detail::is_for_vendor(in, out)) {
+        auto const checked = detail::check_device_product<Api>(in, weight, {0, weight.inputs()}, out);
+        if (!checked || out.empty()) return checked;
+        auto const view = weight.view();
+        constexpr auto size = static_cast<std::int64_t>(sizeof(T));
+        TensorView<T const, 2, DeviceBackend> const factor(reinterpret_cast<T const*>(view.rows),
+                                                           {weight.outputs(), weight.inputs()}, view.row_bytes / size);
+        return gemm<T>(in, factor, out, {.is_b_transposed = true}, stream);
     }
     return submit_product(in, weight, {0, weight.inputs()}, out, false, stream);
 }

@@ -75,8 +75,11 @@ public:
     [[nodiscard]] Result<> receive_bytes(std::int32_t from, Dtype dtype, std::byte* data, std::int64_t count,
                                          std::size_t element_bytes) {
         auto const receive = [&] {
-            return std::visit([=](auto& one) { return one.receive_bytes(from, dtype, data, count, element_bytes); },
-                              one_);
+            auto const begin = is_timed_ ? Clock::now() : Clock::time_point{};
+            auto done =
+                std::visit([=](auto& one) { return one.receive_bytes(from, dtype, data, count, element_bytes); }, one_);
+            if (is_timed_) time_ += Clock::now() - begin;
+            return done;
         };
         if (!tracer_.is_on()) return receive();
         return detail::trace_message(tracer_, from, count * static_cast<std::int64_t>(element_bytes), false, receive);
@@ -127,7 +130,7 @@ public:
         if (is_timed_) time_ += Clock::now() - begin;
         return done;
     }
-    /// Adds up from now on how long collectives take, what they wait for other ranks included.
+    /// Adds up from now on how long collectives and receives take, what they wait for other ranks included.
     void measure_calls() { is_timed_ = true; }
     [[nodiscard]] std::chrono::nanoseconds time_of_calls() const { return time_; }
     /// Tells of every call from now on, of its waits too; what `tracer` refers to outlives the calls.

@@ -73,11 +73,37 @@ public:
     static constexpr std::string_view prefix = "base_model.model.";
 
     [[nodiscard]] AdapterConfig const& config() const { return config_; }
-    [[nodiscard]] std::size_t size() const { return deltas_.size(); }
-    /// What it adds to a parameter; null where it leaves it.
+    [[nodiscard]] std::size_t size() const { return deltas_.size() + halves_.size() / 2; }
+    /// What it adds to a parameter as that is loaded; null where it leaves it.
     [[nodiscard]] LowRankDelta const* delta(std::string_view parameter) const {
         auto const found = deltas_.find(parameter);
         return found == deltas_.end() ? nullptr : &found->second;
+    }
+    /// A half that is computed beside its product, by its name in the model; null for all others.
+    [[nodiscard]] StoredParameter const* half(std::string_view name) const {
+        auto const found = halves_.find(name);
+        return found == halves_.end() ? nullptr : &found->second.stored;
+    }
+    /// From now on the halves of this product are parameters of their own, and nothing is added to its weight.
+    void keep_beside(std::string const& weight, Model const& model) {
+        auto const found = deltas_.find(weight);
+        if (found == deltas_.end()) return;
+        auto const base = TreeTensors(model.tree).find(weight);
+        auto const module = weight.substr(0, weight.rfind('.'));
+        auto const put = [&](std::string const& end, WeightSource const& source) {
+            auto& half = halves_[module + end];
+            half.tensor = *base->tensor;
+            half.tensor.is_transposed = false;
+            half.tensor.stored_bytes = -1;
+            half.tensor.shape = Shape{source.outputs, source.inputs};
+            half.stored.tensor = &half.tensor;
+            half.stored.name = module + end;
+            half.stored.format = source.format;
+            half.stored.data = source.data;
+        };
+        put(".lora_A.weight", found->second.right);
+        put(".lora_B.weight", found->second.left);
+        deltas_.erase(found);
     }
     /// The parameter as the adapter holds it in the place of the checkpoint's, or the checkpoint's.
     [[nodiscard]] StoredParameter replaced(StoredParameter const& stored) const {
@@ -101,6 +127,11 @@ private:
     using Bytes = std::span<std::byte const>;
     static constexpr std::size_t max_config = std::size_t{4} << 20U;
 
+    /// A half in a map, whose elements stay where they are.
+    struct Half {
+        Tensor tensor;
+        StoredParameter stored;
+    };
     struct Replaced {
         WeightFormat format = WeightFormat::f32;
         Bytes data;
@@ -320,6 +351,7 @@ private:
     std::string path_;
     std::map<std::string, LowRankDelta, std::less<>> deltas_;
     std::map<std::string, Replaced, std::less<>> replaced_;
+    std::map<std::string, Half, std::less<>> halves_;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

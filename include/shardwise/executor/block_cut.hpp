@@ -5,6 +5,7 @@
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/model/block_program.hpp>
+#include <shardwise/model/low_rank_operations.hpp>
 #include <shardwise/op/head_share.hpp>
 #include <shardwise/op/visit_op.hpp>
 #include <shardwise/parallel/place.hpp>
@@ -150,7 +151,7 @@ private:
     /// The input of a row-parallel product.
     [[nodiscard]] Result<> cut_sum(Operation const& op) {
         // The second half of an adapter reads what every rank has.
-        bool const is_half = op.parameters[0].find(".lora_B.") != std::string_view::npos;
+        bool const is_half = is_low_rank_b(op.parameters[0]);
         if (value(op.output).spread != Spread::partial || is_half) return {};
         auto const weight = grain_of_(op);
         if (!weight) return weight.error();

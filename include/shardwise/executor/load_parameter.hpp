@@ -39,6 +39,12 @@ public:
         : rank_(rank), parameters_(parameters), options_(options) {}
 
     [[nodiscard]] StoredParameters const& parameters() const { return parameters_; }
+    /// A parameter of the model, or a half of an adapter that is computed beside its product.
+    ///
+    /// Errors  as StoredParameters::find
+    [[nodiscard]] Result<StoredParameter> find(std::string const& name) const {
+        return detail::find_adapted(parameters_, options_, name);
+    }
     [[nodiscard]] typename Backend::Context& context() const { return rank_.context; }
     [[nodiscard]] RankHome<Backend> const& rank() const { return rank_; }
     /// Bytes of the files' tensors that were read so far.
@@ -92,7 +98,10 @@ public:
     /// Errors  shape_mismatch where it has another number of elements
     [[nodiscard]] Result<std::vector<float>> floats(StoredParameter const& checkpoint, std::int64_t expected,
                                                     std::optional<std::span<UnitRange const>> ranges = {}) {
-        auto const parameter = detail::adapted(checkpoint, options_.adapter).stored;
+        auto const adapted = detail::adapted(checkpoint, options_.adapter);
+        auto const& parameter = adapted.stored;
+        auto const merges = detail::check_merge(adapted, {}, parameters_.is_gguf(), options_);
+        if (!merges) return merges.error();
         if (expected < 1 || parameter.tensor->shape.elements() % expected != 0) {
             return Error{ErrorCode::shape_mismatch}
                 .in(parameter.name)

@@ -3,6 +3,7 @@
 
 #include <shardwise/executor/adapter.hpp>
 #include <shardwise/executor/held_format.hpp>
+#include <shardwise/executor/load_options.hpp>
 #include <shardwise/executor/stored_parameters.hpp>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
@@ -20,6 +21,17 @@ struct AdaptedParameter {
     AdaptedParameter out{adapter->replaced(checkpoint), adapter->delta(checkpoint.name)};
     out.is_replaced = out.stored.data.data() != checkpoint.data.data();
     return out;
+}
+
+/// A parameter of a model, or a half of an adapter that is computed beside its product.
+///
+/// Errors  as StoredParameters::find
+[[nodiscard]] inline Result<StoredParameter> find_adapted(StoredParameters const& parameters,
+                                                          LoadOptions const& options, std::string const& name) {
+    if (options.adapter != nullptr) {
+        if (auto const* const half = options.adapter->half(name)) return *half;
+    }
+    return parameters.find(name);
 }
 
 /// Success where all bytes that loading has looked at so far were the files'.
@@ -40,13 +52,13 @@ struct AdaptedParameter {
     if (options.adapter == nullptr) return {};
     Error wrong{ErrorCode::unsupported};
     wrong.in(parameter.stored.name);
-    if (is_gguf) {
-        return wrong.because("is of a GGUF file, whose rows an adapter does not have")
-            .fix("give the checkpoint that the adapter was trained on");
-    }
     auto const& to = traits(held.format);
     bool const is_float = to.block_elements == 1 && to.scales == ScalePlace::none;
     bool const is_changed = parameter.delta != nullptr || parameter.is_replaced;
+    if (is_changed && is_gguf) {
+        return wrong.because("is of a GGUF file, whose rows an adapter does not have")
+            .fix("give the checkpoint that the adapter was trained on");
+    }
     if (!is_changed || is_float || options.quant) return {};
     return wrong.at(name_of(held.format))
         .because("stays packed as in its file, and an adapter is merged into float weights")

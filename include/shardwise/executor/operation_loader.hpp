@@ -41,7 +41,7 @@ public:
         return parameter_name(prefix_, parameter, expert);
     }
     [[nodiscard]] Result<StoredParameter> find(std::string_view parameter, std::int64_t expert = 0) const {
-        return parameters_.parameters().find(name_of(parameter, expert));
+        return parameters_.find(name_of(parameter, expert));
     }
 
     /// How an operation's first parameter is held.

@@ -6,6 +6,7 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/held_format.hpp>
 #include <shardwise/executor/layer_home.hpp>
+#include <shardwise/executor/merge_adapter.hpp>
 #include <shardwise/executor/ops/executed_ops.hpp>
 #include <shardwise/executor/parameter_name.hpp>
 #include <shardwise/executor/pipeline_stage.hpp>
@@ -51,7 +52,7 @@ struct PredictedMemory {
 /// How the parameters of a checkpoint are held by ranks that load them with these options.
 [[nodiscard]] inline FormatOf formats_of(StoredParameters const& parameters, LoadOptions const& options = {}) {
     return [&parameters, options](std::string const& name) -> Result<ParameterFormat> {
-        auto const stored = parameters.find(name);
+        auto const stored = detail::find_adapted(parameters, options, name);
         if (!stored) return stored.error();
         auto const held = held_format(*stored, parameters.model(), options);
         if (!held) return held.error();

@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(row_threads, 2) delta_rule(GatedDeltaCall<T> c
             own[i] = is_kept ? matrix[static_cast<std::int64_t>(row) * call.value_dim] : 0.0F;
         }
         for (std::int64_t token = 0; token < call.tokens; ++token) {
-            auto* const mixed = call.mixed + (token * call.heads + head) * channels;
+            auto const* const mixed = call.mixed + (token * call.heads + head) * channels;
             // What the token before shares has been read.
             __syncthreads();
             for (int i = thread; i < dim; i += row_threads) {
@@ -138,9 +138,8 @@ __global__ void __launch_bounds__(row_threads, 2) delta_rule(GatedDeltaCall<T> c
             }
             reads[thread] = part;
             __syncthreads();
-            auto* const own_value =
-                mixed + 2 * dim + (value_head - head * call.values_per_key) * call.value_dim + column;
-            auto const value = is_column ? *own_value : 0.0F;
+            auto const value =
+                is_column ? mixed[2 * dim + (value_head - head * call.values_per_key) * call.value_dim + column] : 0.0F;
             auto const correction = (value - sum_of(reads)) * gates[1];
             part = 0.0F;
             SHARDWISE_DEVICE_UNROLL
@@ -151,8 +150,15 @@ __global__ void __launch_bounds__(row_threads, 2) delta_rule(GatedDeltaCall<T> c
             }
             results[thread] = part;
             __syncthreads();
-            // All groups have read the value that lay there.
-            if (group == 0 && is_column) *own_value = sum_of(results);
+            if (group == 0 && is_column) {
+                if constexpr (sizeof(T) == 4) {
+                    call.out[token * call.out_row + value_head * call.value_dim + column] = sum_of(results);
+                } else {
+                    // Halves are made of floats, which lie where all groups have read the value.
+                    call.mixed[(token * call.heads + head) * channels + 2 * dim +
+                               (value_head - head * call.values_per_key) * call.value_dim + column] = sum_of(results);
+                }
+            }
         }
         SHARDWISE_DEVICE_UNROLL
         for (int i = 0; i < delta_kept; ++i) {
@@ -187,8 +193,9 @@ __global__ void __launch_bounds__(row_threads, 2) delta_gate(GatedDeltaCall<T> c
         auto const head = value_head / call.values_per_key;
         auto const width = is_row ? call.value_dim : 0;
         auto* const out = call.out + token * call.out_row + value_head * call.value_dim;
-        auto const* const from = call.mixed + (token * call.heads + head) * channels + 2 * call.key_dim +
-                                 (value_head - head * call.values_per_key) * call.value_dim;
+        float const* from = call.mixed + (token * call.heads + head) * channels + 2 * call.key_dim +
+                            (value_head - head * call.values_per_key) * call.value_dim;
+        if constexpr (sizeof(T) == 4) from = out;
         auto const* const gate = call.in + token * call.in_row + head * (channels + values) + channels +
                                  (value_head - head * call.values_per_key) * call.value_dim;
         float squares = 0.0F;

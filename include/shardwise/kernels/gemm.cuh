@@ -18,7 +18,7 @@ struct GemmTile {
     static constexpr int sums = side / threads_per_side;
 };
 
-template <class T>
+template <class T, class Out>
 __global__ void __launch_bounds__(GemmTile::threads) multiply_tiles(GemmCall call) {
     constexpr int side = GemmTile::side;
     constexpr int depth = GemmTile::depth;
@@ -71,8 +71,8 @@ __global__ void __launch_bounds__(GemmTile::threads) multiply_tiles(GemmCall cal
             for (int j = 0; j < sums; ++j) {
                 auto const column = first_column + column_in_tile + j * GemmTile::threads_per_side;
                 if (row >= call.m || column >= call.n) continue;
-                auto& element = call.out[row * call.out_row + column];
-                element = call.accumulates ? element + sum[i][j] : sum[i][j];
+                auto& element = static_cast<Out*>(call.out)[row * call.out_row + column];
+                narrow(call.accumulates ? widen(element) + sum[i][j] : sum[i][j], element);
             }
         }
     }

@@ -98,6 +98,9 @@ public:
                            static_cast<std::int32_t>(count), body, true});
     }
 
+    /// Puts others in the place of all blocks; bodies stay.
+    constexpr void replace_blocks(List<Block> blocks) { blocks_ = static_cast<List<Block>&&>(blocks); }
+
     /// Where names that no literal holds are kept.
     constexpr NameArena& names() { return names_; }
     [[nodiscard]] constexpr List<Block> const& blocks() const { return blocks_; }

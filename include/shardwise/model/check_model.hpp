@@ -5,6 +5,7 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/model/architecture.hpp>
 #include <shardwise/model/find_module.hpp>
+#include <shardwise/model/low_rank_operations.hpp>
 #include <shardwise/model/parameter_shard.hpp>
 #include <shardwise/op/step.hpp>
 
@@ -84,8 +85,8 @@ private:
                                    ErrorCode::invalid_argument);
                 auto const id = static_cast<std::size_t>(input);
                 if (is_made[id] == 0)
-                    return refusal("program", body.values()[id].name, "an operation reads this value before one makes it",
-                                   ErrorCode::invalid_argument);
+                    return refusal("program", body.values()[id].name,
+                                   "an operation reads this value before one makes it", ErrorCode::invalid_argument);
             }
             if (op.output < 0 || op.output >= count)
                 return refusal("program", op.parameters[0], "the operation's output is no value of its body",
@@ -146,6 +147,8 @@ private:
     constexpr Result<> check_operations(Block const& block, Module const& module) const {
         auto const& body = program_.body(block);
         for (auto const& op : body.operations()) {
+            // Halves of an adapter are no parameters of the tree.
+            if (is_low_rank_half(op.parameters[0])) continue;
             for (auto const parameter : op.parameters) {
                 if (!parameter.empty() && find_parameter(tree_, module, parameter) == nullptr)
                     return refusal(block.module, parameter, "the program reads a parameter that the tree does not have",
@@ -157,7 +160,8 @@ private:
             auto const& output = body.values()[static_cast<std::size_t>(op.output)];
             if (op.kind == OpKind::norm) {
                 if (weight.shape.elements() == op.in_features) continue;
-                return wrong("the operation normalises another width than the weight has").got(op.in_features)
+                return wrong("the operation normalises another width than the weight has")
+                    .got(op.in_features)
                     .expected(weight.shape.elements());
             }
             if (op.kind != OpKind::linear && op.kind != OpKind::experts && op.kind != OpKind::embedding) continue;
@@ -174,7 +178,8 @@ private:
             bool const is_plain = has_sides(2, 1);
             bool const is_transposed = has_sides(1, 2);
             if (!is_plain && !is_transposed)
-                return wrong("the weight's sides are not the operation's inputs and outputs").got(op.out_features)
+                return wrong("the weight's sides are not the operation's inputs and outputs")
+                    .got(op.out_features)
                     .expected(rank >= 2 ? weight.shape[rank - 2] : 0);
             if (op.kind == OpKind::embedding) continue;
             auto const& input = body.values()[static_cast<std::size_t>(op.inputs[0])];
@@ -240,8 +245,11 @@ private:
             }
         }
         if (executed == layers) return {};
-        return Error{ErrorCode::not_covered}.in("program").because("does not execute every layer of the tree once")
-            .got(executed).expected(layers);
+        return Error{ErrorCode::not_covered}
+            .in("program")
+            .because("does not execute every layer of the tree once")
+            .got(executed)
+            .expected(layers);
     }
 
     ModuleTree const& tree_;
@@ -257,6 +265,8 @@ private:
 ///
 /// Errors   shape_mismatch, not_covered, invalid_argument, naming the module, parameter or value
 /// Example  static_assert(check_model(describe<MyFamily>(config).value()).has_value())
-[[nodiscard]] constexpr Result<> check_model(Model const& model) { return detail::ModelChecker(model).check(); }
+[[nodiscard]] constexpr Result<> check_model(Model const& model) {
+    return detail::ModelChecker(model).check();
+}
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

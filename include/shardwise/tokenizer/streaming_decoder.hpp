@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/core/result.hpp>
+#include <shardwise/tokenizer/code_points.hpp>
 #include <shardwise/tokenizer/tokenizer.hpp>
 
 #include <cstddef>

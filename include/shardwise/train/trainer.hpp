@@ -325,8 +325,7 @@ private:
         if (options_.zero != ZeroStage::none && !weights_->shares().is_shared()) {
             if (auto const gathered = optimizer_.gather(groups_.data(), stream); !gathered) return gathered.error();
         }
-        if (groups_.tensor() != nullptr)
-            detail::renew_turned(pass_.layers(), *weights_, *groups_.tensor(), stream);
+        if (groups_.tensor() != nullptr) detail::renew_turned(pass_.layers(), *weights_, *groups_.tensor(), stream);
         if (auto const ended = stream.synchronize(deadline); !ended) return ended.error();
         clock.take(&StepTimes::optimizer);
         skipped_.take();

@@ -38,9 +38,7 @@ public:
 
     template <class T>
     [[nodiscard]] Result<> multiply(GemmCall const& call, cudaStream_t stream) {
-        constexpr auto type = std::is_same_v<T, float>      ? CUDA_R_32F
-                              : std::is_same_v<T, Bfloat16> ? CUDA_R_16BF
-                                                            : CUDA_R_16F;
+        constexpr auto type = type_of(row_element<T>);
         static_assert(std::is_same_v<T, float> || std::is_same_v<T, Bfloat16> || std::is_same_v<T, Float16>);
         // cuBLASLt counts columns first, so that row-major out = a * b is its out^T = b^T * a^T.
         Operation operation;
@@ -52,7 +50,7 @@ public:
         if (made) made = operation.transpose(CUBLASLT_MATMUL_DESC_TRANSB, call.a.is_transposed);
         if (made) made = first.make(type, call.b, call.k, call.n);
         if (made) made = second.make(type, call.a, call.m, call.k);
-        if (made) made = sum.make(CUDA_R_32F, {call.out, call.out_row, 1, false}, call.m, call.n);
+        if (made) made = sum.make(type_of(call.out_element), {call.out, call.out_row, 1, false}, call.m, call.n);
         if (!made) return made;
         float const one = 1.0F;
         float const old = call.accumulates ? 1.0F : 0.0F;
@@ -63,6 +61,10 @@ public:
     }
 
 private:
+    [[nodiscard]] static constexpr cudaDataType_t type_of(RowElement element) {
+        return element == RowElement::f32 ? CUDA_R_32F : element == RowElement::bf16 ? CUDA_R_16BF : CUDA_R_16F;
+    }
+
     explicit CublasLtProducts(cublasLtHandle_t handle) : handle_(handle) {}
 
     struct Operation {

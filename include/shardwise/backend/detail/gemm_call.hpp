@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/backend/detail/row_element.hpp>
 #include <shardwise/core/version.hpp>
 
 #include <cstdint>
@@ -17,12 +18,14 @@ struct GemmCall {
     };
     Factor a;
     Factor b;
-    float* out;
+    void* out;
     std::int64_t out_row;
     std::int64_t m;
     std::int64_t n;
     std::int64_t k;
     bool accumulates;
+    /// Float, or as the factors are.
+    RowElement out_element = RowElement::f32;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -4,6 +4,7 @@
 #include <shardwise/executor/ops/executed_op.hpp>
 #include <shardwise/executor/stored_rows.hpp>
 #include <shardwise/kernels/soft_cap.hpp>
+#include <shardwise/model/low_rank_operations.hpp>
 #include <shardwise/parallel/vocab_head.hpp>
 
 #include <algorithm>
@@ -78,7 +79,11 @@ private:
     [[nodiscard]] static Result<Held> load_column(Loader const& from, Operation const& op,
                                                   StoredParameter const& stored, BlockBody const& body,
                                                   BlockCut const& cut) {
-        auto const rows = stored_rows(op, body, from.model(), stored, from.is_gguf(),
+        // A half of an adapter has the rows of the checkpoint that it was trained on.
+        bool const is_half = is_low_rank_half(op.parameters[0]);
+        auto of_rows = op;
+        if (is_half) of_rows.output = low_rank_product(op, body);
+        auto const rows = stored_rows(of_rows, body, from.model(), stored, from.is_gguf() && !is_half,
                                       cut.columns[static_cast<std::size_t>(op.output)]);
         auto matrix = from.parameters().matrix(stored, {.outputs = op.out_features,
                                                         .inputs = op.in_features,

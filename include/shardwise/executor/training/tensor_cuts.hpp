@@ -6,6 +6,7 @@
 #include <shardwise/executor/parameter_name.hpp>
 #include <shardwise/executor/stored_parameter.hpp>
 #include <shardwise/executor/stored_rows.hpp>
+#include <shardwise/executor/training/held_part.hpp>
 #include <shardwise/executor/training/parameter_piece.hpp>
 #include <shardwise/executor/training/trained_adapter.hpp>
 #include <shardwise/executor/training/training_stage.hpp>
@@ -68,7 +69,7 @@ public:
     /// One rank shares nothing. `model` outlives this, and the adapter's halves are shared as the products beside them.
     ///
     /// Errors  invalid_argument for a rank that there is not, more ranks than key-value heads or than columns; unsupported with the
-    ///         operation that ranks cannot share, and for a base that is held in formats of its own
+    ///         operation that ranks cannot share
     [[nodiscard]] static Result<TensorCuts> create(Model const& model, ModelPlace const& place,
                                                    TrainedAdapter const& adapter = {}) {
         if (auto const checked = detail::check_place("training", place); !checked) return checked.error();
@@ -76,11 +77,6 @@ public:
         out.place_ = place;
         out.blocks_.resize(model.program.blocks().size());
         if (place.ranks == 1) return out;
-        if (!adapter.options().held.empty())
-            return Error{ErrorCode::unsupported}
-                .in("low-rank adapter")
-                .because("is not trained over tensor-parallel ranks beside a packed base yet")
-                .fix("use data-parallel ranks");
         if (!adapter.empty() && adapter.options().rank < place.ranks)
             return Error{ErrorCode::invalid_argument}
                 .in("low-rank adapter")
@@ -114,7 +110,9 @@ public:
                 if (block.is_numbered) prefix += "." + std::to_string(block.first + i);
                 for (auto const& op : body.operations()) {
                     if (op.kind != OpKind::linear) continue;
-                    if (auto const done = out.add(model, body, cuts, op, prefix, tensors); !done) return done.error();
+                    auto const& held = adapter.options().held;
+                    auto const done = out.add(model, body, cuts, op, prefix, tensors, held);
+                    if (!done) return done.error();
                 }
             }
         }
@@ -128,6 +126,11 @@ public:
     [[nodiscard]] ParameterCut const* find(std::string_view parameter) const {
         auto const found = parameters_.find(parameter);
         return found == parameters_.end() ? nullptr : &found->second;
+    }
+    /// The same of a frozen product that is held in a format of its own.
+    [[nodiscard]] HeldCut const* find_held(std::string_view parameter) const {
+        auto const found = held_.find(parameter);
+        return found == held_.end() ? nullptr : &found->second;
     }
     [[nodiscard]] static TrainedCut cut_of(Operation const& op, BlockBody const& body,
                                            std::vector<BlockCut> const& cuts) {
@@ -248,9 +251,12 @@ private:
     }
 
     [[nodiscard]] Result<> add(Model const& model, BlockBody const& body, std::vector<BlockCut> const& cuts,
-                               Operation const& op, std::string const& prefix, Tensors const& tensors) {
+                               Operation const& op, std::string const& prefix, Tensors const& tensors,
+                               HeldProducts const& held) {
         auto const kind = cut_of(op, body, cuts);
         if (kind == TrainedCut::none) return {};
+        auto const format = held.find(detail::parameter_name(prefix, op.parameters[0], 0));
+        if (format != held.end()) return add_held(cuts, op, prefix, kind, *format);
         for (std::size_t slot = 0; slot < 2; ++slot) {
             // The bias of a sum is added once, to the sum.
             if (op.parameters[slot].empty() || (slot > 0 && kind == TrainedCut::inputs)) continue;
@@ -275,7 +281,7 @@ private:
                     continue;
                 }
                 auto of_rows = op;
-                if (TrainedAdapter::is_b(op.parameters[0])) of_rows.output = TrainedAdapter::product_of(op, body);
+                if (is_low_rank_b(op.parameters[0])) of_rows.output = low_rank_product(op, body);
                 auto const rows = stored_rows(of_rows, body, model, stored, false, columns);
                 auto const counted =
                     stored_rows(of_rows, body, model, stored, false, counted_columns(of_rows.output, cuts, rank));
@@ -298,6 +304,38 @@ private:
                 return Error{ErrorCode::unsupported}.in(name).because(
                     "is read by products that tensor-parallel ranks share in two ways, which is not trained yet");
         }
+        return {};
+    }
+    /// A product whose rows lie in the order of what it makes, and its bias.
+    [[nodiscard]] Result<> add_held(std::vector<BlockCut> const& cuts, Operation const& op, std::string const& prefix,
+                                    TrainedCut kind, HeldProducts::value_type const& product) {
+        auto const& [name, format] = product;
+        HeldCut made;
+        ParameterCut bias;
+        for (std::int64_t rank = 0; rank < place_.ranks; ++rank) {
+            auto const& cut = cuts[static_cast<std::size_t>(rank)];
+            bool const is_of_outputs = kind == TrainedCut::outputs;
+            auto const& columns = cut.columns[static_cast<std::size_t>(is_of_outputs ? op.output : op.inputs[0])];
+            auto const part = [&](std::vector<UnitRange> rows, UnitRange of) {
+                return HeldPart::create(format, std::move(rows), of, op.in_features);
+            };
+            auto const share = split_units(is_of_outputs ? op.in_features : op.out_features, place_.ranks, rank);
+            if (is_of_outputs) {
+                made.own.push_back(part(columns, {0, op.in_features}));
+                made.turned.push_back(part({{0, op.out_features}}, share));
+                bias.own.push_back({columns, {{0, 1}}});
+                continue;
+            }
+            if (columns.size() != 1)
+                return Error{ErrorCode::unsupported}.in(name).because(
+                    "is held packed and reads columns that do not lie together, which ranks do not share yet");
+            made.own.push_back(part({{0, op.out_features}}, columns.front()));
+            made.turned.push_back(part({share}, {0, op.in_features}));
+        }
+        held_.emplace(name, std::move(made));
+        if (op.parameters[1].empty() || kind == TrainedCut::inputs) return {};
+        bias.counted = bias.own;
+        parameters_.emplace(detail::parameter_name(prefix, op.parameters[1], 0), std::move(bias));
         return {};
     }
     /// Of a rank's columns of a value, the first that no rank before it has: keys and values come last where queries lie with them.
@@ -326,6 +364,7 @@ private:
     ModelPlace place_;
     std::vector<std::vector<BlockCut>> blocks_;
     std::map<std::string, ParameterCut, std::less<>> parameters_;
+    std::map<std::string, HeldCut, std::less<>> held_;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -7,6 +7,7 @@
 #include <shardwise/executor/parameter_name.hpp>
 #include <shardwise/executor/training/held_base.hpp>
 #include <shardwise/model/architecture.hpp>
+#include <shardwise/model/low_rank_operations.hpp>
 #include <shardwise/model/walk.hpp>
 
 #include <cmath>
@@ -92,14 +93,6 @@ public:
     /// True where the base has weights as [inputs, outputs].
     [[nodiscard]] bool is_turned() const { return is_turned_; }
 
-    /// A parameter of the adapter, by its name in a block.
-    [[nodiscard]] static bool is_half(std::string_view parameter) {
-        return parameter.find(".lora_A.") != std::string_view::npos || is_b(parameter);
-    }
-    [[nodiscard]] static bool is_b(std::string_view parameter) {
-        return parameter.find(".lora_B.") != std::string_view::npos;
-    }
-
     /// A block's computation with the halves: behind each product A, the scale, B and a sum.
     [[nodiscard]] BlockBody with_halves(BlockBody const& body, Block const& block) const {
         if (empty()) return body;
@@ -110,45 +103,15 @@ public:
             auto const name = detail::parameter_name(prefix_of(block, 0), op.parameters[0], 0);
             if (op.kind != OpKind::linear || storage_->weights.count(name) == 0) continue;
             auto const module = op.parameters[0].substr(0, op.parameters[0].rfind('.'));
-            auto const& in = body.values()[static_cast<std::size_t>(op.inputs[0])];
-            auto const low = out.value({.name = "low_rank", .rows = in.rows, .width = options_.rank});
-            auto made = body.values()[static_cast<std::size_t>(op.output)];
-            made.split = UnitSplit::units(made.split.all_units());
-            auto const high = out.value(made);
-            Operation half;
-            half.kind = OpKind::linear;
-            half.inputs[0] = op.inputs[0];
-            half.output = low;
-            half.parameters[0] = keep(std::string(module) + ".lora_A.weight");
-            half.in_features = op.in_features;
-            half.out_features = options_.rank;
-            (void)out.append(half);
-            Operation scale;
-            scale.kind = OpKind::scale;
-            scale.inputs[0] = low;
-            scale.output = low;
-            scale.factor = options_.alpha / static_cast<double>(options_.rank);
-            (void)out.append(scale);
-            half.inputs[0] = low;
-            half.output = high;
-            half.parameters[0] = keep(std::string(module) + ".lora_B.weight");
-            half.in_features = options_.rank;
-            half.out_features = op.out_features;
-            (void)out.append(half);
-            Operation sum;
-            sum.kind = OpKind::add;
-            sum.inputs = {op.output, high, no_value, no_value};
-            sum.output = op.output;
-            (void)out.append(sum);
+            auto const spread = body.values()[static_cast<std::size_t>(op.output)].spread;
+            append_low_rank(out, body, op,
+                            {.rank = options_.rank,
+                             .scale = options_.alpha / static_cast<double>(options_.rank),
+                             .a = keep(std::string(module) + ".lora_A.weight"),
+                             .b = keep(std::string(module) + ".lora_B.weight"),
+                             .high = spread});
         }
         return out;
-    }
-    /// What the sum behind a half B adds to: the product whose rows it has.
-    [[nodiscard]] static ValueId product_of(Operation const& half, BlockBody const& body) {
-        for (auto const& op : body.operations()) {
-            if (op.kind == OpKind::add && op.inputs[1] == half.output) return op.inputs[0];
-        }
-        return half.output;
     }
 
 private:

@@ -4,6 +4,7 @@
 #include <shardwise/backend/host/product/source.hpp>
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/executor/training/held_part.hpp>
 #include <shardwise/executor/training/parameter_piece.hpp>
 #include <shardwise/executor/training/tensor_cuts.hpp>
 #include <shardwise/executor/training/trained_adapter.hpp>
@@ -47,21 +48,10 @@ struct TrainingParameter {
     std::size_t number = 0;
     /// Whether another stage has it, too, under the first name of a tie whose other name this one reads.
     bool is_copy = false;
-    /// Of a frozen product that is held in a format of its own, as [outputs, inputs] in the order of what it makes: where its data lie among
-    /// all of these. It is none of the floats.
-    Optional<HeldFormat> held{};
-    std::int64_t held_begin = 0;
-
-    /// Its extents, without data.
-    [[nodiscard]] WeightSource held_source() const {
-        auto const& shape = tensor->shape;
-        return {.format = held->format,
-                .outputs = shape[tensor->is_transposed ? 1 : 0],
-                .inputs = shape[tensor->is_transposed ? 0 : 1],
-                .data = {},
-                .scales = {},
-                .group = held->group};
-    }
+    /// Of a frozen product that is held in a format of its own what this rank holds, and the copy that is cut along the other axis. It is
+    /// none of the floats; `elements` and `turned_elements` are those that are decoded.
+    std::optional<HeldPart> held{};
+    std::optional<HeldPart> held_turned{};
 
     /// Calls `call(whole, own, count)` for elements that lie together in the whole parameter, where they and this rank's begin; for
     /// those alone that are in `range` of the rank's.
@@ -218,6 +208,31 @@ public:
 private:
     static constexpr std::int64_t max_elements = std::int64_t{1} << 48U;
 
+    /// `cut` is null where every rank has all of it.
+    [[nodiscard]] Result<> hold(TrainingParameter& parameter, HeldFormat format, HeldCut const* cut) {
+        auto const place = [&](HeldPart part, std::int64_t& elements) -> Result<HeldPart> {
+            auto const bytes = detail::source_bytes(part.source());
+            if (!bytes) return bytes.error();
+            part.begin = held_bytes_;
+            held_bytes_ += round_up(bytes->data, held_alignment) + round_up(bytes->scales, held_alignment);
+            elements = part.elements();
+            return part;
+        };
+        auto const& shape = parameter.tensor->shape;
+        auto const outputs = shape[parameter.tensor->is_transposed ? 1 : 0];
+        auto const inputs = shape[parameter.tensor->is_transposed ? 0 : 1];
+        auto own = place(
+            cut == nullptr ? HeldPart::create(format, {{0, outputs}}, {0, inputs}, inputs) : cut->own[parameter.rank],
+            parameter.elements);
+        if (!own) return own.error();
+        parameter.held = std::move(*own);
+        if (cut == nullptr) return {};
+        auto turned = place(cut->turned[parameter.rank], parameter.turned_elements);
+        if (!turned) return turned.error();
+        parameter.held_turned = std::move(*turned);
+        return {};
+    }
+
     /// Gives out places, one after another.
     struct Taker {
         std::int64_t next = 0;
@@ -284,11 +299,8 @@ private:
             auto parameter = describe(name, tensor, *elements, cuts);
             auto const held = adapter_.options().held.find(name);
             if (held != adapter_.options().held.end()) {
-                parameter.held = held->second;
-                parameter.held_begin = held_bytes_;
-                auto const bytes = detail::source_bytes(parameter.held_source());
-                if (!bytes) return wrong = bytes.error(), void();
-                held_bytes_ += round_up(bytes->data, held_alignment) + round_up(bytes->scales, held_alignment);
+                auto const done = hold(parameter, held->second, cuts.find_held(name));
+                if (!done) return wrong = done.error(), void();
             } else {
                 parameter.begin = next.take(parameter.elements);
             }
@@ -326,12 +338,12 @@ private:
         TrainingParameter out;
         out.name = name;
         out.tensor = &tensor;
+        out.rank = static_cast<std::size_t>(place_.rank);
         out.elements = out.counted = out.whole_elements = elements;
         if (tensor.shape.rank() == 2) out.stride = tensor.shape[1];
         auto const* const cut = cuts.find(name);
         if (cut == nullptr) return out;
         out.cut = *cut;
-        out.rank = static_cast<std::size_t>(place_.rank);
         out.elements = cut->own[out.rank].elements();
         out.counted = cut->counted[out.rank].elements();
         if (cut->turned.empty()) return out;

@@ -301,7 +301,7 @@ private:
         auto const* const tables = working_.data() + plan_.tables_at;
         detail::TrainingWalk walk{program_->model(), block, program_->body(block), memory, stream};
         walk.weights = layers_ == nullptr ? weights.data() : gathered;
-        walk.held = weights.held().data();
+        walk.held = weights.held().products().data();
         walk.product_weight_memory = working_.data() + plan_.product_weight_at;
         if (tensor_.place.ranks > 1) {
             tensor_.turned = layers_ == nullptr ? weights.turned() : gathered;

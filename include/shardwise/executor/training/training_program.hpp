@@ -206,7 +206,7 @@ private:
             return refused("has no product that makes logits of its last token");
         auto const own = is_last ? without_head(whole) : whole;
         if (auto const checked = whole.check(block.module); !checked) return checked;
-        auto const trains = [&](std::string_view name) { return adapter.empty() || TrainedAdapter::is_half(name); };
+        auto const trains = [&](std::string_view name) { return adapter.empty() || is_low_rank_half(name); };
         auto backward = backward_of(own, block.module, !reads_ids, trains);
         if (!backward) return backward.error();
         if (auto const checked = check_body(*backward, block.module); !checked) return checked;
@@ -349,11 +349,12 @@ private:
             if (op.kind != OpKind::linear) continue;
             if (parameter.held) {
                 out.rows = {{{0, op.out_features}, 0}};
+                out.whole_rows = {{{0, one.out_features}, 0}};
                 continue;
             }
             out.is_transposed = parameter.tensor->is_transposed;
             auto of_rows = one;
-            if (TrainedAdapter::is_b(op.parameters[0])) of_rows.output = TrainedAdapter::product_of(one, body);
+            if (is_low_rank_b(op.parameters[0])) of_rows.output = low_rank_product(one, body);
             out.rows = rows_of(of_rows, body, *parameter.tensor);
             if (out.cut == TrainedCut::none) continue;
             out.whole_rows = std::move(out.rows);

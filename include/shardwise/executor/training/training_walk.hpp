@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/host.hpp>
 #include <shardwise/executor/training/body_memory.hpp>
+#include <shardwise/executor/training/frozen_products.hpp>
 #include <shardwise/executor/training/gathered_columns.hpp>
 #include <shardwise/executor/training/training_program.hpp>
 #include <shardwise/kernels/half_values.hpp>
@@ -61,7 +62,7 @@ struct TrainingWalk {
     List<char> const* rounded = nullptr;
     float* product_weight_memory = nullptr;
     /// Frozen products in formats of their own.
-    WeightSource const* held = nullptr;
+    FrozenProducts::Product const* held = nullptr;
     /// Null for one rank; by value of a block how ranks hold it, null where they do not share its values.
     TensorRank const* tensor = nullptr;
     std::vector<SharedValue> const* shared = nullptr;

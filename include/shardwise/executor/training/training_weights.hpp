@@ -10,6 +10,7 @@
 #include <shardwise/executor/load_parameter.hpp>
 #include <shardwise/executor/parameter_name.hpp>
 #include <shardwise/executor/training/arrange_base.hpp>
+#include <shardwise/executor/training/frozen_products.hpp>
 #include <shardwise/executor/training/held_base.hpp>
 #include <shardwise/executor/training/initial_values.hpp>
 #include <shardwise/executor/training/training_layout.hpp>
@@ -87,8 +88,7 @@ public:
             if (!found) return found.error();
             auto const reader = readers.find(parameter.name);
             if (parameter.held) {
-                auto const rows = detail::rows_of(reader->second, stored, *found);
-                auto const done = made->hold(parameter, loader, *found, rows);
+                auto const done = made->held_.load(parameter, reader->second, loader, *found);
                 if (!done) return done.error();
                 if (auto const whole = stored.check_files(); !whole) return whole.error();
                 continue;
@@ -178,7 +178,7 @@ public:
         std::copy_n(from.data(), from.memory_.size(), made->memory_.data());
         std::copy_n(from.halves_.data(), from.halves_.size(), made->halves_.data());
         std::copy_n(from.turned(), from.turned_.size(), made->turned_.data());
-        std::copy_n(from.held_.data(), from.layout().held_bytes(), made->held_.data());
+        made->held_.copy_from(from.held_);
         return made;
     }
 
@@ -219,8 +219,8 @@ public:
     [[nodiscard]] TensorView<float const, 1, Host> turned_values(std::size_t parameter) const {
         return {turned_.data() + shares_[parameter].turned_begin, {shares_[parameter].turned.size()}};
     }
-    /// Frozen products that are held in formats of their own, by their numbers in the layout; others are empty.
-    [[nodiscard]] std::vector<WeightSource> const& held() const { return sources_; }
+    /// Frozen products that are held in formats of their own.
+    [[nodiscard]] FrozenProducts const& held() const { return held_; }
     /// All elements, gaps included: in the order of the layout where data-parallel ranks do not share them.
     [[nodiscard]] float const* data() const { return memory_.data(); }
     /// Those of the copies that are cut along the other axis.
@@ -269,45 +269,12 @@ private:
         if (auto const done = allocate(out.halves_, held_half); !done) return done.error();
         if (auto const done = allocate(out.turned_, out.shares_.turned_elements()); !done) return done.error();
         if (auto const done = allocate(out.exchanged_, out.layout_.exchanged_elements()); !done) return done.error();
-        auto held = Buffer<std::byte, Host>::allocate(context, out.layout_.held_bytes());
+        auto held = FrozenProducts::create(context, out.layout_);
         if (!held) return held.error();
         out.held_ = std::move(*held);
-        for (auto const& parameter : out.layout_.frozen()) {
-            auto& source = out.sources_.emplace_back();
-            if (!parameter.held) continue;
-            source = parameter.held_source();
-            auto const bytes = detail::source_bytes(source);
-            if (!bytes) return bytes.error();
-            auto const* const data = out.held_.data() + parameter.held_begin;
-            source.data = {data, static_cast<std::size_t>(bytes->data)};
-            source.scales = {data + round_up(bytes->data, TrainingLayout::held_alignment),
-                             static_cast<std::size_t>(bytes->scales)};
-        }
         return Result<TrainingWeights>(std::move(out));
     }
 
-    /// Copies a product of the base in the format in which it is held.
-    [[nodiscard]] Result<> hold(TrainingParameter const& parameter, ParameterLoader<Host>& loader,
-                                StoredParameter const& found, std::vector<UnitRange> const& rows) {
-        auto const extents = parameter.held_source();
-        auto const matrix = loader.matrix(found, {.outputs = extents.outputs,
-                                                  .inputs = extents.inputs,
-                                                  .is_turned = parameter.tensor->is_transposed,
-                                                  .rows = rows});
-        if (!matrix) return matrix.error();
-        auto const& source = matrix->source();
-        bool const is_same = source.format == extents.format && source.group == extents.group &&
-                             source.outputs == extents.outputs && source.inputs == extents.inputs;
-        if (!is_same)
-            return Error{ErrorCode::shape_mismatch}
-                .in(parameter.name)
-                .because("is held otherwise than the layout says");
-        auto* const to = held_.data() + parameter.held_begin;
-        std::copy(source.data.begin(), source.data.end(), to);
-        std::copy(source.scales.begin(), source.scales.end(),
-                  to + round_up(static_cast<std::int64_t>(source.data.size()), TrainingLayout::held_alignment));
-        return {};
-    }
     /// The first half of a product's adapter.
     void begin_half(std::size_t number, std::uint64_t seed) {
         auto const& parameter = layout_.parameters()[number];
@@ -373,8 +340,7 @@ private:
     Buffer<float, Host> turned_;
     /// What ranks send and get of one parameter.
     Buffer<float, Host> exchanged_;
-    Buffer<std::byte, Host> held_;
-    std::vector<WeightSource> sources_;
+    FrozenProducts held_;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

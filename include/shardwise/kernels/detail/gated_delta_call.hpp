@@ -26,7 +26,7 @@ struct GatedDeltaCall {
     float const* norm;
     float epsilon;
     float* state;
-    /// [tokens, heads * channels]: q and k by their lengths, v; after the convolution. Of v a token leaves what it has read.
+    /// [tokens, heads * channels]: q and k by their lengths, v; after the convolution. Of v a token of halves leaves what it has read.
     float* mixed;
     /// [tokens, value heads, 2]: what remains of a matrix, and how much of a correction it takes.
     float* gates;

@@ -31,6 +31,23 @@ template <OptimizerRule Rule>
         .fix("use adamw or sgd, or data-parallel ranks");
 }
 
+/// What a trainer allocates.
+struct TrainerParts {
+    /// Kept and working values of passes, with what operations need beside them.
+    Bytes activations{};
+    /// Sums of gradients over leaves, the leaf at work, and what ranks exchange.
+    Bytes gradients{};
+    Bytes optimizer{};
+    /// Tokens, targets and losses of the rank's sequences.
+    Bytes batch{};
+    /// Whole layers at work, of weights that data-parallel ranks share.
+    Bytes gathered{};
+    /// What stages of a pipeline pass on, and keep of leaves in flight.
+    Bytes stages{};
+
+    [[nodiscard]] Bytes total() const { return activations + gradients + optimizer + batch + gathered + stages; }
+};
+
 /// What a rank of a training allocates and takes from others, before there is one. `place` is among all ranks.
 template <OptimizerRule Rule>
 struct TrainerSizes {
@@ -83,23 +100,30 @@ struct TrainerSizes {
         return out;
     }
 
-    [[nodiscard]] Result<Bytes> bytes(RopeDivisors const& divisors) const {
+    /// Errors  as `stages` and plan_training_memory
+    [[nodiscard]] Result<TrainerParts> parts(RopeDivisors const& divisors) const {
         auto const limited = limits();
         if (!limited) return limited.error();
         auto const plan = plan_training_memory(program, *limited, divisors);
         if (!plan) return plan.error();
-        Bytes between{};
-        if (options.pp > 1) {
-            auto const of_stages = stages();
-            if (!of_stages) return of_stages.error();
-            auto const moved = of_stages->bytes();
-            if (!moved) return moved.error();
-            between = *moved + StageTies::bytes(program.layout(), [this](std::size_t i) { return held(i); });
-        }
-        return between + plan->bytes() +
-               ShardedOptimizer<Rule>::state_bytes(rule, parameters(), optimizer(), !options.offload_folder.empty()) +
-               TrainingGradients::bytes(program.layout(), batch.batch, data(), options.zero) +
-               Sequences::bytes(leaves(), batch.context) + GatheredLayers::bytes(program, weights());
+        TrainerParts out{.activations = plan->bytes(),
+                         .gradients = TrainingGradients::bytes(program.layout(), batch.batch, data(), options.zero),
+                         .optimizer = ShardedOptimizer<Rule>::state_bytes(rule, parameters(), optimizer(),
+                                                                          !options.offload_folder.empty()),
+                         .batch = Sequences::bytes(leaves(), batch.context),
+                         .gathered = GatheredLayers::bytes(program, weights())};
+        if (options.pp == 1) return out;
+        auto const of_stages = stages();
+        if (!of_stages) return of_stages.error();
+        auto const moved = of_stages->bytes();
+        if (!moved) return moved.error();
+        out.stages = *moved + StageTies::bytes(program.layout(), [this](std::size_t i) { return held(i); });
+        return out;
+    }
+    [[nodiscard]] Result<Bytes> bytes(RopeDivisors const& divisors) const {
+        auto const all = parts(divisors);
+        if (!all) return all.error();
+        return all->total();
     }
     /// The first of the ranks that share weights has most leaves.
     [[nodiscard]] LeafRounds rounds() const {

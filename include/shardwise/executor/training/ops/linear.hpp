@@ -24,11 +24,11 @@ struct TrainedOp<LinearOp> : NeedsNoScratch {
         auto const out = walk.value(op.output);
         auto const& trained = walk.block.operations[number];
         if (trained.cut == TrainedCut::inputs) return forward_of_all(walk, op, number);
-        auto const* const weight = weight_of(walk, op, number);
+        auto const weight = weight_of(walk, op, number);
         auto const bias = walk.weight(number, 1);
         for (auto const& part : trained.rows) {
             auto const to = out.columns(part.column, part.rows.size());
-            auto const done = Host::gemm<float>(in, matrix_of<float const>(weight, op, trained, part), to,
+            auto const done = Host::gemm<float>(in, part_of(weight, trained, part), to,
                                                 {.is_b_transposed = !trained.is_transposed}, walk.stream);
             if (!done) return done;
             if (bias.empty()) continue;
@@ -43,11 +43,11 @@ struct TrainedOp<LinearOp> : NeedsNoScratch {
         auto const to = walk.gradient(step.writes[0]);
         auto const& trained = walk.block.operations[number];
         if (trained.cut == TrainedCut::outputs) return inputs_of_all(walk, op, number, step);
-        auto const* const weight = weight_of(walk, op, number);
+        auto const weight = weight_of(walk, op, number);
         bool is_added = step.is_added[0];
         for (auto const& part : trained.rows) {
             ConstMatrix const from = gradient.columns(part.column, part.rows.size());
-            auto const matrix = matrix_of<float const>(weight, op, trained, part);
+            auto const matrix = part_of(weight, trained, part);
             auto const done = trained.is_transposed
                                   ? Host::gemm<float>(from, matrix, to,
                                                       {.is_b_transposed = true, .accumulates = is_added}, walk.stream)
@@ -62,13 +62,13 @@ struct TrainedOp<LinearOp> : NeedsNoScratch {
         ConstMatrix const in = walk.value(op.inputs[0]);
         auto const gradient = walk.gradient(step.reads);
         auto const& trained = walk.block.operations[number];
-        auto* const weight = walk.parameter_gradient(number, 0).data();
+        auto const weight = matrix_of(walk.parameter_gradient(number, 0).data(), op, trained);
         auto const bias = walk.parameter_gradient(number, 1);
         bool const is_weight_added = walk.adds(number, 0);
         bool const is_bias_added = walk.adds(number, 1);
         for (auto const& part : trained.rows) {
             ConstMatrix const from = gradient.columns(part.column, part.rows.size());
-            auto const to = matrix_of<float>(weight, op, trained, part);
+            auto const to = part_of(weight, trained, part);
             // Turned round, the weight's gradient is that of a product whose sides have changed places.
             auto const done = trained.is_transposed
                                   ? linear_weight_gradient(in, from, to, is_weight_added, walk.stream)
@@ -83,16 +83,27 @@ struct TrainedOp<LinearOp> : NeedsNoScratch {
     }
 
 private:
-    [[nodiscard]] static float const* weight_of(TrainingWalk const& walk, Operation const& op, std::size_t number) {
+    [[nodiscard]] static ConstMatrix weight_of(TrainingWalk const& walk, Operation const& op, std::size_t number) {
         auto const held = walk.parameter(number, 0).held;
-        if (held >= 0) return walk.decoded_weight(op, walk.held[held]);
+        if (held >= 0) return decoded(walk, op, walk.held[held].own);
         auto const weight = walk.weight(number, 0);
-        return walk.product_weight(op, weight.data(), weight.elements());
+        auto const& trained = walk.block.operations[number];
+        return matrix_of(walk.product_weight(op, weight.data(), weight.elements()), op, trained);
     }
     /// Of a product that ranks share, the copy that is cut along the other axis.
-    [[nodiscard]] static float const* turned_of(TrainingWalk const& walk, Operation const& op, std::size_t number) {
+    [[nodiscard]] static ConstMatrix turned_of(TrainingWalk const& walk, Operation const& op, std::size_t number) {
+        auto const held = walk.parameter(number, 0).held;
+        if (held >= 0) return decoded(walk, op, walk.held[held].turned);
         auto const& trained = walk.block.operations[number];
-        return walk.product_weight(op, walk.tensor->turned + trained.turned, trained.turned_elements);
+        auto const* const weight =
+            walk.product_weight(op, walk.tensor->turned + trained.turned, trained.turned_elements);
+        return matrix_of(weight, op, trained);
+    }
+    [[nodiscard]] static ConstMatrix decoded(TrainingWalk const& walk, Operation const& op,
+                                             HeldProduct const& product) {
+        auto const& source = product.source;
+        ConstMatrix const all(walk.decoded_weight(op, source), {source.outputs, source.inputs});
+        return all.columns(product.columns.begin, product.columns.size());
     }
     /// This rank's outputs of all ranks' inputs, and then those of all.
     [[nodiscard]] static Result<> forward_of_all(TrainingWalk const& walk, Operation const& op, std::size_t number) {
@@ -103,7 +114,7 @@ private:
         Operation turned = op;
         turned.in_features = inputs;
         turned.out_features = own.size();
-        ConstMatrix const weight = matrix_of(turned_of(walk, op, number), turned, trained, {{0, own.size()}, 0});
+        auto const weight = turned_of(walk, turned, number);
         auto const bias = walk.weight(number, 1);
         for (std::int64_t first = 0; first < walk.tokens; first += walk.sequence) {
             ConstMatrix const in =
@@ -132,11 +143,11 @@ private:
         Operation turned = op;
         turned.in_features = own.size();
         turned.out_features = walk.shared_value(op.output).width;
-        auto const* const weight = turned_of(walk, op, number);
+        auto const weight = turned_of(walk, turned, number);
         bool is_added = step.is_added[0];
         for (auto const& part : trained.whole_rows) {
             ConstMatrix const from = gradient.columns(part.column, part.rows.size());
-            ConstMatrix const matrix = matrix_of(weight, turned, trained, part);
+            auto const matrix = part_of(weight, trained, part);
             auto const done = trained.is_transposed
                                   ? Host::gemm<float>(from, matrix, to,
                                                       {.is_b_transposed = true, .accumulates = is_added}, walk.stream)
@@ -148,12 +159,15 @@ private:
     }
     template <class T>
     [[nodiscard]] static TensorView<T, 2, Host> matrix_of(T* weight, Operation const& op,
-                                                          TrainedOperation const& trained, WeightRows const& part) {
-        if (trained.is_transposed)
-            return TensorView<T, 2, Host>(weight, {op.in_features, op.out_features})
-                .columns(part.rows.begin, part.rows.size());
-        return TensorView<T, 2, Host>(weight, {op.out_features, op.in_features})
-            .rows(part.rows.begin, part.rows.size());
+                                                          TrainedOperation const& trained) {
+        if (trained.is_transposed) return {weight, {op.in_features, op.out_features}};
+        return {weight, {op.out_features, op.in_features}};
+    }
+    template <class T>
+    [[nodiscard]] static TensorView<T, 2, Host> part_of(TensorView<T, 2, Host> const& weight,
+                                                        TrainedOperation const& trained, WeightRows const& part) {
+        return trained.is_transposed ? weight.columns(part.rows.begin, part.rows.size())
+                                     : weight.rows(part.rows.begin, part.rows.size());
     }
 };
 

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/model/block_program.hpp>
+#include <shardwise/op/operation.hpp>
+
+#include <cstdint>
+#include <string_view>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+/// The two halves of a low-rank adapter beside a product, as operations of its block.
+struct LowRankProduct {
+    std::int64_t rank = 0;
+    /// alpha / rank.
+    double scale = 1.0;
+    /// The halves' names in the block: A [rank, inputs], B [outputs, rank].
+    std::string_view a;
+    std::string_view b;
+    /// Of what A makes, and of what B makes.
+    Spread low = Spread::replicated;
+    Spread high = Spread::replicated;
+};
+
+/// A parameter of an adapter, by its name.
+[[nodiscard]] constexpr bool is_low_rank_b(std::string_view parameter) {
+    return parameter.find(".lora_B.") != std::string_view::npos;
+}
+[[nodiscard]] constexpr bool is_low_rank_half(std::string_view parameter) {
+    return parameter.find(".lora_A.") != std::string_view::npos || is_low_rank_b(parameter);
+}
+
+/// Appends A, the scale, B and a sum behind the product `op` of `body`, which is the last operation of `out`.
+inline void append_low_rank(BlockBody& out, BlockBody const& body, Operation const& op, LowRankProduct const& product) {
+    auto const& in = body.values()[static_cast<std::size_t>(op.inputs[0])];
+    auto const low = out.value({.name = "low_rank", .rows = in.rows, .width = product.rank, .spread = product.low});
+    auto made = body.values()[static_cast<std::size_t>(op.output)];
+    made.split = UnitSplit::units(made.split.all_units());
+    made.spread = product.high;
+    auto const high = out.value(made);
+    Operation half;
+    half.kind = OpKind::linear;
+    half.inputs[0] = op.inputs[0];
+    half.output = low;
+    half.parameters[0] = product.a;
+    half.in_features = op.in_features;
+    half.out_features = product.rank;
+    (void)out.append(half);
+    Operation scale;
+    scale.kind = OpKind::scale;
+    scale.inputs[0] = low;
+    scale.output = low;
+    scale.factor = product.scale;
+    (void)out.append(scale);
+    half.inputs[0] = low;
+    half.output = high;
+    half.parameters[0] = product.b;
+    half.in_features = product.rank;
+    half.out_features = op.out_features;
+    (void)out.append(half);
+    Operation sum;
+    sum.kind = OpKind::add;
+    sum.inputs = {op.output, high, no_value, no_value};
+    sum.output = op.output;
+    (void)out.append(sum);
+}
+
+/// What the sum behind a half B adds to: the product whose rows it has.
+[[nodiscard]] inline ValueId low_rank_product(Operation const& half, BlockBody const& body) {
+    for (auto const& op : body.operations()) {
+        if (op.kind == OpKind::add && op.inputs[1] == half.output) return op.inputs[0];
+    }
+    return half.output;
+}
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE
