@@ -9,6 +9,7 @@
 #include <shardwise/core/fnv1a.hpp>
 #include <shardwise/executor/training/training_weights.hpp>
 #include <shardwise/parallel/collectives.hpp>
+#include <shardwise/parallel/detail/element_wise.hpp>
 #include <shardwise/train/training_gradients.hpp>
 
 #include <algorithm>
