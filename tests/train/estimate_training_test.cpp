@@ -36,6 +36,9 @@ constexpr Way ways[] = {
     {3, 1, ZeroStage::optimizer, Recompute::none, Dtype::f32, 2},
     {1, 2, ZeroStage::none, Recompute::none, Dtype::f32, 3},
     {2, 2, ZeroStage::gradients, Recompute::selective, Dtype::bf16, 1},
+    {2, 1, ZeroStage::weights, Recompute::none, Dtype::f32, 2},
+    {3, 1, ZeroStage::weights, Recompute::full, Dtype::f32, 1},
+    {2, 2, ZeroStage::weights, Recompute::none, Dtype::f32, 1},
 };
 
 /// Trains a step over ranks and holds what each of them allocates to the estimate.
@@ -52,10 +55,10 @@ void check(FormulaModel const& files, Rule const& rule, Way const& way) {
     options.precision = way.precision;
     CurveData const data(model.config.vocab_size);
     std::atomic<int> checked = 0;
-    auto const weights = [&](HostContext& own, TensorPlace const& place) {
-        auto loaded =
-            TrainingWeights::load(own, TrainedModel::take(StoredParameters::open(files.source, model)), place);
-        if (loaded) CHECK(own.memory().current() == TrainingWeights::bytes(loaded->layout()));
+    auto const weights = [&](HostContext& own, ModelPlace const& place, WeightStorage const& storage) {
+        auto const stored = TrainedModel::take(StoredParameters::open(files.source, model));
+        auto loaded = TrainingWeights::load(own, stored, place, {}, 0, {}, storage);
+        if (loaded) CHECK(own.memory().current() == TrainingWeights::bytes(loaded->layout(), storage));
         return loaded;
     };
     auto const body = [&](Trainer<Rule>& trainer, HostStream& stream) -> Result<> {
