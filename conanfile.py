@@ -36,6 +36,7 @@ class Shardwise(ConanFile):
 
     def package_info(self):
         # Consumers use shardwise's own config, which knows its components; CMakeDeps would accept unknown ones.
+        # The component readers takes nlohmann_json from wherever the consumer has it.
         self.cpp_info.set_property("cmake_find_mode", "none")
         self.cpp_info.builddirs = ["share/cmake/shardwise"]
         self.cpp_info.bindirs = []

@@ -10,12 +10,12 @@ target_compile_features(shardwise INTERFACE cxx_std_20)
 target_include_directories(shardwise INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
                                                "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
 
-# What reads files and asks the machine.
+# What reads files and asks the machine. nlohmann_json is only named here: whoever links this target must have found it.
 # Threads and dlopen are libraries of their own where glibc is older than 2.34.
 add_library(shardwise_readers INTERFACE)
 add_library(shardwise::readers ALIAS shardwise_readers)
 set_target_properties(shardwise_readers PROPERTIES EXPORT_NAME readers)
-target_link_libraries(shardwise_readers INTERFACE shardwise "$<$<PLATFORM_ID:Linux>:dl>")
+target_link_libraries(shardwise_readers INTERFACE shardwise nlohmann_json::nlohmann_json "$<$<PLATFORM_ID:Linux>:dl>")
 target_link_options(shardwise_readers INTERFACE "$<$<PLATFORM_ID:Linux>:-pthread>")
 
 # The executing half on the host: back end, kernels, communicators, parallel layers. shm_open is in a library of its own where
@@ -49,4 +49,6 @@ foreach(part CUDA HIP MPI GLOO ONEDNN)
 endforeach()
 
 # Compiled only where somebody links it.
-shardwise_add_runtime()
+if(TARGET nlohmann_json::nlohmann_json)
+    shardwise_add_runtime()
+endif()

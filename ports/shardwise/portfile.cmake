@@ -14,6 +14,10 @@ vcpkg_cmake_configure(
 )
 vcpkg_cmake_install()
 vcpkg_cmake_config_fixup(CONFIG_PATH share/cmake/shardwise)
+if(NOT "readers" IN_LIST FEATURES)
+    # It asks for nlohmann_json, which only the feature installs.
+    file(REMOVE "${CURRENT_PACKAGES_DIR}/share/pkgconfig/shardwise-readers.pc")
+endif()
 vcpkg_fixup_pkgconfig()
 
 file(REMOVE_RECURSE "${CURRENT_PACKAGES_DIR}/debug" "${CURRENT_PACKAGES_DIR}/lib")

@@ -8,7 +8,7 @@
 #   models.<room>  the suite "models" (real files under $SHARDWISE_MODELS), where the room has one
 #   long.<room>    the suite "long", with the label long, where the room has one
 
-# house: the checks of this tree themselves. model_files: model/files/.
+# house: the checks of this tree themselves. model_files: model/files/, which needs nlohmann_json.
 include("${CMAKE_CURRENT_LIST_DIR}/optional_headers.cmake")
 include("${CMAKE_CURRENT_LIST_DIR}/batches.cmake")
 

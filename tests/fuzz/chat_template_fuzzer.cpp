@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whatever bytes a chat template has: it is refused, or ends within its limits with text that is UTF-8.
 #include <shardwise/tokenizer/chat_template.hpp>
-#include <shardwise/tokenizer/code_points.hpp>
 
 #include <array>
 #include <cstddef>

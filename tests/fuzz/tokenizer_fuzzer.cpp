@@ -2,7 +2,6 @@
 // Whatever bytes a tokenizer.json or a GGUF vocabulary has: it is read or refused, and what is read encodes any text to
 // ids that have tokens.
 #include <shardwise/model/files/gguf.hpp>
-#include <shardwise/tokenizer/code_points.hpp>
 #include <shardwise/tokenizer/files/tokenizer_gguf.hpp>
 #include <shardwise/tokenizer/files/tokenizer_json.hpp>
 #include <shardwise/tokenizer/streaming_decoder.hpp>

@@ -12,6 +12,10 @@ set(hidden -DCMAKE_FIND_USE_CMAKE_SYSTEM_PATH=OFF -DCMAKE_FIND_USE_SYSTEM_ENVIRO
 
 expect_refusal("shardwise has no component 'telepathy'; its components are: shardwise, host, readers, runtime, cuda, hip, mpi, gloo, onednn"
                ${consumer} -DCONSUMER_COMPONENTS=telepathy)
+expect_refusal("the component 'readers' needs nlohmann_json 3.11 or newer, which was not found (Debian: nlohmann-json3-dev"
+               ${consumer} -DCONSUMER_COMPONENTS=readers -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON)
+expect_refusal("the component 'runtime' needs nlohmann_json 3.11 or newer, which was not found (Debian: nlohmann-json3-dev"
+               ${consumer} -DCONSUMER_COMPONENTS=runtime -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON)
 
 expect_refusal("the component 'mpi' needs an MPI for C++ (Debian: libopenmpi-dev), which was not found"
                ${consumer} -DCONSUMER_COMPONENTS=mpi -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON)
@@ -29,9 +33,9 @@ expect_refusal("SHARDWISE_GLOO needs Gloo (Debian: libgloo-dev), which was not f
 list(APPEND none -DSHARDWISE_MPI=OFF -DSHARDWISE_GLOO=OFF)
 
 expect_refusal("need nlohmann_json 3.11 or newer, which was not found (Debian: nlohmann-json3-dev"
-               ${shardwise} ${none} -DSHARDWISE_TESTS=ON -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON)
+               ${shardwise} ${none} -DSHARDWISE_BENCH=ON -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON)
 expect_refusal("need CLI11 2.1 or newer, which was not found (Debian: libcli11-dev"
-               ${shardwise} -DSHARDWISE_TESTS=OFF -DSHARDWISE_EXAMPLES=ON -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=OFF
+               ${shardwise} -DSHARDWISE_EXAMPLES=ON -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=OFF
                -DCMAKE_DISABLE_FIND_PACKAGE_CLI11=ON)
 expect_refusal("need doctest 2.4 or newer, which was not found (Debian: doctest-dev"
                ${shardwise} -DSHARDWISE_TESTS=ON -DCMAKE_DISABLE_FIND_PACKAGE_CLI11=OFF ${hidden})

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <shardwise/tokenizer/code_points.hpp>
 #include <shardwise/tokenizer/parse_pattern.hpp>
 
 #include <doctest/doctest.h>

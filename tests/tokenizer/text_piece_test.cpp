@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/core/files/text_file.hpp>
-#include <shardwise/tokenizer/code_points.hpp>
 #include <shardwise/tokenizer/files/tokenizer_json.hpp>
 
 #include <doctest/doctest.h>
@@ -36,7 +35,8 @@ std::vector<char32_t> codes_of(std::string const& text) {
 }  // namespace
 
 TEST_CASE("Metaspace `first` puts its mark before what remains of the first character, as tokenizers does") {
-    auto const golden = read_text_file(SHARDWISE_SOURCE_DIR "/tests/golden/tokenizer/first.txt", std::size_t{1} << 20U);
+    auto const golden =
+        read_text_file(SHARDWISE_SOURCE_DIR "/tests/golden/tokenizer/first.txt", std::size_t{1} << 20U);
     REQUIRE(golden);
     std::istringstream lines(*golden);
     std::vector<char32_t> asked;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/core/files/text_file.hpp>
-#include <shardwise/tokenizer/code_points.hpp>
 #include <shardwise/tokenizer/files/tokenizer_json.hpp>
 #include <shardwise/tokenizer/streaming_decoder.hpp>
 

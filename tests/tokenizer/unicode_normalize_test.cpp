@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <shardwise/core/utf8.hpp>
-#include <shardwise/tokenizer/code_points.hpp>
 #include <shardwise/tokenizer/unicode_normalize.hpp>
+#include <shardwise/tokenizer/utf8.hpp>
 
 #include <doctest/doctest.h>
 

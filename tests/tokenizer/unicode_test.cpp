@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/core/files/text_file.hpp>
 #include <shardwise/json/value.hpp>
-#include <shardwise/tokenizer/code_points.hpp>
 #include <shardwise/tokenizer/files/json_steps.hpp>
 #include <shardwise/tokenizer/unicode.hpp>
 

@@ -3,7 +3,6 @@
 
 #include <shardwise/core/result.hpp>
 #include <shardwise/tokenizer/chat_layout.hpp>
-#include <shardwise/tokenizer/code_points.hpp>
 #include <shardwise/tokenizer/jinja/evaluate.hpp>
 #include <shardwise/tokenizer/jinja/execute.hpp>
 #include <shardwise/tokenizer/jinja/loops.hpp>

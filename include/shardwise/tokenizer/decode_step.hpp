@@ -3,7 +3,6 @@
 
 #include <shardwise/core/result.hpp>
 #include <shardwise/tokenizer/byte_tokens.hpp>
-#include <shardwise/tokenizer/code_points.hpp>
 #include <shardwise/tokenizer/growth.hpp>
 #include <shardwise/tokenizer/pattern.hpp>
 

@@ -2,9 +2,8 @@
 #pragma once
 
 #include <shardwise/core/result.hpp>
-#include <shardwise/core/utf8.hpp>
-#include <shardwise/tokenizer/code_points.hpp>
 #include <shardwise/tokenizer/pattern.hpp>
+#include <shardwise/tokenizer/utf8.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <shardwise/core/result.hpp>
-#include <shardwise/tokenizer/code_points.hpp>
 #include <shardwise/tokenizer/tokenizer.hpp>
 
 #include <cstddef>

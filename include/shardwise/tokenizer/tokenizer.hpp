@@ -4,7 +4,6 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/tokenizer/added_tokens.hpp>
 #include <shardwise/tokenizer/bpe_model.hpp>
-#include <shardwise/tokenizer/code_points.hpp>
 #include <shardwise/tokenizer/decode_step.hpp>
 #include <shardwise/tokenizer/growth.hpp>
 #include <shardwise/tokenizer/normalize_step.hpp>

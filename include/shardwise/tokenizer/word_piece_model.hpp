@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/tokenizer/code_points.hpp>
+#include <shardwise/tokenizer/utf8.hpp>
 #include <shardwise/tokenizer/vocabulary.hpp>
 
 #include <algorithm>

@@ -3,7 +3,6 @@
 
 #include <shardwise/json/value.hpp>
 #include <shardwise/tokenizer/chat_template.hpp>
-#include <shardwise/tokenizer/code_points.hpp>
 #include <shardwise/tokenizer/files/special_token_texts.hpp>
 #include <shardwise/tokenizer/jinja/json_value.hpp>
 #include <shardwise/tokenizer/tokenizer.hpp>

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/core/utf8.hpp>
 #include <shardwise/json/detail/text.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
-#include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
@@ -32,7 +29,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 [[nodiscard]] inline char const* next_in_string(char const* at, char const* last) {
     if (at == last || *at == '"' || static_cast<unsigned char>(*at) < 0x20) return nullptr;
     if (*at != '\\') {
-        auto const length = utf8_length({at, static_cast<std::size_t>(last - at)});
+        auto const length = utf8_length(at, last);
         return length == 0 ? nullptr : at + length;
     }
     if (last - at < 2) return nullptr;
@@ -44,12 +41,9 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
         case 'f':
         case 'n':
         case 'r':
-        case 't':
-            return at + 2;
-        case 'u':
-            break;
-        default:
-            return nullptr;
+        case 't': return at + 2;
+        case 'u': break;
+        default: return nullptr;
     }
     auto const value = hex_value(at + 2, last);
     if (value < 0 || (value >= 0xDC00 && value < 0xE000)) return nullptr;
@@ -57,22 +51,6 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
     if (last - at < 8 || at[6] != '\\' || at[7] != 'u') return nullptr;
     auto const low = hex_value(at + 8, last);
     return low >= 0xDC00 && low < 0xE000 ? at + 12 : nullptr;
-}
-
-/// Appends what an escape stands for that next_in_string knows; returns where it ends.
-[[nodiscard]] inline char const* append_escape(char const* at, std::string& text) {
-    constexpr std::string_view letters = "bfnrt";
-    constexpr std::string_view controls = "\b\f\n\r\t";
-    if (at[1] != 'u') {
-        auto const place = letters.find(at[1]);
-        text += place == letters.npos ? at[1] : controls[place];
-        return at + 2;
-    }
-    auto const code = [](char const* digits) { return static_cast<char32_t>(hex_value(digits, digits + 4)); };
-    auto const first = code(at + 2);
-    if (first < 0xD800 || first >= 0xE000) return append_utf8(text, first), at + 6;
-    append_utf8(text, 0x10000 + ((first - 0xD800) << 10U) + (code(at + 8) - 0xDC00));
-    return at + 12;
 }
 
 /// Skips what a JSON string may hold, up to `end` or a few bytes further; stops early where next_in_string is null.

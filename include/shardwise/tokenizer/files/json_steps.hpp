@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/tokenizer/code_points.hpp>
 #include <shardwise/tokenizer/files/json_part.hpp>
 #include <shardwise/tokenizer/parse_pattern.hpp>
 #include <shardwise/tokenizer/tokenizer.hpp>

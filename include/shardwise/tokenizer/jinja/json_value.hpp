@@ -2,8 +2,8 @@
 #pragma once
 
 #include <shardwise/json/value.hpp>
-#include <shardwise/tokenizer/code_points.hpp>
 #include <shardwise/tokenizer/jinja/run_state.hpp>
+#include <shardwise/tokenizer/utf8.hpp>
 
 #include <string>
 #include <utility>

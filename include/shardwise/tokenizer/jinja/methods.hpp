@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/tokenizer/code_points.hpp>
 #include <shardwise/tokenizer/jinja/arguments.hpp>
 #include <shardwise/tokenizer/jinja/format_text.hpp>
 #include <shardwise/tokenizer/jinja/lookup.hpp>
