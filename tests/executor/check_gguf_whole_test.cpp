@@ -9,10 +9,8 @@
 using namespace shardwise;
 
 TEST_CASE("check_unused_tensors: a tensor of the model's own layers that nothing reads is refused by name") {
-    ModelConfig config;
-    config.layers = 2;
     auto const check = [&](std::string const& name) {
-        return detail::check_unused_tensors({"rope_freqs.weight", name}, config, "m.gguf");
+        return detail::check_unused_tensors({"rope_freqs.weight", name}, 2, "m.gguf");
     };
     for (auto const* const name : {"blk.0.attn_q_norm.weight", "blk.1.attn_output.bias", "blk.1.ffn_down.scale", "output.bias",
                                    "output_norm.bias", "token_embd_norm.weight", "position_embd.weight"}) {
