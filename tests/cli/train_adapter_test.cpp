@@ -105,7 +105,7 @@ TEST_CASE(
         CHECK(shared.integer("memory", "ranks", std::size_t{1}, "peak") <=
               shared.integer("memory", "ranks", std::size_t{1}, "predicted"));
         // It runs beside the base as that is, with the same bits over ranks.
-        auto const ids = [&](std::vector<std::string> more) {
+        auto const ids_of = [&](std::vector<std::string> more) {
             std::vector<std::string> words{"run",
                                            base.model,
                                            "--prompt-ids",
@@ -128,7 +128,7 @@ TEST_CASE(
             CHECK(out.size() == 4);
             return out;
         };
-        CHECK(ids({}) == ids({"--tp", "2"}));
+        CHECK(ids_of({}) == ids_of({"--tp", "2"}));
         REQUIRE(std::filesystem::remove_all(training.out(name) + "/step-000003") > 0);
         CHECK(train(name, {}).text("weights_hash") == hash);
         CHECK(exists(training.out(name) + "/step-000003/adapter_config.json"));
