@@ -295,7 +295,6 @@ TEST_CASE("train: what does not run yet is refused by its flag, and nothing is w
                               {{"--mode", "single", "--dp", "2"}, 2, "--mode, --dp"},
                               {{"--ranks", "fibers"}, 2, "threads, processes, mpi"},
                               {{"--lora", "1", "--tp", "2"}, 2, "--lora: rank"},
-                              {{"--lora", "4", "--tp", "2", "--quant", "int8"}, 1, "beside a packed base"},
                               {{"--lora", "0"}, 2, "--lora"},
                               {{"--lora-alpha", "8"}, 2, "add --lora R"},
                               {{"--lora", "8", "--lora-targets", "q_porj"}, 1, "did you mean q_proj?"},
