@@ -309,7 +309,7 @@ private:
     /// A product whose rows lie in the order of what it makes, and its bias.
     [[nodiscard]] Result<> add_held(std::vector<BlockCut> const& cuts, Operation const& op, std::string const& prefix,
                                     TrainedCut kind, HeldProducts::value_type const& product) {
-        auto const& [name, format] = product;
+        auto const& name = product.first;
         HeldCut made;
         ParameterCut bias;
         for (std::int64_t rank = 0; rank < place_.ranks; ++rank) {
@@ -317,7 +317,7 @@ private:
             bool const is_of_outputs = kind == TrainedCut::outputs;
             auto const& columns = cut.columns[static_cast<std::size_t>(is_of_outputs ? op.output : op.inputs[0])];
             auto const part = [&](std::vector<UnitRange> rows, UnitRange of) {
-                return HeldPart::create(format, std::move(rows), of, op.in_features);
+                return HeldPart::create(product.second, std::move(rows), of, op.in_features);
             };
             auto const share = split_units(is_of_outputs ? op.in_features : op.out_features, place_.ranks, rank);
             if (is_of_outputs) {
