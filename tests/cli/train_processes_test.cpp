@@ -198,6 +198,9 @@ TEST_CASE("train: ranks that die are started again with those that are left, and
         auto const ran = run_with(training, fault.name, flags, [&](pid_t process) {
             auto const ranks = ranks_of(process, fault.processes);
             wait_for_lines(csv, 35);
+            // Checkpoints are written beside training.
+            testing::comes_true(std::chrono::seconds(60),
+                                [&] { return !list_checkpoints(training.out(fault.name)).empty(); });
             if (ranks.size() == fault.processes) ::kill(ranks[fault.rank], fault.signal);
         });
         REQUIRE_MESSAGE(ran.status == 0, ran.err);

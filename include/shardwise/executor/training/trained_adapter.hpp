@@ -16,6 +16,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -107,8 +108,8 @@ public:
             append_low_rank(out, body, op,
                             {.rank = options_.rank,
                              .scale = options_.alpha / static_cast<double>(options_.rank),
-                             .a = keep(std::string(module) + ".lora_A.weight"),
-                             .b = keep(std::string(module) + ".lora_B.weight"),
+                             .a = *storage_->names.find(std::string(module) + ".lora_A.weight"),
+                             .b = *storage_->names.find(std::string(module) + ".lora_B.weight"),
                              .high = spread});
         }
         return out;
@@ -121,8 +122,8 @@ private:
         std::deque<Half> halves;
         /// The weights that have halves.
         std::map<std::string, bool, std::less<>> weights;
-        /// Names that operations refer to.
-        std::deque<std::string> names;
+        /// The halves' names in their blocks, which operations refer to: made once, since copies on several threads share them.
+        std::set<std::string, std::less<>> names;
     };
 
     [[nodiscard]] static Result<> check(LowRankOptions const& options) {
@@ -138,11 +139,6 @@ private:
         if (block.is_numbered) prefix += "." + std::to_string(block.first + layer);
         return prefix;
     }
-    [[nodiscard]] std::string_view keep(std::string name) const {
-        storage_->names.push_back(std::move(name));
-        return storage_->names.back();
-    }
-
     [[nodiscard]] bool is_target(std::string_view module, Block const& block, std::vector<char>& is_met) const {
         if (options_.targets.empty()) return block.is_numbered;
         bool is_any = false;
@@ -186,6 +182,9 @@ private:
     }
     void put(std::string const& module, std::string const& weight, Tensor const& base, Operation const& op) {
         storage_->weights.emplace(weight, true);
+        auto const in_block = std::string(op.parameters[0].substr(0, op.parameters[0].rfind('.')));
+        storage_->names.insert(in_block + ".lora_A.weight");
+        storage_->names.insert(in_block + ".lora_B.weight");
         auto const half = [&](bool is_a) {
             auto& made = storage_->halves.emplace_back();
             made.name = module + (is_a ? ".lora_A.weight" : ".lora_B.weight");

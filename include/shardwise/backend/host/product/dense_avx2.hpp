@@ -152,15 +152,26 @@ inline void widen_panel(std::byte const* panel, bool begins_within, std::int64_t
 }
 
 template <class Read>
-inline constexpr TileKernels tile_kernels{{&multiply_tile<Read, 1>, &multiply_tile<Read, 2>, &multiply_tile<Read, 3>,
-                                           &multiply_tile<Read, 4>, &multiply_tile<Read, 5>, &multiply_tile<Read, 6>},
-                                          6,
-                                          Read::bytes / std::int64_t{Read::inputs},
-                                          0,
-                                          Read::pair,
-                                          1,
-                                          &tile_kernels<ReadF32>,
-                                          Read::inputs == 1 ? nullptr : &widen_panel<Read>};
+constexpr TileKernels make_tile_kernels() {
+    TileKernels made{{&multiply_tile<Read, 1>, &multiply_tile<Read, 2>, &multiply_tile<Read, 3>,
+                      &multiply_tile<Read, 4>, &multiply_tile<Read, 5>, &multiply_tile<Read, 6>}};
+    made.max_rows = 6;
+    made.input_bytes = Read::bytes / std::int64_t{Read::inputs};
+    made.pair = Read::pair;
+    made.kept_panels = 1;
+    return made;
+}
+inline constexpr TileKernels float_tile_kernels = make_tile_kernels<ReadF32>();
+/// Of 16-bit elements. Nothing names itself while it is made: clang 14 leaves zeros then.
+template <class Read>
+constexpr TileKernels make_widening_kernels() {
+    auto made = make_tile_kernels<Read>();
+    made.of_floats = &float_tile_kernels;
+    made.widen = &widen_panel<Read>;
+    return made;
+}
+template <class Read>
+inline constexpr TileKernels tile_kernels = make_widening_kernels<Read>();
 
 inline void widen_bf16(std::byte const* from, std::int64_t count, float* to) {
     auto const* const values = reinterpret_cast<std::uint16_t const*>(from);
@@ -189,7 +200,7 @@ SHARDWISE_TARGET_END
 namespace detail::avx2 {
 
 inline void multiply_f32(ProductTask const& task) {
-    run_tiles(task, tile_kernels<ReadF32>);
+    run_tiles(task, float_tile_kernels);
 }
 inline void multiply_bf16(ProductTask const& task) {
     run_tiles(task, tile_kernels<ReadBf16>);

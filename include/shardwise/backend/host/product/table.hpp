@@ -101,7 +101,7 @@ struct GemmKernels {
     if (level >= IsaLevel::avx512) {
         return {&avx512::tile_kernels<avx512::ReadF32>, &avx2::widen_bf16, &avx2::widen_f16};
     }
-    if (level >= IsaLevel::avx2) return {&avx2::tile_kernels<avx2::ReadF32>, &avx2::widen_bf16, &avx2::widen_f16};
+    if (level >= IsaLevel::avx2) return {&avx2::float_tile_kernels, &avx2::widen_bf16, &avx2::widen_f16};
 #elif defined(SHARDWISE_HAS_ARM_LEVELS)
     if (level >= IsaLevel::neon) return {&neon::tile_kernels<neon::ReadF32>, &neon::widen_bf16, &neon::widen_f16};
 #endif
