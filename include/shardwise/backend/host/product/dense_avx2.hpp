@@ -158,7 +158,6 @@ constexpr TileKernels make_tile_kernels() {
     made.max_rows = 6;
     made.input_bytes = Read::bytes / std::int64_t{Read::inputs};
     made.pair = Read::pair;
-    made.kept_panels = 1;
     return made;
 }
 inline constexpr TileKernels float_tile_kernels = make_tile_kernels<ReadF32>();

@@ -26,11 +26,9 @@ inline constexpr std::int64_t copied_stride = tile_inputs + 16;
 inline constexpr std::int64_t direct_rows = 8;
 /// Rows at most for which weights are read once, without regard to where results lie.
 inline constexpr std::int64_t streamed_rows = 16;
-/// Rows and panels that are worked on together: their activations (192 KiB) and their weights (512 KiB as floats) stay in
-/// a second-level cache of 1 MiB; results of 192 x 1024 are touched again for every tile_inputs. Fewer panels would copy the rows of
-/// a tile more often: 8 of them with 384 rows take 4 % longer (11008 x 4096 by 512 rows, Zen 4).
+/// Rows that are worked on together, whose activations (204 KiB) stay in a second-level cache of 1 MiB, and panels, whose results by these
+/// rows (768 KiB) are touched again for every tile_inputs.
 inline constexpr std::int64_t block_rows = 192;
-inline constexpr std::int64_t block_panels = 32;
 inline constexpr std::int64_t result_panels = 64;
 
 /// A tile of a product: some rows by two panels, up to tile_inputs inputs, or all where the kernel takes them.
@@ -66,8 +64,8 @@ struct TileKernels {
     std::int64_t whole_rows = 0;
     /// Inputs that share words of 32 bits.
     std::int64_t pair = 1;
-    /// Panels whose inputs stay in the first-level cache while many rows pass; 0 where it is rows that stay while panels pass.
-    std::int64_t kept_panels = 0;
+    /// Panels whose inputs stay in the first-level cache while many rows pass: those that a tile takes side by side.
+    std::int64_t kept_panels = 1;
     /// The tiles of floats, by which many rows are multiplied, and what writes inputs of a panel, the first of which may be the second of
     /// a pair, as floats [inputs, panel_outputs]; null where tiles read elements as they are.
     TileKernels const* of_floats = nullptr;
@@ -151,50 +149,11 @@ inline void run_streamed(TileWalk const& walk) {
     }
 }
 
-/// Many rows: blocks of rows, panels and inputs that stay in the caches; the rows of a tile are copied next to each other.
-inline void run_blocked(TileWalk const& walk) {
-    auto const& task = walk.task;
-    alignas(64) float copied[max_tile_rows * copied_stride];
-    for (std::int64_t first_row = 0; first_row < task.rows; first_row += block_rows) {
-        auto const last_row = std::min(first_row + block_rows, task.rows);
-        auto const turns = ceil_divide(last_row - first_row, walk.kernels.max_rows);
-        for (auto outer = task.first_panel; outer < task.last_panel; outer += result_panels) {
-            auto const outer_end = std::min(outer + result_panels, task.last_panel);
-            for (auto k = task.inputs.begin; k < task.inputs.end; k += tile_inputs) {
-                auto const count = std::min(tile_inputs, task.inputs.end - k);
-                bool const is_last = k + tile_inputs >= task.inputs.end;
-                for (auto block = outer; block < outer_end; block += block_panels) {
-                    auto const block_end = std::min(block + block_panels, outer_end);
-                    auto const* next = block_end < outer_end ? walk.at(block_end, k)
-                                       : is_last             ? walk.behind(outer, outer_end)
-                                                             : walk.at(outer, k + tile_inputs);
-                    std::int64_t turn = 0;
-                    for (auto row = first_row; row < last_row; ++turn) {
-                        auto const end = tile_end(row, last_row, walk.kernels.max_rows);
-                        for (auto i = row; i < end; ++i) {
-                            auto const* const from = task.in + i * task.in_stride + (k - task.inputs.begin);
-                            std::memcpy(copied + (i - row) * copied_stride, from,
-                                        static_cast<std::size_t>(count) * sizeof(float));
-                        }
-                        for (auto panel = block; panel < block_end; panel += tile_panels) {
-                            run_tile(walk,
-                                     {row, end, panel, k, k + count, turn, turns,
-                                      next + (panel - block) * task.weight.stride},
-                                     copied, copied_stride);
-                        }
-                        row = end;
-                    }
-                }
-            }
-        }
-    }
-}
-
 /// Many rows by one or two panels after others, whose elements become floats once for all rows of a block and stay in the first-level
 /// cache while the rows, copied next to each other, pass.
 ///
 /// Memory  241 KiB of stack
-inline void run_by_panels(TileWalk const& walk) {
+inline void run_blocked(TileWalk const& walk) {
     auto const& task = walk.task;
     auto const& kernels = walk.kernels.widen == nullptr ? walk.kernels : *walk.kernels.of_floats;
     auto const kept = walk.kernels.kept_panels;
@@ -259,8 +218,6 @@ inline void run_tiles(ProductTask const& task, TileKernels const& kernels) {
     TileWalk const walk{task, kernels};
     if (task.rows <= streamed_rows) {
         run_streamed(walk);
-    } else if (kernels.kept_panels > 0) {
-        run_by_panels(walk);
     } else {
         run_blocked(walk);
     }
