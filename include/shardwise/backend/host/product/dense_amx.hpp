@@ -82,25 +82,6 @@ inline void prepare_full(float const* row, std::int64_t inputs, std::byte* prepa
     }
 }
 
-/// Copies a step's weights, at most 32 inputs, whose first may be the second of a pair that shares words; zeros fill it up.
-inline void copy_step(std::byte const* from, bool begins_within, std::int64_t inputs, std::byte* to) {
-    __m512i const lower = _mm512_set1_epi32(0xffff);
-    for (std::int64_t k = 0; k < step_inputs; k += 2, from += 64, to += 64) {
-        __m512i words = _mm512_setzero_si512();
-        if (k < inputs) {
-            words = _mm512_load_si512(from);
-            bool const has_second = k + 1 < inputs;
-            if (begins_within) {
-                words = _mm512_srli_epi32(words, 16);
-                if (has_second) words = _mm512_or_si512(words, _mm512_slli_epi32(_mm512_load_si512(from + 64), 16));
-            } else if (!has_second) {
-                words = _mm512_and_si512(words, lower);
-            }
-        }
-        _mm512_store_si512(to, words);
-    }
-}
-
 /// A product by bf16 weights whose activations are prepared in `pieces` pieces. A step's products by a piece are summed as
 /// `tdpbf16ps` does it (Intel SDM, volume 2): those of even inputs one after another, those of odd ones, then both; that is added to
 /// the element, piece after piece and step after step. Steps are counted from the first input of the range.
@@ -216,7 +197,7 @@ private:
         auto const inputs = task_.inputs.end - begin;
         auto const* const at = task_.weight.data + panel * task_.weight.stride + begin / 2 * 64;
         if (begin % 2 == 0 && inputs >= step_inputs) return at;
-        copy_step(at, begin % 2 != 0, inputs, copied_[copy]);
+        avx512_bf16::copy_pairs(at, begin % 2 != 0, std::min(inputs, step_inputs), step_inputs, copied_[copy]);
         return copied_[copy];
     }
 

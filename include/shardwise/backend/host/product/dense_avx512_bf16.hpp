@@ -37,16 +37,20 @@ inline void prepare_rounded(float const* row, std::int64_t inputs, std::byte* pr
 }
 
 /// Copies the weights of `inputs` inputs of a panel, whose first may be the second of a pair that shares words, as pairs that begin
-/// with the first; a zero fills the last.
-inline void copy_pairs(std::byte const* from, bool begins_within, std::int64_t inputs, std::byte* to) {
-    for (std::int64_t k = 0; k < inputs; k += 2, from += 64, to += 64) {
-        __m512i words = _mm512_load_si512(from);
-        bool const has_second = k + 1 < inputs;
-        if (begins_within) {
-            words = _mm512_srli_epi32(words, 16);
-            if (has_second) words = _mm512_or_si512(words, _mm512_slli_epi32(_mm512_load_si512(from + 64), 16));
-        } else if (!has_second) {
-            words = _mm512_and_si512(words, _mm512_set1_epi32(0xffff));
+/// with the first; zeros fill them up to `filled` inputs.
+inline void copy_pairs(std::byte const* from, bool begins_within, std::int64_t inputs, std::int64_t filled,
+                       std::byte* to) {
+    for (std::int64_t k = 0; k < filled; k += 2, from += 64, to += 64) {
+        __m512i words = _mm512_setzero_si512();
+        if (k < inputs) {
+            words = _mm512_load_si512(from);
+            bool const has_second = k + 1 < inputs;
+            if (begins_within) {
+                words = _mm512_srli_epi32(words, 16);
+                if (has_second) words = _mm512_or_si512(words, _mm512_slli_epi32(_mm512_load_si512(from + 64), 16));
+            } else if (!has_second) {
+                words = _mm512_and_si512(words, _mm512_set1_epi32(0xffff));
+            }
         }
         _mm512_store_si512(to, words);
     }
@@ -89,7 +93,7 @@ inline void multiply_copied(ProductTask const& task) {
             auto const begin = range.begin + k;
             auto const inputs = std::min(2 * tile_inputs, range.size() - k);
             copy_pairs(task.weight.data + panel * task.weight.stride + begin / 2 * ReadPairs::bytes, begin % 2 != 0,
-                       inputs, copied);
+                       inputs, inputs, copied);
             tile.inputs = ceil_divide(inputs, 2);
             tile.accumulates = k > 0;
             for (std::int64_t row = 0; row < task.rows; ++row) {
