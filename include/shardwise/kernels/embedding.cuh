@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(row_threads, 2) decode_table_rows(WeightRowsCa
                 if (is_whole && is_wide) {
                     store_pack(out + 16 * four, narrow_pack(values));
                 } else if (is_whole) {
-                    store_half_pack(out + 8 * four, half_pack(values, call.element));
+                    store_pack(out + 8 * four, half_pack(values, call.element));
                 } else {
                     SHARDWISE_DEVICE_UNROLL
                     for (int i = 0; i < 4; ++i) {

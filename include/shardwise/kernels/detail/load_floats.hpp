@@ -17,7 +17,7 @@ SHARDWISE_DEVICE void load_floats(T const* from, float (&values)[width]) {
         values[0] = widen(*from);
     } else if constexpr (width < pack) {
         static_assert(2 * width == pack, "half a pack is the least that is loaded at once");
-        auto const half = load_half_pack(from);
+        auto const half = load_pack<HalfPack>(from);
         SHARDWISE_DEVICE_UNROLL
         for (unsigned i = 0; i < width; ++i) {
             T element;

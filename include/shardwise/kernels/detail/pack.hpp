@@ -16,50 +16,34 @@ struct alignas(16) Pack16 {
     std::uint32_t words[4];
 };
 
-[[nodiscard]] SHARDWISE_DEVICE inline bool is_on_pack(void const* at) {
-    return reinterpret_cast<std::uintptr_t>(at) % 16 == 0;
-}
-
-// A device traps where the address is not a multiple of 16; a host would go on unnoticed. nvcc 13 copies byte by byte what is
-// a memcpy here, also where it is told of the alignment.
-[[nodiscard]] SHARDWISE_DEVICE inline Pack16 load_pack(void const* at) {
-#if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
-    return *static_cast<Pack16 const*>(at);
-#else
-    if (!is_on_pack(at)) __builtin_trap();
-    Pack16 pack;
-    __builtin_memcpy(&pack, at, sizeof pack);
-    return pack;
-#endif
-}
-SHARDWISE_DEVICE inline void store_pack(void* at, Pack16 const& pack) {
-#if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
-    *static_cast<Pack16*>(at) = pack;
-#else
-    if (!is_on_pack(at)) __builtin_trap();
-    __builtin_memcpy(at, &pack, sizeof pack);
-#endif
-}
-
 /// Eight bytes, which a device reads in one instruction as well.
 struct alignas(8) HalfPack {
     std::uint32_t words[2];
 };
-[[nodiscard]] SHARDWISE_DEVICE inline HalfPack load_half_pack(void const* at) {
+
+[[nodiscard]] SHARDWISE_DEVICE inline bool is_on_pack(void const* at) {
+    return reinterpret_cast<std::uintptr_t>(at) % sizeof(Pack16) == 0;
+}
+
+// A device traps where the address is not a multiple of the size; a host would go on unnoticed. nvcc 13 copies byte by byte what is
+// a memcpy here, also where it is told of the alignment.
+template <class Pack = Pack16>
+[[nodiscard]] SHARDWISE_DEVICE inline Pack load_pack(void const* at) {
 #if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
-    return *static_cast<HalfPack const*>(at);
+    return *static_cast<Pack const*>(at);
 #else
-    if (reinterpret_cast<std::uintptr_t>(at) % 8 != 0) __builtin_trap();
-    HalfPack pack;
+    if (reinterpret_cast<std::uintptr_t>(at) % sizeof(Pack) != 0) __builtin_trap();
+    Pack pack;
     __builtin_memcpy(&pack, at, sizeof pack);
     return pack;
 #endif
 }
-SHARDWISE_DEVICE inline void store_half_pack(void* at, HalfPack const& pack) {
+template <class Pack = Pack16>
+SHARDWISE_DEVICE inline void store_pack(void* at, Pack const& pack) {
 #if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
-    *static_cast<HalfPack*>(at) = pack;
+    *static_cast<Pack*>(at) = pack;
 #else
-    if (reinterpret_cast<std::uintptr_t>(at) % 8 != 0) __builtin_trap();
+    if (reinterpret_cast<std::uintptr_t>(at) % sizeof(Pack) != 0) __builtin_trap();
     __builtin_memcpy(at, &pack, sizeof pack);
 #endif
 }

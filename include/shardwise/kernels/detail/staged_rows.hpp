@@ -23,7 +23,7 @@ template <class Staged>
 }
 [[nodiscard]] SHARDWISE_DEVICE inline Pack16 load_four(std::uint16_t const* from, RowElement element) {
     float values[4];
-    widen_half_pack(load_half_pack(from), element, values);
+    widen_half_pack(load_pack<HalfPack>(from), element, values);
     return narrow_pack(values);
 }
 
