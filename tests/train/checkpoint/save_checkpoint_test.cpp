@@ -8,6 +8,7 @@
 #include "checkpoint_cases.hpp"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace shardwise;
@@ -101,6 +102,17 @@ std::map<std::string, std::string> trained_by(SmallRun<Rule>& run, std::string_v
     return files_of(out / checkpoint_name(end));
 }
 
+/// Trains four steps with a checkpoint after two and after four; the files of both.
+template <class Run>
+auto save_twice(Run& run, TemporaryFolder const& out) {
+    run.train(0, 2);
+    REQUIRE(run.save(out.path(), 2));
+    auto two = files_of(out / "step-000002");
+    run.train(2, 4);
+    REQUIRE(run.save(out.path(), 4));
+    return std::pair(std::move(two), files_of(out / "step-000004"));
+}
+
 }  // namespace
 
 TEST_CASE("save_checkpoint: tensor-parallel ranks and stages write the bytes of one, and any ranks go on from them") {
@@ -108,13 +120,8 @@ TEST_CASE("save_checkpoint: tensor-parallel ranks and stages write the bytes of 
         CAPTURE(dtype);
         SmallRun<AdamW> run(dtype, {}, 2);
         TemporaryFolder const out;
-        run.train(0, 2);
-        REQUIRE(run.save(out.path(), 2));
+        auto const [two, four] = save_twice(run, out);
         auto const from = out / "step-000002";
-        auto const two = files_of(from);
-        run.train(2, 4);
-        REQUIRE(run.save(out.path(), 4));
-        auto const four = files_of(out / "step-000004");
         CHECK(two != four);
         for (auto const& ranks :
              {Ranks{1, 1}, Ranks{2, 2}, Ranks{4, 2, ZeroStage::gradients}, Ranks{4, 4},
@@ -136,13 +143,8 @@ TEST_CASE(
     CHECK(run.layout->state("kahan_comp.lm_head.weight"));
     CHECK_FALSE(run.layout->state("master.lm_head.weight"));
     TemporaryFolder const out;
-    run.train(0, 2);
-    REQUIRE(run.save(out.path(), 2));
+    auto const [two, four] = save_twice(run, out);
     auto const from = out / "step-000002";
-    auto const two = files_of(from);
-    run.train(2, 4);
-    REQUIRE(run.save(out.path(), 4));
-    auto const four = files_of(out / "step-000004");
     for (auto const& ranks : {Ranks{1, 1}, Ranks{3, 1, ZeroStage::optimizer}, Ranks{2, 1, ZeroStage::weights}}) {
         CAPTURE(ranks.all);
         CHECK(trained_by(run, "bfloat16", ranks, {}, 0, 2) == two);
