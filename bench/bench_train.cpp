@@ -6,12 +6,11 @@
 #include <shardwise/kernels/attention.hpp>
 #include <shardwise/kernels/backward/attention.hpp>
 #include <shardwise/kernels/backward/cross_entropy.hpp>
-#include <shardwise/model/files/checkpoint.hpp>
-#include <shardwise/train/checkpoint/checkpoint_saver.hpp>
 #include <shardwise/train/train_ranks.hpp>
 
 #include "peer_process.hpp"
 #include "train_report.hpp"
+#include "training.hpp"
 #include "turns.hpp"
 
 #include <algorithm>
@@ -19,7 +18,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <optional>
@@ -37,8 +35,8 @@ using bench::race_peer;
 using bench::Report;
 using bench::stop;
 using bench::take;
-
-constexpr int threads = 2;
+using bench::threads;
+using bench::Training;
 
 std::string job_of(std::string const& fields, int of_threads = threads) {
     return "{\"threads\":" + std::to_string(of_threads) + "," + fields + "}";
@@ -66,142 +64,6 @@ std::vector<float> some_values(std::int64_t count) {
     }
     return values;
 }
-
-/// A model that is trained on words that are drawn.
-class Training {
-public:
-    Training(std::string config, std::int64_t vocabulary, std::int64_t batch, std::int64_t context)
-        : folder_(std::filesystem::temp_directory_path() / ("bench_train_" + std::to_string(::getpid()))),
-          batch_(batch),
-          context_(context) {
-        std::filesystem::create_directories(folder_);
-        auto const path = folder_ / "config.json";
-        std::ofstream(path) << config;
-        auto const source = take(find_model(path.string(), {}, HubCache(HubEnvironment{})));
-        checkpoint_.emplace(take(read_checkpoint(source)));
-        std::string ids;
-        std::uint32_t state = 7;
-        for (std::int64_t i = 0; i < batch * context * 64 + 1; ++i) {
-            state = state * 1664525U + 1013904223U;
-            auto const id = static_cast<std::uint16_t>((state >> 8U) % static_cast<std::uint32_t>(vocabulary));
-            ids += {static_cast<char>(id & 0xFFU), static_cast<char>(id >> 8U)};
-        }
-        std::ofstream(folder_ / "ids.u16", std::ios::binary) << ids;
-        std::vector<TokenFile> files;
-        files.push_back(take(TokenFile::open((folder_ / "ids.u16").string())));
-        dataset_.emplace(take(TokenDataset::create(std::move(files), vocabulary)));
-    }
-    Training(Training const&) = delete;
-    Training& operator=(Training const&) = delete;
-    ~Training() {
-        std::error_code ignored;
-        std::filesystem::remove_all(folder_, ignored);
-    }
-
-    /// Seconds of the shortest of some steps, by ranks of one thread each, or by one of all threads.
-    [[nodiscard]] double step(int calls, std::int32_t ranks, Dtype precision = Dtype::f32) const {
-        double best = 1e30;
-        HostContext context({.threads = threads / ranks});
-        auto const program = take(TrainingProgram::create(checkpoint_->model));
-        auto weights = take(TrainingWeights::initialise(context, checkpoint_->model, {}));
-        auto const batches =
-            take(Batches::create(*dataset_, {0, dataset_->tokens()}, {.context = context_, .batch = batch_}));
-        TrainOptions options{
-            .steps = calls + 1, .micro_batch = batch_ / ranks, .schedule = {.learning_rate = 3e-4, .total = calls + 1}};
-        options.precision = precision;
-        auto const body = [&](auto& trainer, HostStream& stream) -> Result<> {
-            for (int i = 0; i <= calls; ++i) {
-                std::optional<Error> error;
-                auto const seconds = bench::time_once([&] {
-                    auto const done = trainer.step(stream);
-                    if (!done) error = done.error();
-                });
-                if (error) return *error;
-                if (i > 0 && trainer.comm().rank() == 0) best = std::min(best, seconds);
-            }
-            return {};
-        };
-        auto const done = train_ranks(context, program, weights, AdamW{}, batches, options, ranks, body);
-        if (!done) stop(done.error().message());
-        return best;
-    }
-
-    struct Saved {
-        /// How much longer the steps took beside which a checkpoint was written.
-        double factor = 0.0;
-        /// Seconds until it was.
-        double total = 0.0;
-        double bytes = 0.0;
-    };
-    /// Steps of one rank without a checkpoint, and as many beside one.
-    [[nodiscard]] Saved save(int steps) const {
-        HostContext context({.threads = threads});
-        auto const program = take(TrainingProgram::create(checkpoint_->model));
-        auto weights = take(TrainingWeights::initialise(context, checkpoint_->model, {}));
-        auto const batches =
-            take(Batches::create(*dataset_, {0, dataset_->tokens()}, {.context = context_, .batch = batch_}));
-        TrainOptions const options{
-            .steps = 2 * steps + 2, .micro_batch = batch_, .schedule = {.learning_rate = 3e-4, .total = 2 * steps + 2}};
-        auto const layout = take(CheckpointLayout::create(checkpoint_->model, AdamW{}));
-        CheckpointFiles const files;
-        Saved out;
-        auto const body = [&](auto& trainer, HostStream& stream) -> Result<> {
-            auto parts = checkpoint_parts(layout, trainer.weights(), trainer.optimizer());
-            if (!parts) return parts.error();
-            Span<CheckpointPart const> const all(parts->data(), parts->size());
-            auto saver = CheckpointSaver<>::create(
-                context, {.out = (folder_ / "saved").string(), .layout = &layout, .files = &files}, all);
-            if (!saver) return saver.error();
-            out.bytes = static_cast<double>(CheckpointSaver<>::staging_bytes(all).count());
-            std::optional<Error> error;
-            auto const note = [&](Result<> const& done) {
-                if (!done && !error) error = done.error();
-            };
-            auto const run = [&](bool polls) {
-                for (int i = 0; i < steps; ++i) {
-                    if (auto const stepped = trainer.step(stream); !stepped) note(stepped.error());
-                    if (polls) note(saver->poll(trainer.comm()));
-                }
-            };
-            // The first steps fill caches.
-            for (int i = 0; i < 2; ++i) {
-                if (auto const stepped = trainer.step(stream); !stepped) return stepped.error();
-            }
-            auto const alone = bench::time_once([&] { run(false); });
-            TrainerState state;
-            state.step = state.updates = 2 + steps;
-            auto const made = folder_ / "saved" / checkpoint_name(state.step);
-            std::atomic<bool> is_over = false;
-            std::thread watch([&] {
-                out.total = bench::time_once([&] {
-                    while (!std::filesystem::exists(made) && !is_over)
-                        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-                });
-            });
-            auto const beside = bench::time_once([&] {
-                note(saver->start(trainer.comm(), state, all));
-                run(true);
-            });
-            note(saver->finish(trainer.comm()));
-            is_over = true;
-            watch.join();
-            if (error) return *error;
-            out.factor = beside / alone;
-            return {};
-        };
-        auto const done = train_ranks(context, program, weights, AdamW{}, batches, options, 1, body);
-        if (!done) stop(done.error().message());
-        std::filesystem::remove_all(folder_ / "saved");
-        return out;
-    }
-
-private:
-    std::filesystem::path folder_;
-    std::int64_t batch_;
-    std::int64_t context_;
-    std::optional<Checkpoint> checkpoint_;
-    std::optional<TokenDataset> dataset_;
-};
 
 std::string llama(std::int64_t width, std::int64_t ffn, std::int64_t heads, std::int64_t layers,
                   std::int64_t vocabulary, bool is_tied, std::int64_t context) {
