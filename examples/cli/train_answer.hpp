@@ -20,6 +20,8 @@ struct TrainPlan {
     std::int64_t dp = 1;
     std::int64_t tp = 1;
     std::int64_t pp = 1;
+    /// Data-parallel ranks are threads that train one copy of the weights.
+    bool has_one_copy = false;
     /// Sequences that go forwards together.
     std::int64_t micro_batch = 1;
     /// Of a step, on the rank that has most.

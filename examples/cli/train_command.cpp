@@ -199,8 +199,9 @@ struct TrainInput {
 
 /// Plans a run of what was read, in the memory that is free on its machines.
 [[nodiscard]] Result<TrainAnswer> plan_train(TrainRequest const& request, TrainInput const& input,
-                                             Batches const& batches, Bytes budget) {
+                                             Batches const& batches, Bytes budget, RankKind ranks_are) {
     TrainAnswer answer;
+    answer.ranks_are = ranks_are;
     answer.model = input.loaded.name;
     answer.parameters = count_parameters(input.loaded.model.tree);
     auto const& layout = input.programs.front().layout();
@@ -211,6 +212,7 @@ struct TrainInput {
     plan.tp = request.tp;
     plan.pp = request.pp;
     plan.context = *request.context;
+    plan.has_one_copy = ranks_are == RankKind::threads && plan.dp > 1 && plan.replica() == 1 && request.zero < 3;
     if (auto const planned = plan_steps(request, batches.batches_per_epoch(), plan); !planned) return planned.error();
     answer.budget = budget;
     if (auto const planned = plan_micro_batch(request, input.programs, input.divisors, budget, plan); !planned)
@@ -262,10 +264,9 @@ struct TrainInput {
         Batches::create(*input.data.learned, input.data.learned_tokens,
                         {.context = *request.context, .batch = request.batch, .shuffles = true, .seed = request.seed});
     if (!batches) return batches.error();
-    auto planned = plan_train(request, input, *batches, *budget);
+    auto planned = plan_train(request, input, *batches, *budget, ranks.kind());
     if (!planned) return planned;
     auto& answer = *planned;
-    answer.ranks_are = ranks.kind();
     if (request.is_dry_run) {
         answer.expected = expect_time(request, answer.plan, input.loaded.model);
         answer.steps = answer.plan.steps;

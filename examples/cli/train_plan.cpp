@@ -62,6 +62,7 @@ TrainOptions train_options_of(TrainRequest const& request, TrainPlan const& plan
     options.dropout_seed = request.seed;
     options.schedule = plan.schedule;
     options.zero = static_cast<ZeroStage>(request.zero);
+    options.has_one_copy = plan.has_one_copy;
     options.tp = static_cast<std::int32_t>(plan.tp);
     options.pp = static_cast<std::int32_t>(plan.pp);
     options.pipeline = request.pipeline;

@@ -75,8 +75,8 @@ private:
         state_.seed = request.seed;
         state_.settings = settings_of(request, answer_.plan, *job_.data);
         if (!from_.is_beginning()) {
-            auto const loaded =
-                load_checkpoint(from_.folder, *target_.layout, trainer_.weights(), trainer_.optimizer());
+            auto const loaded = load_checkpoint(from_.folder, *target_.layout, trainer_.weights(), trainer_.optimizer(),
+                                                trainer_.owns_weights());
             if (!loaded) return loaded;
             auto const* const skipped = state_.skipped.data();
             List<std::int64_t> const list(skipped, skipped + state_.skipped.size());

@@ -126,8 +126,9 @@ TEST_CASE("estimate: what train allocates is what train predicts and holds itsel
             CHECK(total == train.integer("memory", "ranks", rank, "peak"));
         }
     };
-    check({"--dp", "2", "--zero", "1", "--recompute", "full"}, {"--batch", "2"}, {"--batch", "4", "--micro-batch", "2"},
-          2);
+    // Threads that are data-parallel alone train one copy of the weights; the estimate is of ranks that have their own.
+    check({"--dp", "2", "--zero", "1", "--recompute", "full"}, {"--batch", "2"},
+          {"--batch", "4", "--micro-batch", "2", "--ranks", "processes"}, 2);
     check({"--dp", "2", "--zero", "3"}, {"--batch", "2"}, {"--batch", "4", "--micro-batch", "2"}, 2);
     check({"--pp", "2", "--dp", "2"}, {"--batch", "3", "--micro-batches", "3"}, {"--batch", "6", "--micro-batch", "1"},
           4);

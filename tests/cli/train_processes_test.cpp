@@ -67,7 +67,8 @@ Ran run_with(Training const& training, std::string const& name, Words const& mor
 
 }  // namespace
 
-TEST_CASE("train: ranks that are processes give the bits of threads, in the same memory and with the same traffic") {
+TEST_CASE(
+    "train: ranks that are processes give the bits of threads, with the memory and traffic of weights of their own") {
     Training const training;
     Words const flags{"--steps",     "4",     "--save-every", "2",   "--keep",        "2",
                       "--optimizer", "adamw", "--valid-part", "0.1", "--valid-every", "2"};
@@ -87,15 +88,22 @@ TEST_CASE("train: ranks that are processes give the bits of threads, in the same
         check_same(answer, expected);
         CHECK(answer.text("options", "ranks") == "processes");
         REQUIRE(answer.size("memory", "ranks") == expected.size("memory", "ranks"));
+        // Threads that are data-parallel alone train one copy of the weights.
+        bool const has_copies = degrees.front() != "--dp";
         for (std::size_t rank = 0; rank < answer.size("memory", "ranks"); ++rank) {
-            CHECK(answer.integer("memory", "ranks", rank, "predicted") ==
-                  expected.integer("memory", "ranks", rank, "predicted"));
-            CHECK(answer.integer("memory", "ranks", rank, "peak") == expected.integer("memory", "ranks", rank, "peak"));
+            for (auto const* const key : {"predicted", "peak"}) {
+                auto const own = answer.integer("memory", "ranks", rank, key);
+                auto const of_thread = expected.integer("memory", "ranks", rank, key);
+                CHECK((has_copies ? own == of_thread : own >= of_thread));
+            }
             CHECK(answer.integer("memory", "ranks", rank, "peak") <=
                   answer.integer("memory", "ranks", rank, "predicted"));
         }
-        for (auto const* const key : {"bytes", "messages"})
-            CHECK(answer.integer("communication", key) == expected.integer("communication", key));
+        for (auto const* const key : {"bytes", "messages"}) {
+            auto const own = answer.integer("communication", key);
+            CHECK((has_copies ? own == expected.integer("communication", key)
+                              : own > expected.integer("communication", key)));
+        }
         CHECK(compared_lines(training.out(name + "p.csv")) == compared_lines(training.out(name + "t.csv")));
         for (auto const* const file : {"model.safetensors", "optimizer.safetensors", "trainer_state.json"})
             CHECK(read_text(training.out(name + "p/step-000002/") + file) ==

@@ -27,6 +27,7 @@ struct Way {
     Dtype precision = Dtype::f32;
     std::int64_t micro_batch = 1;
     std::int32_t pp = 1;
+    bool has_one_copy = false;
 };
 constexpr Way ways[] = {
     {},
@@ -43,6 +44,8 @@ constexpr Way ways[] = {
     {1, 1, ZeroStage::none, Recompute::none, Dtype::f32, 1, 2},
     {2, 1, ZeroStage::optimizer, Recompute::full, Dtype::bf16, 2, 2},
     {1, 2, ZeroStage::none, Recompute::selective, Dtype::f32, 1, 2},
+    {2, 1, ZeroStage::none, Recompute::none, Dtype::f32, 2, 1, true},
+    {3, 1, ZeroStage::gradients, Recompute::full, Dtype::f32, 1, 1, true},
 };
 
 /// Trains a step over ranks and holds what each of them allocates to the estimate.
@@ -57,6 +60,7 @@ void check(FormulaModel const& files, Rule const& rule, Way const& way) {
     options.tp = way.tp;
     options.pp = way.pp;
     options.zero = way.zero;
+    options.has_one_copy = way.has_one_copy;
     options.recompute = way.recompute;
     options.precision = way.precision;
     CurveData const data(model.config.vocab_size);

@@ -31,9 +31,11 @@ template <OptimizerRule Rule>
     detail::TrainerSizes<Rule> const sizes{program, rule, batch, options, place};
     auto const trainer = sizes.parts(divisors);
     if (!trainer) return trainer.error();
-    TrainingEstimate out{.weights = TrainingWeights::bytes(program.layout(), sizes.weights()), .trainer = *trainer};
+    TrainingEstimate out{.trainer = *trainer};
+    if (!options.has_one_copy || place.rank == 0)
+        out.weights = TrainingWeights::bytes(program.layout(), sizes.weights());
     if (saves_beside) {
-        bool const is_shared = options.zero != ZeroStage::none;
+        bool const is_shared = options.shared() != ZeroStage::none;
         out.staging = CheckpointSaver<>::staging_bytes(program.layout(), rule, place, is_shared);
     }
     return out;

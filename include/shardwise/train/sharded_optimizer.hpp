@@ -4,6 +4,7 @@
 #include <shardwise/backend/buffer.hpp>
 #include <shardwise/backend/host.hpp>
 #include <shardwise/comm/all_gather.hpp>
+#include <shardwise/comm/barrier.hpp>
 #include <shardwise/comm/traffic.hpp>
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/list.hpp>
@@ -200,18 +201,23 @@ public:
         return {};
     }
 
-    /// Brings the ranks' shares of all weights together, of which every rank has the whole.
+    /// Brings the ranks' shares of all weights together, of which every rank has the whole. Where they have one copy, that is so once all
+    /// have changed their shares: they wait for each other.
     ///
     /// Order   on `stream`; this object and `comm` outlive what is in it
     /// Errors  invalid_argument for another group; as a collective
     template <Communicator C>
-    [[nodiscard]] Result<> gather(C& comm, HostStream& stream) {
+    [[nodiscard]] Result<> gather(C& comm, HostStream& stream, bool has_one_copy = false) {
         if (comm.size() != place_.ranks || comm.rank() != place_.rank)
             return Error{ErrorCode::invalid_argument}
                 .in(Rule::name)
                 .because("was made for another group")
                 .got(comm.size())
                 .expected(place_.ranks);
+        if (has_one_copy) {
+            stream.submit([&comm] { return barrier(comm); });
+            return {};
+        }
         if (place_.ranks == 1) return {};
         for (auto const& parameter : parameters_) {
             if (parameter.is_share())

@@ -11,6 +11,7 @@
 #include <shardwise/train/schedule.hpp>
 #include <shardwise/train/step_times.hpp>
 
+#include <algorithm>
 #include <bit>
 #include <chrono>
 #include <cstdint>
@@ -47,6 +48,9 @@ struct TrainOptions {
     std::uint64_t dropout_seed = 0;
     Schedule schedule{};
     ZeroStage zero = ZeroStage::none;
+    /// All ranks are threads that were given the same weights, rank 0's, and change them together: each the share whose optimizer's state
+    /// it has, at `zero` none too. For data-parallel ranks alone, at most at ZeRO 2. The results do not depend on it.
+    bool has_one_copy = false;
     /// Ranks that share each layer: of all ranks, neighbours. The results do not depend on it.
     std::int32_t tp = 1;
     /// Stages of a pipeline, each with some of the layers: of all ranks, those next after a stage's tensor-parallel ones. And the table that
@@ -78,9 +82,17 @@ struct TrainOptions {
         if (auto const known = check_precision(precision); !known) return known;
         if (tp < 1) return bad.at("tp").because("has no rank").got(tp).at_least(1);
         if (pp < 1) return bad.at("pp").because("has no stage").got(pp).at_least(1);
+        if (has_one_copy && (tp > 1 || pp > 1 || zero == ZeroStage::weights))
+            return Error{ErrorCode::unsupported}
+                .in("training")
+                .at("has_one_copy")
+                .because("is for ranks that each compute with all weights")
+                .fix("leave it out, or use data-parallel ranks alone");
         if (auto const checked = check_pipeline(); !checked) return checked;
         return schedule.check();
     }
+    /// What ranks share in effect: weights that all of them change have one optimizer's state.
+    [[nodiscard]] ZeroStage shared() const { return has_one_copy ? std::max(zero, ZeroStage::optimizer) : zero; }
     /// The part of a model of one of the ranks that share a replica of it, of which there are tp * pp.
     [[nodiscard]] TrainingPlace model_place(std::int64_t rank) const {
         TrainingStage const stage{.stages = pp,

@@ -52,10 +52,11 @@ template <OptimizerRule Rule, class Body>
 }
 
 /// Trains a model over ranks that are threads of this process, each with a context, a stream and weights of its own: rank 0 those that
-/// are given, the others contexts with as many threads and copies of the weights. `body(trainer, stream)` is called on every rank at
-/// once, with the same outcome on all: it runs the trainer, or takes its steps one by one, and may restore it first.
+/// are given, the others contexts with as many threads and copies of the weights; with TrainOptions::has_one_copy all train the weights
+/// that are given. `body(trainer, stream)` is called on every rank at once, with the same outcome on all: it runs the trainer, or takes
+/// its steps one by one, and may restore it first.
 ///
-/// Memory  for each rank the weights and Trainer::bytes
+/// Memory  for each rank the weights, or once for all, and Trainer::bytes
 /// Errors  as Trainer and `body`: the first of any rank
 template <OptimizerRule Rule, class Body>
 [[nodiscard]] Result<> train_ranks(HostContext& context, TrainingProgram const& program, TrainingWeights& weights,
@@ -74,6 +75,10 @@ template <OptimizerRule Rule, class Body>
         HostOptions same{.threads = context.pool().size()};
         if (context.isa()) same.isa = *context.isa();
         HostContext own(same);
+        if (options.has_one_copy) {
+            if (auto const all = barrier(comm); !all) return all;
+            return train(comm, own, weights);
+        }
         auto copied = TrainingWeights::copy(own, weights);
         if (!copied) return end_group(comm, copied.error());
         if (auto const all = barrier(comm); !all) return all;
@@ -95,6 +100,13 @@ requires BeginsWeights<Weights>
                                    Batches const& batches, TrainOptions const& options, std::int32_t ranks,
                                    Body const& body, RopeDivisors const& divisors = {}) {
     if (auto const checked = options.check(); !checked) return checked;
+    if (options.has_one_copy) {
+        auto begun = detail::begin_weights(weights, context, TrainingPlace{}, {{}, detail::weights_dtype<Rule>});
+        if (!begun) return begun.error();
+        auto const program = TrainingProgram::create(model, {}, begun->layout().adapter().options());
+        if (!program) return program.error();
+        return train_ranks(context, *program, *begun, rule, batches, options, ranks, body, divisors);
+    }
     HostOptions same{.threads = context.pool().size()};
     if (context.isa()) same.isa = *context.isa();
     auto const rank = [&](Threads& thread) -> Result<> {

@@ -41,8 +41,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Trains a model over ranks, of which one is a case: batches, loss and gradients of each rank's sequences, their sum by the tree over
 /// the leaves of a global batch, clip, optimizer by schedule. The same bits for any ranks, micro-batches and threads.
 ///
-/// Ranks are data-parallel, and of `TrainOptions::tp` neighbours each has a part of every layer, of `TrainOptions::pp` stages next to each
-/// other each some of the layers; program and weights are that rank's.
+/// Ranks are data-parallel; `TrainOptions` says which share layers or have some of them. Program and weights are that rank's.
 ///
 /// Memory  bytes(...), allocated at creation
 template <OptimizerRule Rule, Communicator Comm = HostCommunicator>
@@ -79,17 +78,17 @@ public:
         if (comm.size() == 1) return made;
         auto const hash = detail::hash_of_training(Rule::name, program.layout(), made->batches_, options);
         if (auto const agreed = detail::agree_on_training(comm, hash); !agreed) return agreed.error();
-        if (auto const agreed = detail::agree_on_weights(made->groups_, std::as_const(weights)); !agreed)
-            return made->groups_.end(agreed.error());
-        if (made->stages_) {
-            if (auto const alike = made->stages_->passes.compare(); !alike) return made->groups_.end(alike.error());
-        }
+        auto alike = detail::agree_on_weights(made->groups_, std::as_const(weights), options.has_one_copy);
+        if (alike && made->stages_) alike = made->stages_->passes.compare();
+        if (!alike) return made->groups_.end(alike.error());
         made->groups_.measure_calls();
         return made;
     }
 
     [[nodiscard]] TrainOptions const& options() const { return options_; }
     [[nodiscard]] TrainingWeights& weights() { return *weights_; }
+    /// Whether a checkpoint is read into this rank's weights: of one copy into rank 0's.
+    [[nodiscard]] bool owns_weights() { return !options_.has_one_copy || comm().rank() == 0; }
     /// With its state: what a checkpoint writes and reads.
     [[nodiscard]] ShardedOptimizer<Rule>& optimizer() { return optimizer_; }
     [[nodiscard]] Batches const& batches() const { return batches_; }
@@ -263,7 +262,7 @@ private:
             if (!ties) return ties.error();
             stages.emplace(Stages{*std::move(passes), *std::move(ties)});
         }
-        auto gradients = TrainingGradients::create(context, layout, batch.batch, place, options.zero);
+        auto gradients = TrainingGradients::create(context, layout, batch.batch, place, options.shared());
         if (!gradients) return gradients.error();
         List<OptimizedParameter> parameters;
         for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
@@ -322,8 +321,9 @@ private:
                                    .gradient_factor = *factor / scale_.factor()};
         clock.take(&StepTimes::compute);
         if (auto const stepped = optimizer_.step(update, held, stream); !stepped) return stepped.error();
-        if (options_.zero != ZeroStage::none && !weights_->shares().is_shared()) {
-            if (auto const gathered = optimizer_.gather(groups_.data(), stream); !gathered) return gathered.error();
+        if (options_.shared() != ZeroStage::none && !weights_->shares().is_shared()) {
+            auto const gathered = optimizer_.gather(groups_.data(), stream, options_.has_one_copy);
+            if (!gathered) return gathered.error();
         }
         if (groups_.tensor() != nullptr) detail::renew_turned(pass_.layers(), *weights_, *groups_.tensor(), stream);
         if (auto const ended = stream.synchronize(deadline); !ended) return ended.error();

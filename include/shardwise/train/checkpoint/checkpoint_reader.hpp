@@ -175,13 +175,15 @@ namespace detail {
 
 }  // namespace detail
 
-/// Takes what this rank has of the weights and its share of the optimizer's state from a checkpoint, whatever ranks wrote it. Every rank calls it. The
-/// checkpoint was verified before: see find_resume_point. Tensor-parallel ranks renew what follows from their weights in Trainer::restore.
+/// Takes what this rank has of the weights and its share of the optimizer's state from a checkpoint, whatever ranks wrote it. Every rank
+/// calls it; of those that train one copy of the weights one alone `reads_weights` (Trainer::owns_weights). The checkpoint was verified
+/// before: see find_resume_point. Tensor-parallel ranks renew what follows from their weights in Trainer::restore.
 ///
 /// Errors  shape_mismatch where weights, optimizer and layout are not of one model; as CheckpointReader
 template <OptimizerRule Rule>
 [[nodiscard]] Result<> load_checkpoint(std::string const& folder, CheckpointLayout const& layout,
-                                       TrainingWeights& weights, ShardedOptimizer<Rule>& optimizer) {
+                                       TrainingWeights& weights, ShardedOptimizer<Rule>& optimizer,
+                                       bool reads_weights = true) {
     auto const reader = CheckpointReader::open(folder, layout);
     if (!reader) return reader.error();
     auto const& parameters = weights.layout().parameters();
@@ -201,6 +203,7 @@ template <OptimizerRule Rule>
             return missing(name);
         auto const width = weights.storage().width();
         if (layout.tensor(place).width() != width) return missing(name);
+        if (!reads_weights) continue;
         auto const done = detail::read_runs(*reader, place, parameters[i], weights.shares()[i].own,
                                             weights.memory(i).begin(), static_cast<std::size_t>(width));
         if (!done) return done;

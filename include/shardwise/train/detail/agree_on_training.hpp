@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <unistd.h>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
@@ -41,6 +42,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
                               schedule.decay,
                               std::int64_t{batch.shuffles},
                               static_cast<std::int64_t>(options.zero),
+                              std::int64_t{options.has_one_copy},
                               static_cast<std::int64_t>(options.precision),
                               static_cast<std::int64_t>(schedule.kind),
                               std::bit_cast<std::int64_t>(batch.seed),
@@ -71,6 +73,18 @@ template <Communicator C>
     return agree_on_number(comm, own, "trains with other options, batches or sizes than rank 0");
 }
 
+/// Checks that all ranks were given the same weights in the same memory.
+///
+/// Errors  collective_mismatch on all ranks with the first rank that has others
+template <Communicator C>
+[[nodiscard]] Result<> agree_on_one_copy(C& comm, TrainingWeights const& weights) {
+    // Another process may have its own at the same address.
+    auto const process = fnv1a_step(fnv1a("one copy"), static_cast<std::uint64_t>(::getpid()));
+    auto const hash = fnv1a_step(process, std::bit_cast<std::uintptr_t>(&weights));
+    return agree_on_number(comm, std::bit_cast<std::int64_t>(hash),
+                           "has weights of its own, of which there is one copy");
+}
+
 /// Checks where a run is, on all ranks, and compares.
 ///
 /// Errors  invalid_argument for steps that are not in order or not before the next one; as agree_on_number
@@ -99,11 +113,13 @@ template <Communicator C>
 }
 
 /// Compares the weights of ranks that have them alike: data-parallel ranks all, or none where each has its share; tensor-parallel ones
-/// those that they do not share.
+/// those that they do not share. With `has_one_copy` data-parallel ranks were all given the same weights in the same memory.
 ///
-/// Errors  as compare_replicas
+/// Errors  as compare_replicas and agree_on_one_copy
 template <class Comm>
-[[nodiscard]] Result<> agree_on_weights(TrainingGroups<Comm>& groups, TrainingWeights const& weights) {
+[[nodiscard]] Result<> agree_on_weights(TrainingGroups<Comm>& groups, TrainingWeights const& weights,
+                                        bool has_one_copy = false) {
+    if (has_one_copy) return agree_on_one_copy(groups.world(), weights);
     auto const compare = [&](auto& comm, bool takes_shared) -> Result<> {
         if (comm.size() == 1) return {};
         List<NamedValues> values;

@@ -59,7 +59,7 @@ struct TrainerSizes {
 
     /// Among those that have the same part of the model.
     [[nodiscard]] TensorPlace data() const { return ReplicaDegrees{options.tp, options.pp}.data_place(place); }
-    [[nodiscard]] TensorPlace optimizer() const { return options.zero == ZeroStage::none ? TensorPlace{} : data(); }
+    [[nodiscard]] TensorPlace optimizer() const { return options.shared() == ZeroStage::none ? TensorPlace{} : data(); }
     [[nodiscard]] WeightStorage weights() const {
         return {options.zero == ZeroStage::weights ? data() : TensorPlace{}, weights_dtype<Rule>};
     }
@@ -67,7 +67,8 @@ struct TrainerSizes {
     /// Elements that a rank has of the sum of a parameter's gradient.
     [[nodiscard]] std::int64_t held(std::size_t parameter) const {
         auto const elements = program.layout().parameters()[parameter].elements;
-        return options.zero == ZeroStage::none ? elements : optimizer_share(elements, data().ranks, data().rank).size();
+        return options.shared() == ZeroStage::none ? elements
+                                                   : optimizer_share(elements, data().ranks, data().rank).size();
     }
     /// How leaves go through the stages, where there are several.
     ///
@@ -107,7 +108,7 @@ struct TrainerSizes {
         auto const plan = plan_training_memory(program, *limited, divisors);
         if (!plan) return plan.error();
         TrainerParts out{.activations = plan->bytes(),
-                         .gradients = TrainingGradients::bytes(program.layout(), batch.batch, data(), options.zero),
+                         .gradients = TrainingGradients::bytes(program.layout(), batch.batch, data(), options.shared()),
                          .optimizer = ShardedOptimizer<Rule>::state_bytes(rule, parameters(), optimizer(),
                                                                           !options.offload_folder.empty()),
                          .batch = Sequences::bytes(leaves(), batch.context),
@@ -134,7 +135,7 @@ struct TrainerSizes {
         CollectiveTraffic out;
         // Counts of tokens, the largest gradient, the sum of squares, losses.
         for (std::int64_t const bytes : {16, 4, 16, 32}) out += {1, place.ranks > 1 ? 1 : 0, (place.ranks - 1) * bytes};
-        out += TrainingGradients::traffic(program.layout(), batch.batch, data(), options.zero);
+        out += TrainingGradients::traffic(program.layout(), batch.batch, data(), options.shared());
         bool const is_shared = weights().shares.ranks > 1;
         if (is_shared) {
             LayerParts const parts(program);
@@ -144,6 +145,9 @@ struct TrainerSizes {
                 auto const times = rounds().all + (i < parts.head_number() ? passes : 0);
                 for (std::int64_t k = 0; k < times; ++k) out += one;
             }
+        } else if (options.has_one_copy) {
+            // Ranks wait for each other's changes.
+            out += {1, 0, 0};
         } else {
             out += ShardedOptimizer<Rule>::gather_traffic(parameters(), optimizer());
         }
