@@ -170,6 +170,25 @@ public:
         return made;
     }
 
+    /// Whether weights are held so by ranks that share layers, and beside an adapter.
+    ///
+    /// Errors  unsupported with what is not; as check_place
+    [[nodiscard]] static Result<> check_storage(WeightStorage const& storage, TrainingPlace const& place,
+                                                bool is_adapter) {
+        Error bad{ErrorCode::unsupported};
+        bad.in("training");
+        if (storage.shares.ranks > 1 && is_adapter)
+            return bad.at("zero")
+                .because("of stage 3 shares no frozen weights yet, as the base of an adapter has")
+                .fix("use stage 2");
+        if (storage.is_half() && (is_adapter || place.ranks > 1))
+            return bad.at("weights").because(is_adapter ? "of an adapter are held in float32 alone"
+                                                        : "of tensor-parallel ranks are held in float32 alone");
+        if (storage.dtype != Dtype::f32 && !storage.is_half())
+            return bad.at("weights").because("are held in float32 or bfloat16");
+        return detail::check_place("training", storage.shares);
+    }
+
     /// The same weights in memory of another context: each rank of a process has its own.
     ///
     /// Errors  out_of_memory
@@ -283,21 +302,6 @@ private:
         fill(parameter, shares_[number], [&, stream](float* to, std::int64_t whole, std::int64_t count) {
             detail::fill_uniform(to, whole, count, parameter.stride, seed, stream);
         });
-    }
-    [[nodiscard]] static Result<> check_storage(WeightStorage const& storage, TrainingPlace const& place,
-                                                bool is_adapter) {
-        Error bad{ErrorCode::unsupported};
-        bad.in("training");
-        if (storage.shares.ranks > 1 && is_adapter)
-            return bad.at("zero")
-                .because("of stage 3 shares no frozen weights yet, as the base of an adapter has")
-                .fix("use stage 2");
-        if (storage.is_half() && (is_adapter || place.ranks > 1))
-            return bad.at("weights").because(is_adapter ? "of an adapter are held in float32 alone"
-                                                        : "of tensor-parallel ranks are held in float32 alone");
-        if (storage.dtype != Dtype::f32 && !storage.is_half())
-            return bad.at("weights").because("are held in float32 or bfloat16");
-        return detail::check_place("training", storage.shares);
     }
     template <class T>
     [[nodiscard]] std::int64_t begin_in(Buffer<T, Host> const& memory, std::size_t parameter) const {
