@@ -173,7 +173,7 @@ struct TrainerSizes {
             out += pass.backward;
         }
         out += weights().shares.ranks > 1 ? GatheredLayers::exchange_traffic(program.layout(), weights())
-                                          : exchange_traffic(program.layout());
+                                          : exchange_traffic(program.layout(), weights().width());
         return out;
     }
 };
