@@ -70,7 +70,8 @@ public:
                                                 TrainingWeights& weights, Rule const& rule, Batches batches,
                                                 TrainOptions const& options, RopeDivisors const& divisors = {}) {
         bool const gathers = options.zero == ZeroStage::weights;
-        auto groups = detail::TrainingGroups<Comm>::create(comm, {options.tp, options.pp}, gathers);
+        auto groups =
+            detail::TrainingGroups<Comm>::create(comm, {options.tp, options.pp, options.head_stage()}, gathers);
         if (!groups) return groups.error();
         auto made = make(context, std::move(*groups), program, weights, rule, std::move(batches), options, divisors);
         if (auto const agreed = agree_on(comm, made ? Result<>{} : Result<>{made.error()}); !agreed)

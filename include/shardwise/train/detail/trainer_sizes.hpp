@@ -64,6 +64,13 @@ struct TrainerSizes {
         return {options.zero == ZeroStage::weights ? data() : TensorPlace{}, weights_dtype<Rule>};
     }
     [[nodiscard]] std::int64_t leaves() const { return split_units(batch.batch, data().ranks, data().rank).size(); }
+    /// Those that a stage's table is made for: those of the rank with most, where all data-parallel ranks exchange what belongs to each leaf
+    /// of each chunk in one order.
+    [[nodiscard]] std::int64_t joined_leaves() const {
+        bool const joins = options.zero == ZeroStage::weights ||
+                           (options.zero == ZeroStage::gradients && pipeline_chunks(options.pipeline) > 1);
+        return joins ? split_units(batch.batch, data().ranks, 0).size() : leaves();
+    }
     /// Elements that a rank has of the sum of a parameter's gradient.
     [[nodiscard]] std::int64_t held(std::size_t parameter) const {
         auto const elements = program.layout().parameters()[parameter].elements;
@@ -74,19 +81,22 @@ struct TrainerSizes {
     ///
     /// Errors  as StagePlan
     [[nodiscard]] Result<StagePlan> stages() const {
-        return StagePlan::create(program, options, leaves(), batch.context);
+        return StagePlan::create(program, options, leaves(), joined_leaves(), batch.context);
     }
     /// Errors  as `stages`
     [[nodiscard]] Result<TrainingLimits> limits() const {
         std::int64_t in_flight = 1;
+        std::int64_t waiting = 0;
         if (options.pp > 1) {
             auto const plan = stages();
             if (!plan) return plan.error();
             in_flight = plan->in_flight();
+            waiting = plan->waiting();
         }
         return TrainingLimits{.sequences = std::min(options.micro_batch, leaves()),
                               .context = batch.context,
                               .in_flight = in_flight,
+                              .waiting = waiting,
                               .recompute = options.recompute,
                               .precision = options.precision};
     }
@@ -135,34 +145,51 @@ struct TrainerSizes {
         CollectiveTraffic out;
         // Counts of tokens, the largest gradient, the sum of squares, losses.
         for (std::int64_t const bytes : {16, 4, 16, 32}) out += {1, place.ranks > 1 ? 1 : 0, (place.ranks - 1) * bytes};
-        out += TrainingGradients::traffic(program.layout(), batch.batch, data(), options.shared());
-        bool const is_shared = weights().shares.ranks > 1;
-        if (is_shared) {
-            LayerParts const parts(program);
-            auto const passes = rounds().passes();
-            for (std::size_t i = 0; i < parts.size(); ++i) {
-                auto const one = parts.traffic(i, weights());
-                auto const times = rounds().all + (i < parts.head_number() ? passes : 0);
-                for (std::int64_t k = 0; k < times; ++k) out += one;
-            }
-        } else if (options.has_one_copy) {
+        out += data_traffic();
+        out += stage_traffic();
+        out += tensor_traffic();
+        return out;
+    }
+    /// Of it, among those that have the same part of the model.
+    [[nodiscard]] CollectiveTraffic data_traffic() const {
+        auto out = TrainingGradients::traffic(program.layout(), batch.batch, data(), options.shared());
+        if (options.has_one_copy) {
             // Ranks wait for each other's changes.
             out += {1, 0, 0};
-        } else {
+            return out;
+        }
+        if (weights().shares.ranks == 1) {
             out += ShardedOptimizer<Rule>::gather_traffic(parameters(), optimizer());
+            return out;
         }
-        if (options.pp > 1) {
-            if (auto const of_stages = stages()) out += of_stages->traffic();
-            out += StageTies::traffic(program.layout(), [this](std::size_t i) { return held(i); });
+        LayerParts const parts(program);
+        auto const passes = rounds().passes();
+        for (std::size_t i = 0; i < parts.size(); ++i) {
+            auto const one = parts.traffic(i, weights());
+            auto const times = rounds().all + (i < parts.head_number() ? passes : 0);
+            for (std::int64_t k = 0; k < times; ++k) out += one;
         }
+        return out;
+    }
+    /// Among the stages of a replica.
+    [[nodiscard]] CollectiveTraffic stage_traffic() const {
+        CollectiveTraffic out;
+        if (options.pp == 1) return out;
+        if (auto const of_stages = stages()) out += of_stages->traffic();
+        out += StageTies::traffic(program.layout(), [this](std::size_t i) { return held(i); });
+        return out;
+    }
+    /// Among those that share each layer; with what they gather of weights that data-parallel ranks share before they exchange it.
+    [[nodiscard]] CollectiveTraffic tensor_traffic() const {
+        CollectiveTraffic out;
         if (options.tp == 1) return out;
-        auto const pass = pass_traffic(program, batch.context, options.recompute);
+        auto const pass = pass_traffic(program, batch.context, options.recompute, options.is_split());
         for (std::int64_t i = 0; i < leaves(); ++i) {
             out += pass.forward;
             out += pass.backward;
         }
-        out += is_shared ? GatheredLayers::exchange_traffic(program.layout(), weights())
-                         : exchange_traffic(program.layout());
+        out += weights().shares.ranks > 1 ? GatheredLayers::exchange_traffic(program.layout(), weights())
+                                          : exchange_traffic(program.layout(), weights().width());
         return out;
     }
 };
