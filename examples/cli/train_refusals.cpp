@@ -124,13 +124,8 @@ constexpr std::array<std::string_view, 2> running_offloads{"none", "optimizer"};
 /// What does not run over stages yet.
 [[nodiscard]] Result<> check_stages(Arguments const& arguments) {
     if (!arguments.pp || *arguments.pp == "1") return {};
-    if (arguments.zero && *arguments.zero == "3")
-        return refused("--zero 3, --pp", "do not run together yet: a stage holds its weights whole", "use --zero 2");
     if (arguments.kahan_sum)
         return refused("--kahan-sum, --pp", "do not run together yet: stages hold weights in fp32", "leave one out");
-    if (arguments.lora)
-        return refused("--lora, --pp", "do not run together yet: stages train all of their weights",
-                       "use --tp or --dp");
     return {};
 }
 

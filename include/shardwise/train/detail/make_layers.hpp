@@ -11,19 +11,19 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// Errors  unsupported for stages of a pipeline whose weights lie in memory in another way than layers compute with them
+/// Errors  unsupported for stages of a pipeline with weights in bf16
 [[nodiscard]] inline Result<> check_staged(WeightStorage const& storage, TrainOptions const& options) {
-    if (storage.is_direct() || options.pp == 1) return {};
+    if (!storage.is_half() || options.pp == 1) return {};
     return Error{ErrorCode::unsupported}
         .in("training")
-        .at(storage.is_half() ? "weights" : "zero")
-        .because("of stages of a pipeline are held whole and in float32 so far")
-        .fix("use one stage, or ZeroStage::gradients and float32 masters");
+        .at("weights")
+        .because("of stages of a pipeline are held in float32 so far")
+        .fix("use one stage, or float32 masters");
 }
 
 /// What brings weights into layers, where these do not compute with what lies in memory; else null.
 ///
-/// Errors  invalid_argument for weights that are held in another way than `storage`; unsupported for stages; out_of_memory
+/// Errors  invalid_argument for weights that are held in another way than `storage`; unsupported for stages with weights in bf16; out_of_memory
 [[nodiscard]] inline Result<std::unique_ptr<GatheredLayers>> make_layers(HostContext& context, HostCommunicator* ranks,
                                                                          TrainingProgram const& program,
                                                                          TrainingWeights const& weights,
