@@ -68,6 +68,48 @@ TEST_CASE(
           train(config, data, 5, Sgd{.momentum = 0.9}, {}));
 }
 
+TEST_CASE(
+    "Trainer: buckets of any size give the bits of one rank, in the predicted memory and traffic; all but the last are "
+    "exchanged before the backward pass ends") {
+    CurveData const data;
+    for (auto const* const name : {"llama_tied", "gpt2"}) {
+        CAPTURE(name);
+        auto const config = golden_config(name);
+        auto const expected = train(config, data, 5, AdamW{}, {});
+        for (std::int64_t const bytes : {1, 3000}) {
+            CAPTURE(bytes);
+            for (auto way : {Way{.ranks = 2}, Way{.ranks = 3, .zero = ZeroStage::optimizer, .micro_batch = 2},
+                             Way{.ranks = 5, .threads = 2}, Way{.ranks = 2, .zero = ZeroStage::gradients},
+                             Way{.ranks = 2, .zero = ZeroStage::weights}}) {
+                way.bucket_bytes = bytes;
+                CAPTURE(way.ranks);
+                CHECK(train(config, data, 5, AdamW{}, way) == expected);
+            }
+        }
+    }
+    auto const config = golden_config("llama_tied");
+    for (auto way : {Way{.ranks = 4, .micro_batch = 2, .recompute = Recompute::full, .dropout = 0.1, .tp = 2},
+                     Way{.ranks = 4, .zero = ZeroStage::optimizer, .dropout = 0.1, .tp = 2},
+                     Way{.ranks = 4, .dropout = 0.1, .pp = 2}}) {
+        way.bucket_bytes = 2000;
+        CHECK(train(config, data, 5, AdamW{}, way) == train(config, data, 5, AdamW{}, {.dropout = 0.1}));
+    }
+}
+
+TEST_CASE("Trainer: passes that are measured change nothing") {
+    CurveData const data;
+    auto const config = golden_config("llama_tied");
+    auto const expected = train(config, data, 5, AdamW{}, {.dropout = 0.1, .precision = Dtype::f16});
+    for (auto way : {Way{.ranks = 1, .micro_batch = 2}, Way{.ranks = 2, .bucket_bytes = 2000},
+                     Way{.ranks = 3, .zero = ZeroStage::gradients}, Way{.ranks = 2, .zero = ZeroStage::weights},
+                     Way{.ranks = 4, .tp = 2, .pp = 2}}) {
+        way.dropout = 0.1;
+        way.precision = Dtype::f16;
+        way.is_measured = true;
+        CHECK(train(config, data, 5, AdamW{}, way) == expected);
+    }
+}
+
 TEST_CASE("Trainer: what is computed again changes no bit on any ranks, in the predicted memory") {
     CurveData const data;
     for (auto const* const name : {"llama", "gpt2", "gemma2"}) {

@@ -238,6 +238,7 @@ private:
         if (has_head(chunk)) {
             auto const done = run_head(weights, taken, leaf, all, is_of_inputs ? above : nullptr, is_written, stream);
             if (!done) return done;
+            if (auto const told = at.tell(chunk.end); !told) return told;
         } else if (is_of_inputs) {
             auto const done = detail::take_rows(at.gradients, taken, leaf.sequence, above, stream);
             if (!done) return done;
@@ -256,6 +257,7 @@ private:
                 if (auto const done = walk.drop(gradient, gradient, 0); !done) return done;
             }
             if (auto const done = detail::walk_back(walk, memory); !done) return done;
+            if (auto const told = at.tell(static_cast<std::int64_t>(i)); !told) return told;
             std::swap(above, below);
         }
         if (at.out.empty() || !is_of_inputs) return {};

@@ -39,6 +39,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
                               schedule.warm_up,
                               schedule.total,
                               schedule.decay,
+                              options.buckets.first.count(),
+                              options.buckets.cap.count(),
                               std::int64_t{batch.shuffles},
                               static_cast<std::int64_t>(options.zero),
                               static_cast<std::int64_t>(options.precision),

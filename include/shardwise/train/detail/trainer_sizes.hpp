@@ -63,6 +63,10 @@ struct TrainerSizes {
     [[nodiscard]] WeightStorage weights() const {
         return {options.zero == ZeroStage::weights ? data() : TensorPlace{}, weights_dtype<Rule>};
     }
+    /// How gradients are added up.
+    [[nodiscard]] GradientSums sums() const {
+        return {batch.batch, data(), options.zero, BucketPlan::create(program, options.buckets)};
+    }
     [[nodiscard]] std::int64_t leaves() const { return split_units(batch.batch, data().ranks, data().rank).size(); }
     /// Those that a stage's table is made for: those of the rank with most, where all data-parallel ranks exchange what belongs to each leaf
     /// of each chunk in one order.
@@ -117,7 +121,7 @@ struct TrainerSizes {
         auto const plan = plan_training_memory(program, *limited, divisors);
         if (!plan) return plan.error();
         TrainerParts out{.activations = plan->bytes(),
-                         .gradients = TrainingGradients::bytes(program.layout(), batch.batch, data(), options.zero),
+                         .gradients = TrainingGradients::bytes(program.layout(), sums()),
                          .optimizer = ShardedOptimizer<Rule>::state_bytes(rule, parameters(), optimizer(),
                                                                           !options.offload_folder.empty()),
                          .batch = Sequences::bytes(leaves(), batch.context),
@@ -144,7 +148,7 @@ struct TrainerSizes {
         CollectiveTraffic out;
         // Counts of tokens, the largest gradient, the sum of squares, losses.
         for (std::int64_t const bytes : {16, 4, 16, 32}) out += {1, place.ranks > 1 ? 1 : 0, (place.ranks - 1) * bytes};
-        out += TrainingGradients::traffic(program.layout(), batch.batch, data(), options.zero);
+        out += TrainingGradients::traffic(program.layout(), sums());
         bool const is_shared = weights().shares.ranks > 1;
         if (is_shared) {
             LayerParts const parts(program);
