@@ -34,6 +34,7 @@ struct Way {
     PipelineKind pipeline = PipelineKind::one_forward_one_backward;
     /// Where the optimizer's state lies in a file; empty: in memory.
     std::string offload_folder{};
+    bool is_fast = false;
 
     [[nodiscard]] std::int32_t replica() const { return tp * pp; }
 };
@@ -59,7 +60,8 @@ struct Outcome {
             .tp = way.tp,
             .pp = way.pp,
             .pipeline = way.pipeline,
-            .offload_folder = way.offload_folder};
+            .offload_folder = way.offload_folder,
+            .is_fast = way.is_fast};
 }
 
 /// The weights of all ranks of a replica together, as one rank has them.

@@ -263,7 +263,7 @@ private:
             if (!ties) return ties.error();
             stages.emplace(Stages{*std::move(passes), *std::move(ties)});
         }
-        auto gradients = TrainingGradients::create(context, layout, batch.batch, place, options.zero);
+        auto gradients = TrainingGradients::create(context, layout, sizes.sums());
         if (!gradients) return gradients.error();
         List<OptimizedParameter> parameters;
         for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
@@ -305,7 +305,8 @@ private:
             shares.push_back(gradients_.counted(i, groups_.is_first_of_layer()));
             held.push_back(gradients_.held(i));
         }
-        auto const norm = global_norm(comm(), Span<TensorView<float const, 1, Host> const>(shares), stream, deadline);
+        auto const norm = options_.is_fast ? fast_norm(comm(), shares, stream, deadline)
+                                           : global_norm(comm(), shares, stream, deadline);
         if (!norm) return norm.error();
         TokenMean mean;
         if (groups_.is_counted()) {

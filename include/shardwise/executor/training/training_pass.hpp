@@ -34,6 +34,8 @@ struct ChunkPass {
     TensorView<float const, 2, Host> gradients{};
     /// What the pass makes for a neighbour: the hidden state, or the gradients of `in`; empty where nobody takes it.
     TensorView<float, 2, Host> out{};
+    /// Of a backward pass, whether the parameters' gradients are added to what is there.
+    bool adds_gradients = false;
 };
 
 /// Loss and gradients of a model on a rank: a walk over its blocks that keeps what their backward passes read, and a walk back, which
@@ -148,7 +150,7 @@ public:
     }
 
     /// The loss of each token of a sequence that `forward` took, and the gradients of the sum of losses times `scale`, which replace what
-    /// `gradients` hold. A target of -100 has no loss.
+    /// `gradients` hold, or are added to it (ChunkPass::adds_gradients). A target of -100 has no loss.
     ///
     /// Shapes  targets, losses [tokens]; gradients [layout().gradient_elements()]: see TrainingLayout, and add_tied_gradients
     /// Order   on `stream`; what is given outlives what is in it
@@ -172,8 +174,8 @@ public:
         auto const clear = [to = gradients.data()](std::int64_t begin, std::int64_t end) {
             std::fill(to + begin, to + end, 0.0F);
         };
-        Host::launch(gradients.elements(), clear, stream, std::int64_t{1} << 16U);
-        std::vector<char> is_written(layout.parameters().size() + layout.ties().size(), char{0});
+        if (!at.adds_gradients) Host::launch(gradients.elements(), clear, stream, std::int64_t{1} << 16U);
+        std::vector<char> is_written(layout.parameters().size() + layout.ties().size(), at.adds_gradients ? 1 : 0);
         auto* above = working_.data() + plan_.gradients_at;
         auto* below = above + plan_.gradient_size;
         // Where the gradients of all chunks would begin.
@@ -367,6 +369,7 @@ private:
             to.in = Matrix(above, {length, head.hidden});
             if (!head.weight.is_frozen) {
                 to.head = Matrix(gradients + head.weight.gradient, {rows, head.hidden});
+                to.is_head_added = is_written[head.weight.number] != 0;
                 if (head.bias.elements > 0) to.bias = {gradients + head.bias.gradient, {head.bias.elements}};
                 is_written[head.weight.number] = 1;
                 if (head.bias.elements > 0) is_written[head.bias.number] = 1;

@@ -229,11 +229,11 @@ private:
             record.slots.push_back(slot);
             auto const leaves = plan.leaves_of(slot.micro_batch);
             auto const chunk = static_cast<std::size_t>(slot.chunk);
-            ChunkPass const at{
-                .chunk = slot.chunk, .place = *place, .in = as_input(in), .gradients = gradients, .out = out};
+            ChunkPass at{.chunk = slot.chunk, .place = *place, .in = as_input(in), .gradients = gradients, .out = out};
             for (auto i = leaves.begin; i < leaves.end; ++i) {
                 auto const leaf = passes.gradients.leaf(chunk);
                 if (!leaf) return leaf.error();
+                at.adds_gradients = passes.gradients.adds_leaf(chunk);
                 auto const done = passes.pass.backward(passes.weights, i - leaves.begin, passes.sequences.targets(i),
                                                        scale, passes.sequences.losses(i), *leaf, stream, at);
                 if (!done) return done;

@@ -63,6 +63,8 @@ struct TrainerSizes {
     [[nodiscard]] WeightStorage weights() const {
         return {options.zero == ZeroStage::weights ? data() : TensorPlace{}, weights_dtype<Rule>};
     }
+    /// How gradients are added up.
+    [[nodiscard]] GradientSums sums() const { return {batch.batch, data(), options.zero, options.is_fast}; }
     [[nodiscard]] std::int64_t leaves() const { return split_units(batch.batch, data().ranks, data().rank).size(); }
     /// Elements that a rank has of the sum of a parameter's gradient.
     [[nodiscard]] std::int64_t held(std::size_t parameter) const {
@@ -107,7 +109,7 @@ struct TrainerSizes {
         auto const plan = plan_training_memory(program, *limited, divisors);
         if (!plan) return plan.error();
         TrainerParts out{.activations = plan->bytes(),
-                         .gradients = TrainingGradients::bytes(program.layout(), batch.batch, data(), options.zero),
+                         .gradients = TrainingGradients::bytes(program.layout(), sums()),
                          .optimizer = ShardedOptimizer<Rule>::state_bytes(rule, parameters(), optimizer(),
                                                                           !options.offload_folder.empty()),
                          .batch = Sequences::bytes(leaves(), batch.context),
@@ -132,9 +134,12 @@ struct TrainerSizes {
     }
     [[nodiscard]] CollectiveTraffic traffic() const {
         CollectiveTraffic out;
-        // Counts of tokens, the largest gradient, the sum of squares, losses.
-        for (std::int64_t const bytes : {16, 4, 16, 32}) out += {1, place.ranks > 1 ? 1 : 0, (place.ranks - 1) * bytes};
-        out += TrainingGradients::traffic(program.layout(), batch.batch, data(), options.zero);
+        auto const add = [&](std::int64_t bytes) { out += {1, place.ranks > 1 ? 1 : 0, (place.ranks - 1) * bytes}; };
+        // Counts of tokens, losses; the sum of squares, and the largest gradient before it.
+        for (std::int64_t const bytes : {16, 32}) add(bytes);
+        add(options.is_fast ? 8 : 16);
+        if (!options.is_fast) add(4);
+        out += TrainingGradients::traffic(program.layout(), sums());
         bool const is_shared = weights().shares.ranks > 1;
         if (is_shared) {
             LayerParts const parts(program);
