@@ -38,6 +38,7 @@ struct Way {
     std::int64_t bucket_bytes = 0;
     /// Whether passes are measured before the first step.
     bool is_measured = false;
+    bool is_fast = false;
 
     [[nodiscard]] std::int32_t replica() const { return tp * pp; }
 };
@@ -64,7 +65,8 @@ struct Outcome {
             .tp = way.tp,
             .pp = way.pp,
             .pipeline = way.pipeline,
-            .offload_folder = way.offload_folder};
+            .offload_folder = way.offload_folder,
+            .is_fast = way.is_fast};
 }
 
 /// The weights of all ranks of a replica together, as one rank has them.
@@ -141,7 +143,7 @@ template <class Rule>
         // Those that do not end with the pass itself are exchanged beside it.
         auto const plan = shardwise::detail::BucketPlan::create(own.program, options.buckets);
         auto const early = std::count_if(plan.ends.begin(), plan.ends.end(), [](auto block) { return block > 0; });
-        bool const has_early = way.ranks > way.replica() && way.zero < ZeroStage::gradients;
+        bool const has_early = way.ranks > way.replica() && (way.zero < ZeroStage::gradients || way.is_fast);
         CHECK(trainer->gradients().early_buckets() - early_before == (has_early ? early * few_steps : 0));
         CHECK((way.bucket_bytes == 0 || way.pp > 1 || early > 0));
         bool const is_scaled = way.precision == Dtype::f16;

@@ -60,6 +60,9 @@ struct TrainOptions {
     /// A folder in which the optimizer's state lies in a file, in place of memory (offload); empty: in memory. The results do not depend on
     /// it.
     std::string offload_folder{};
+    /// Adds gradients up in the order of the least work: a rank's leaves into one sum as they come, and the ranks' sums once a step. Other
+    /// ranks and stages of ZeRO round otherwise; micro-batches, threads and what is computed again change nothing here either.
+    bool is_fast = false;
     /// Steps after which ranks compare their weights; 0: never. They are compared at creation.
     std::int64_t check_every = 0;
     /// Steps that may be skipped in a row because of a gradient that is no number.

@@ -298,7 +298,8 @@ private:
             shares.push_back(gradients_.counted(i, groups_.is_first_of_layer()));
             held.push_back(gradients_.held(i));
         }
-        auto const norm = global_norm(comm(), Span<TensorView<float const, 1, Host> const>(shares), stream, deadline);
+        auto const norm = options_.is_fast ? fast_norm(comm(), shares, stream, deadline)
+                                           : global_norm(comm(), shares, stream, deadline);
         if (!norm) return norm.error();
         TokenMean mean;
         if (groups_.is_counted()) {

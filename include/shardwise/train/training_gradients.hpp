@@ -28,13 +28,17 @@ struct GradientSums {
     /// Among data-parallel ranks.
     TensorPlace place{};
     ZeroStage zero = ZeroStage::none;
+    /// A rank's leaves are added into one sum by their backward passes, and ranks add their sums once: TrainOptions::is_fast.
+    bool is_fast = false;
     /// Those that ranks exchange together; without any all of them.
     detail::BucketPlan buckets{};
 
     /// Whether each leaf's gradient goes to the owners of its elements; one rank exchanges nothing.
-    [[nodiscard]] bool is_sharded() const { return zero >= ZeroStage::gradients && place.ranks > 1; }
+    [[nodiscard]] bool is_sharded() const { return zero >= ZeroStage::gradients && place.ranks > 1 && !is_fast; }
     /// Whether a rank gets its share of the sum alone.
     [[nodiscard]] bool is_shared() const { return zero != ZeroStage::none && place.ranks > 1; }
+    /// What the tree has as leaves: those of the batch, or the ranks' sums.
+    [[nodiscard]] std::int64_t tree_leaves() const { return is_fast ? place.ranks : leaves; }
     [[nodiscard]] TreeResult result() const { return zero == ZeroStage::none ? TreeResult::whole : TreeResult::share; }
 };
 
@@ -66,7 +70,7 @@ public:
             auto const shares = shares_of(layout, i);
             sum =
                 sum + (sums.is_sharded() ? ShardedGradientTree::bytes(shares, sums.leaves, sums.place)
-                                         : GradientTree::bytes(shares, sums.leaves, sums.place, sums.buckets.buckets));
+                                         : GradientTree::bytes(shares, sums.tree_leaves(), sums.place, sums.buckets.buckets));
         }
         return sum;
     }
@@ -77,7 +81,7 @@ public:
             auto const shares = shares_of(layout, i);
             sum += sums.is_sharded()
                        ? ShardedGradientTree::traffic(shares, sums.leaves, sums.place)
-                       : GradientTree::traffic(shares, sums.leaves, sums.place, sums.result(), sums.buckets.buckets);
+                       : GradientTree::traffic(shares, sums.tree_leaves(), sums.place, sums.result(), sums.buckets.buckets);
         }
         return sum;
     }
@@ -98,7 +102,7 @@ public:
                 trees.emplace_back(std::move(*tree));
             } else {
                 auto tree =
-                    GradientTree::create(context, shares, sums.leaves, sums.place, sums.result(), sums.buckets.buckets);
+                    GradientTree::create(context, shares, sums.tree_leaves(), sums.place, sums.result(), sums.buckets.buckets);
                 if (!tree) return tree.error();
                 trees.emplace_back(std::move(*tree));
             }
@@ -126,8 +130,9 @@ public:
     /// Forgets what was added.
     void clear() {
         for (auto& each : trees_) std::visit([](auto& tree) { tree.clear(); }, each);
+        std::fill(added_.begin(), added_.end(), 0);
     }
-    /// Memory for the gradients of a chunk's next leaf: see GradientTree.
+    /// Memory for the gradients of a chunk's next leaf: see GradientTree. Where it `adds_leaf`, those are added to what is there.
     [[nodiscard]] Result<Vector> leaf(std::size_t chunk = 0) {
         return std::visit([](auto& tree) { return tree.leaf(); }, trees_[chunk]);
     }
@@ -139,7 +144,8 @@ public:
     [[nodiscard]] ChunkPass::Done reducer(C& comm, HostStream& stream) {
         if (!beside_) return {};
         auto* const tree = std::get_if<GradientTree>(&trees_.front());
-        if (!tree->is_last()) return {};
+        bool const is_last = options_.is_fast ? added_.front() + 1 == count() : tree->is_last();
+        if (!is_last) return {};
         return [this, &comm, &stream, tree](std::int64_t block) -> Result<> {
             // What ends with the pass is exchanged by whom waits for it.
             auto const& ends = options_.buckets.ends;
@@ -157,12 +163,15 @@ public:
     /// What exchanges buckets beside backward passes; null where nothing does. And how many it has exchanged so far.
     [[nodiscard]] detail::ExchangeStream const* beside() const { return beside_.get(); }
     [[nodiscard]] std::int64_t early_buckets() const { return early_; }
+    [[nodiscard]] bool adds_leaf(std::size_t chunk = 0) const { return options_.is_fast && added_[chunk] > 0; }
     /// Takes them into the sum.
     ///
     /// Order, Errors  as ShardedGradientTree::add
     template <Communicator C>
     [[nodiscard]] Result<> add(C& comm, HostStream& stream, std::size_t chunk = 0) {
         if (auto* const sharded = std::get_if<ShardedGradientTree>(&trees_[chunk])) return sharded->add(comm, stream);
+        // The sum of all is the rank's leaf in the tree.
+        if (options_.is_fast && ++added_[chunk] < count()) return {};
         return std::get<GradientTree>(trees_[chunk]).add(stream);
     }
     /// Of a rank with less leaves than others, in place of what they add: see ShardedGradientTree::join.
@@ -187,6 +196,7 @@ public:
                 trees_[i]);
             if (!sum) return sum.error();
             sums_[i] = *sum;
+            added_[i] = 0;
         }
         auto const& ties = layout_->ties();
         for (std::size_t i = 0; i < ties.size(); ++i) {
@@ -255,7 +265,7 @@ private:
     };
 
     TrainingGradients(TrainingLayout const& layout, GradientSums const& sums, std::vector<Tree> trees)
-        : layout_(&layout), options_(sums), trees_(std::move(trees)), sums_(trees_.size()) {
+        : layout_(&layout), options_(sums), trees_(std::move(trees)), sums_(trees_.size()), added_(trees_.size(), 0) {
         std::vector<std::int64_t> next(trees_.size(), 0);
         std::vector<std::size_t> count(trees_.size(), 0);
         auto const add = [&](std::int64_t begin, std::int64_t elements) {
@@ -284,9 +294,10 @@ private:
 
     TrainingLayout const* layout_;
     GradientSums options_;
-    /// By chunk, and what the last sum gave.
+    /// By chunk, what the last sum gave, and leaves that were added since.
     std::vector<Tree> trees_;
     std::vector<Vector> sums_;
+    std::vector<std::int64_t> added_;
     std::vector<Region> regions_;
     std::int64_t early_ = 0;
     /// Behind what its tasks know.

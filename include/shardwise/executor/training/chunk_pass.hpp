@@ -27,6 +27,8 @@ struct ChunkPass {
     TensorView<float const, 2, Host> gradients{};
     /// What the pass makes for a neighbour: the hidden state, or the gradients of `in`; empty where nobody takes it.
     TensorView<float, 2, Host> out{};
+    /// Of a backward pass, whether the parameters' gradients are added to what is there.
+    bool adds_gradients = false;
     /// Of a backward pass, called once what a block adds to gradients is in the stream, from the last to the first; before them, with their
     /// number, for the head. An error ends the pass.
     using Done = std::function<Result<>(std::int64_t block)>;

@@ -42,6 +42,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
                               options.buckets.first.count(),
                               options.buckets.cap.count(),
                               std::int64_t{batch.shuffles},
+                              std::int64_t{options.is_fast},
                               static_cast<std::int64_t>(options.zero),
                               static_cast<std::int64_t>(options.precision),
                               static_cast<std::int64_t>(schedule.kind),

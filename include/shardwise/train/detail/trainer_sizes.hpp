@@ -65,7 +65,7 @@ struct TrainerSizes {
     }
     /// How gradients are added up.
     [[nodiscard]] GradientSums sums() const {
-        return {batch.batch, data(), options.zero, BucketPlan::create(program, options.buckets)};
+        return {batch.batch, data(), options.zero, options.is_fast, BucketPlan::create(program, options.buckets)};
     }
     [[nodiscard]] std::int64_t leaves() const { return split_units(batch.batch, data().ranks, data().rank).size(); }
     /// Those that a stage's table is made for: those of the rank with most, where all data-parallel ranks exchange what belongs to each leaf
@@ -146,8 +146,11 @@ struct TrainerSizes {
     }
     [[nodiscard]] CollectiveTraffic traffic() const {
         CollectiveTraffic out;
-        // Counts of tokens, the largest gradient, the sum of squares, losses.
-        for (std::int64_t const bytes : {16, 4, 16, 32}) out += {1, place.ranks > 1 ? 1 : 0, (place.ranks - 1) * bytes};
+        auto const add = [&](std::int64_t bytes) { out += {1, place.ranks > 1 ? 1 : 0, (place.ranks - 1) * bytes}; };
+        // Counts of tokens, losses; the sum of squares, and the largest gradient before it.
+        for (std::int64_t const bytes : {16, 32}) add(bytes);
+        add(options.is_fast ? 8 : 16);
+        if (!options.is_fast) add(4);
         out += TrainingGradients::traffic(program.layout(), sums());
         bool const is_shared = weights().shares.ranks > 1;
         if (is_shared) {
