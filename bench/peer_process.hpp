@@ -5,6 +5,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -58,16 +59,25 @@ public:
 
     /// The number `name` of its answer to a line; nothing where there is no such peer or it has no such number.
     [[nodiscard]] std::optional<double> ask(std::string_view line, std::string_view name) {
-        if (version_.empty()) return std::nullopt;
+        return ask(line, std::array<std::string_view, 1>{name})[0];
+    }
+    /// Several numbers of one answer.
+    template <std::size_t N>
+    [[nodiscard]] std::array<std::optional<double>, N> ask(std::string_view line,
+                                                           std::array<std::string_view, N> const& names) {
+        std::array<std::optional<double>, N> out{};
+        if (version_.empty()) return out;
         std::fprintf(to_, "%.*s\n", static_cast<int>(line.size()), line.data());
         std::fflush(to_);
         auto const text = answer();
         // Its threads spin for a tenth of a second before they sleep.
         std::this_thread::sleep_for(std::chrono::milliseconds(200));
         auto const document = shardwise::parse_json(text);
-        if (!document) return std::nullopt;
-        auto const number = document->root().find(name);
-        return number ? std::optional(number->real().value_or(0.0)) : std::nullopt;
+        if (!document) return out;
+        for (std::size_t i = 0; i < N; ++i) {
+            if (auto const number = document->root().find(names[i])) out[i] = number->real().value_or(0.0);
+        }
+        return out;
     }
 
 private:

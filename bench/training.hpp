@@ -57,7 +57,7 @@ public:
     }
 
     /// Seconds of the shortest of some steps, by ranks of one thread each, or by one of all threads.
-    [[nodiscard]] double step(int calls, std::int32_t ranks, Dtype precision = Dtype::f32) const {
+    [[nodiscard]] double step(int calls, std::int32_t ranks, Dtype precision = Dtype::f32, bool is_fast = false) const {
         double best = 1e30;
         HostContext context({.threads = threads / ranks});
         auto const program = take(TrainingProgram::create(checkpoint_->model));
@@ -67,6 +67,7 @@ public:
         TrainOptions options{
             .steps = calls + 1, .micro_batch = batch_ / ranks, .schedule = {.learning_rate = 3e-4, .total = calls + 1}};
         options.precision = precision;
+        options.is_fast = is_fast;
         auto const body = [&](auto& trainer, HostStream& stream) -> Result<> {
             for (int i = 0; i <= calls; ++i) {
                 std::optional<Error> error;

@@ -71,6 +71,7 @@ TrainOptions train_options_of(TrainRequest const& request, TrainPlan const& plan
     options.pp = static_cast<std::int32_t>(plan.pp);
     options.pipeline = request.pipeline;
     if (request.is_offloaded) options.offload_folder = request.out;
+    options.is_fast = request.is_fast;
     options.check_every = request.check_gradients;
     options.max_skipped = request.max_skipped;
     options.timeout = request.timeout;

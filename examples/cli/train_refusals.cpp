@@ -106,9 +106,6 @@ constexpr std::array<std::string_view, 2> running_offloads{"none", "optimizer"};
     if (arguments.find_unused) return refused("--find-unused", buckets, "leave it out");
     if (arguments.no_static_graph) return refused("--no-static-graph", buckets, "leave it out");
     if (arguments.no_bucket_view) return refused("--no-bucket-view", buckets, "leave it out");
-    if (arguments.fast)
-        return refused("--fast", "does not run yet: sums have the order that gives the same bits on any ranks",
-                       "leave it out");
     return {};
 }
 

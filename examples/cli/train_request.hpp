@@ -72,6 +72,8 @@ struct TrainRequest {
     std::string fallback;
     /// The optimizer's state lies in a file of `out`.
     bool is_offloaded = false;
+    /// Gradients are added up in the order of the least work: TrainOptions::is_fast.
+    bool is_fast = false;
     /// Steps from one comparison of the ranks' weights to the next; 0: never.
     std::int64_t check_gradients = 0;
     /// Of rank 0: all weights are trained.

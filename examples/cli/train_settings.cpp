@@ -25,6 +25,7 @@ RunSettings settings_of(TrainRequest const& request, TrainPlan const& plan, Trai
         if (request.quant) out.add("quant", name_of(*request.quant).view());
     }
     if (request.precision != Dtype::f32) out.add("precision", traits(request.precision).short_name);
+    if (request.is_fast) out.add("fast", true);
     if (request.dropout > 0.0) out.add("dropout", request.dropout);
     return out;
 }

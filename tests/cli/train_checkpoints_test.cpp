@@ -91,6 +91,39 @@ TEST_CASE(
     CHECK(on("staged_on", "shared/step-000002", {"--pp", "2", "--dp", "2"}) == hash);
 }
 
+TEST_CASE("train: fast sums give nearly the same losses in less memory, and belong to what a run goes on with") {
+    Training const training;
+    std::vector<std::string> const flags{"--steps", "4", "--save-every", "2", "--dp", "2"};
+    auto fast = flags;
+    fast.push_back("--fast");
+    auto const expected = training.train("tree", flags);
+    auto const answer = training.train("fast", fast);
+    CHECK(answer.at("options", "fast")->boolean().value_or(false));
+    CHECK_FALSE(expected.at("options", "fast")->boolean().value_or(true));
+    CHECK(answer.text("weights_hash") != expected.text("weights_hash"));
+    CHECK(answer.real("loss", "last") == doctest::Approx(expected.real("loss", "last")).epsilon(1e-5));
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+        auto const predicted = answer.integer("memory", "ranks", rank, "predicted");
+        CHECK(answer.integer("memory", "ranks", rank, "peak") <= predicted);
+        CHECK(predicted < expected.integer("memory", "ranks", rank, "predicted"));
+    }
+    CHECK(answer.integer("communication", "step_bytes") * 4 <= answer.integer("communication", "bytes"));
+    auto const from = [&](std::string const& name) {
+        return std::vector<std::string>{"--steps", "4", "--dp", "2", "--resume", training.out(name) + "/step-000002"};
+    };
+    auto again = from("fast");
+    auto const refused = training.run("again", again);
+    CHECK(refused.status == 1);
+    CHECK_MESSAGE(refused.says("fast: is not set, and was yes when the run began"), refused.err);
+    again.push_back("--fast");
+    CHECK(training.train("again", again).text("weights_hash") == answer.text("weights_hash"));
+    auto other = from("tree");
+    other.push_back("--fast");
+    auto const changed = training.run("other", other);
+    CHECK(changed.status == 1);
+    CHECK_MESSAGE(changed.says("fast: is yes, and was not set when the run began"), changed.err);
+}
+
 TEST_CASE("train: a run that would remove checkpoints of another, or later ones, is refused and leaves all as it was") {
     Training const training;
     std::vector<std::string> const flags{"--steps", "4", "--save-every", "2"};

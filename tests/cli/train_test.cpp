@@ -304,7 +304,6 @@ TEST_CASE("train: what does not run yet is refused by its flag, and nothing is w
                               {{"--lora-alpha", "8"}, 2, "add --lora R"},
                               {{"--lora", "8", "--lora-targets", "q_porj"}, 1, "did you mean q_proj?"},
                               {{"--quant", "nf4"}, 1, "--quant"},
-                              {{"--fast"}, 1, "--fast"},
                               {{"--tune"}, 1, "--tune"},
                               {{"--bucket-mb", "1"}, 1, "--bucket-mb"},
                               {{"--max-restarts", "1", "--min-ranks", "2"}, 2, "--min-ranks"},

@@ -48,6 +48,7 @@ TEST_CASE("find_bad_gradient: all ranks learn which rank, parameter and element 
           "rank 2, step 41: b.weight: the gradient of element 7 is infinite or undefined; lower the learning rate or "
           "the loss "
           "scale, or look for a broken machine if it is always this rank");
+    CHECK(BadGradient{2, 1, 7, 3}.error("b.weight", 41).message().substr(0, 33) == "rank 2, bucket 3, step 41: b.weig");
 }
 
 TEST_CASE("SkippedSteps: as many in a row as are allowed, and not one more") {

@@ -118,6 +118,85 @@ TEST_CASE("GradientTree: the counter leaves the nodes of the tree, within its bu
     }
 }
 
+TEST_CASE("GradientTree: a bucket is exchanged while others of the last leaf are still computed, with the same bits") {
+    List<Bucket> const buckets{{4, 2}, {3}, {0, 1}};
+    std::int64_t const ends[] = {10, 40, 300, 301, 700};
+    GradientShares shares;
+    for (std::size_t i = 0; i < 5; ++i) shares.add(i == 0 ? 0 : ends[i - 1], ends[i] - (i == 0 ? 0 : ends[i - 1]));
+    for (std::int64_t const leaves : {2, 3, 5, 8}) {
+        auto const expected = expected_of(leaves, 700);
+        for (auto const result : {TreeResult::whole, TreeResult::share}) {
+            CAPTURE(leaves);
+            auto const sums = on_threads(2, [&](Threads& comm) {
+                HostContext context({.threads = 1});
+                auto stream = context.make_stream();
+                shardwise::detail::ExchangeStream beside(std::chrono::seconds(20));
+                TensorPlace const place{2, comm.rank()};
+                auto tree = GradientTree::create(context, shares, leaves, place, result, buckets);
+                REQUIRE(tree);
+                CHECK(context.memory().current() == GradientTree::bytes(shares, leaves, place, buckets));
+                CHECK(tree->buckets() == 3);
+                CHECK(tree->bucket_of(2) == 0);
+                auto const range = tree->range();
+                for (auto leaf = range.begin; leaf < range.end; ++leaf) {
+                    auto const values = leaf_of(leaf + 1, 700);
+                    auto const at = *tree->leaf();
+                    bool const is_last = leaf + 1 == range.end;
+                    CHECK(tree->is_last() == is_last);
+                    if (!is_last) {
+                        CHECK_FALSE(tree->reduce(comm, stream, beside));
+                        std::copy(values.begin(), values.end(), at.data());
+                        CHECK(tree->add(stream));
+                        continue;
+                    }
+                    auto const write = [&](std::int64_t begin, std::int64_t end) {
+                        std::copy(values.begin() + begin, values.begin() + end, at.data() + begin);
+                    };
+                    std::fill_n(at.data(), 700, 1e30F);
+                    write(40, 300);
+                    write(301, 700);
+                    CHECK(tree->reduce(comm, stream, beside));
+                    // The others are written once this rank has what the other one sent of the first.
+                    CHECK(beside.synchronize(Deadline::after(std::chrono::seconds(20))));
+                    write(300, 301);
+                    CHECK(tree->reduce(comm, stream, beside));
+                    CHECK(tree->reduced() == 2);
+                    write(0, 40);
+                    // Ranks may differ in what they leave to the end.
+                    if (comm.rank() == 0) {
+                        CHECK(tree->reduce(comm, stream, beside));
+                        CHECK_FALSE(tree->reduce(comm, stream, beside));
+                    }
+                    CHECK(tree->add(stream));
+                }
+                auto const total = tree->sum(comm, stream, &beside);
+                REQUIRE(total);
+                CHECK(stream.synchronize(Deadline::after(std::chrono::seconds(20))));
+                CHECK(comm.traffic().total() == GradientTree::traffic(shares, leaves, place, result, buckets));
+                std::vector<float> out(total->data(), total->data() + 700);
+                if (result == TreeResult::whole) return out;
+                // What the rank owns.
+                std::vector<float> own(700);
+                for (std::size_t i = 0; i < 5; ++i) {
+                    auto const part = shares.range(i, 2, comm.rank());
+                    std::copy(out.begin() + part.begin, out.begin() + part.end, own.begin() + part.begin);
+                }
+                return own;
+            });
+            if (result == TreeResult::whole) CHECK(is_same(sums[0], expected));
+            if (result == TreeResult::whole) CHECK(is_same(sums[1], expected));
+            if (result == TreeResult::whole) continue;
+            auto joined = sums[0];
+            for (std::size_t i = 0; i < 700; ++i) joined[i] = joined[i] == 0.0F ? sums[1][i] : joined[i];
+            CHECK(is_same(joined, expected));
+        }
+    }
+    HostContext context({.threads = 1});
+    for (auto const& wrong : {List<Bucket>{{0, 1}, {2, 3}}, List<Bucket>{{0, 1, 2}, {3, 4, 4}},
+                              List<Bucket>{{0, 1, 2}, {3, 5}}, List<Bucket>{{0, 1, 2}, {3, -1}}})
+        CHECK_FALSE(GradientTree::create(context, shares, 4, {2, 0}, TreeResult::whole, wrong));
+}
+
 TEST_CASE("GradientTree: micro-batches that sum their leaves to one node leave the bits of single leaves") {
     for (std::int64_t const leaves : {3, 4, 7, 12, 16}) {
         auto const expected = expected_of(leaves, 50);

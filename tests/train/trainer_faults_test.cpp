@@ -9,6 +9,8 @@
 #include <cmath>
 #include <limits>
 #include <mutex>
+#include <string>
+#include <utility>
 
 using namespace shardwise;
 using namespace shardwise::testing;
@@ -35,7 +37,59 @@ void spoil_last_word(TrainedModel& model) {
     values.data()[values.elements() - 1] = std::numeric_limits<float>::quiet_NaN();
 }
 
+/// A rank that fails at one of its steps towards the others, whichever thread takes it.
+class FailingThreads : public Threads {
+public:
+    static constexpr bool runs_beside = true;
+
+    explicit FailingThreads(Threads threads) : Threads(std::move(threads)) {}
+    [[nodiscard]] Result<> step() {
+        if (left_-- == 0)
+            return fail(Error{ErrorCode::rank_lost}.in("rank " + std::to_string(rank())).because("broke"));
+        return Threads::step();
+    }
+    void fail_after(std::int64_t steps) { left_ = steps; }
+    [[nodiscard]] std::int64_t left() const { return left_; }
+
+private:
+    std::int64_t left_ = std::int64_t{1} << 40U;
+};
+
 }  // namespace
+
+TEST_CASE("Trainer: a rank that breaks at any exchange of a step, beside a backward pass too, ends it on all ranks") {
+    CurveData const data;
+    auto const config = golden_config("llama_tied");
+    auto options = options_of(3);
+    options.buckets = BucketLimits::with_cap(Bytes{4000});
+    constexpr std::int64_t many = std::int64_t{1} << 40U;
+    std::int64_t calls = many;
+    // A sample of them, the first and those beside the pass among it.
+    for (std::int64_t at = -1; at < calls; at += at < 0 ? 1 : 5) {
+        CAPTURE(at);
+        auto const ended = on_threads(3, [&](Threads& thread) {
+            TrainedModel model(config);
+            FailingThreads comm(std::move(thread));
+            auto trainer = Trainer<AdamW, FailingThreads>::create(model.context, comm, model.program, model.weights,
+                                                                  AdamW{}, data.batches(5), options);
+            REQUIRE(trainer);
+            auto stream = model.context.make_stream();
+            REQUIRE(trainer->step(stream));
+            // The first time it is seen how many there are.
+            bool const fails = at >= 0 && comm.rank() == 1;
+            comm.fail_after(fails ? at : many);
+            auto const step = trainer->step(stream);
+            if (at < 0 && comm.rank() == 1) {
+                calls = many - comm.left();
+                CHECK(trainer->gradients().early_buckets() >= 4);
+            }
+            return step ? std::string("went on") : step.error().message();
+        });
+        for (auto const& each : ended) CHECK(each.find(at < 0 ? "went on" : "rank 1: broke") != std::string::npos);
+        if (calls == many) break;
+    }
+    CHECK(calls < 1000);
+}
 
 TEST_CASE(
     "Trainer: in fp16 a step without a gradient that is a number halves the loss scale on all ranks, also after a "
@@ -76,7 +130,8 @@ TEST_CASE(
     CHECK_FALSE(options.check());
 }
 
-TEST_CASE("Trainer: a gradient that is no number is named with its rank and parameter; all ranks skip that step") {
+TEST_CASE(
+    "Trainer: a gradient that is no number is named with its rank, parameter and bucket; all ranks skip that step") {
     // Sequence 2 of step 1: of two ranks the second has it, of four the third, in turns of two the first.
     CurveData const data(97, tokens_with_last_in({6}));
     struct Case {
@@ -86,9 +141,10 @@ TEST_CASE("Trainer: a gradient that is no number is named with its rank and para
     };
     std::vector<float> expected;
     std::vector<double> losses;
-    for (auto const& each : {Case{1, ZeroStage::none, "rank 0"}, Case{2, ZeroStage::none, "rank 1"},
-                             Case{2, ZeroStage::optimizer, "rank 1"}, Case{2, ZeroStage::gradients, "rank 0"},
-                             Case{4, ZeroStage::optimizer, "rank 2"}, Case{4, ZeroStage::gradients, "rank 2"}}) {
+    for (auto const& each :
+         {Case{1, ZeroStage::none, "rank 0"}, Case{2, ZeroStage::none, "rank 1, bucket 0"},
+          Case{2, ZeroStage::optimizer, "rank 1, bucket 0"}, Case{2, ZeroStage::gradients, "rank 0"},
+          Case{4, ZeroStage::optimizer, "rank 2, bucket 0"}, Case{4, ZeroStage::gradients, "rank 2"}}) {
         CAPTURE(each.ranks);
         TrainedModel model(golden_config("llama"));
         spoil_last_word(model);
@@ -148,7 +204,8 @@ TEST_CASE(
     REQUIRE_FALSE(done);
     CHECK(taken == 2);
     CHECK(done.error().message() ==
-          "rank 0, step 2: lm_head.weight: the gradient of element 0 is infinite or undefined; 3 steps in a row were "
+          "rank 0, bucket 0, step 2: lm_head.weight: the gradient of element 0 is infinite or undefined; 3 steps in a "
+          "row were "
           "skipped; lower the learning rate or the loss scale, or look for a broken machine if it is always this rank");
     // A run that goes on remembers how many there were.
     auto trained = TrainedModel(golden_config("llama"));
@@ -228,6 +285,10 @@ TEST_CASE("Trainer: what fails on one rank is told on all, with its rank") {
     auto const nothing = [](std::int32_t, TrainedModel&, TrainOptions&) {};
     all_say(errors_of([](auto rank, auto&, auto& options) {
                 if (rank == 1) options.clip = 2.0;
+            }),
+            "rank 1: trains with other options, batches or sizes than rank 0");
+    all_say(errors_of([](auto rank, auto&, auto& options) {
+                if (rank == 1) options.buckets = BucketLimits::with_cap(Bytes{1 << 20});
             }),
             "rank 1: trains with other options, batches or sizes than rank 0");
     all_say(errors_of([](auto rank, auto& model, auto&) {

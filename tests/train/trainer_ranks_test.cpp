@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/train/adam8bit.hpp>
-#include <shardwise/train/checkpoint/checkpoint_reader.hpp>
-#include <shardwise/train/checkpoint/save_checkpoint.hpp>
-#include <shardwise/train/estimate_training.hpp>
 #include <shardwise/train/kahan_sum.hpp>
 #include <shardwise/train/sgd.hpp>
 #include <shardwise/train/train_ranks.hpp>
@@ -12,7 +9,10 @@
 #include "../comm/shared_memory_ranks.hpp"
 #include "training_ways.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <utility>
 
 using namespace shardwise;
 using namespace shardwise::testing;
@@ -71,82 +71,106 @@ TEST_CASE(
           train(config, data, 5, Sgd{.momentum = 0.9}, {}));
 }
 
-TEST_CASE("train_ranks: threads that train one copy of the weights give the bits of one rank, also after a restart") {
+TEST_CASE("Trainer: fast sums are near those of the tree on any ranks, in the predicted memory and traffic") {
     CurveData const data;
-    TemporaryFolder const folder;
-    auto const config = golden_config("llama_tied");
-    for (auto const& way : {Way{.ranks = 1}, Way{.ranks = 2},
-                            Way{.ranks = 3, .zero = ZeroStage::gradients, .micro_batch = 2, .dropout = 0.1},
-                            Way{.ranks = 5, .zero = ZeroStage::optimizer, .threads = 2, .precision = Dtype::bf16}}) {
-        CAPTURE(way.ranks);
-        auto alone = way;
-        alone.ranks = 1, alone.zero = ZeroStage::none;
-        auto const expected = train(config, data, 5, AdamW{}, alone);
-        auto options = options_of(way);
-        options.has_one_copy = true;
-        TrainedModel model(config, way.threads);
-        auto const layout = TrainedModel::take(CheckpointLayout::create(model.model(), AdamW{}));
-        CheckpointFiles const files;
-        CheckpointTarget const target{
-            .out = folder.path() + std::to_string(way.ranks), .layout = &layout, .files = &files};
-        for (std::int64_t const first : {0, 2}) {
-            // The second time around every weight is that of a checkpoint.
-            if (first > 0) {
-                for (std::size_t i = 0; i < model.program.layout().parameters().size(); ++i) {
-                    auto const values = model.weights.values(i);
-                    std::fill_n(values.data(), values.elements(), 7.0F);
-                }
+    for (auto const* const name : {"llama_tied", "gpt2"}) {
+        CAPTURE(name);
+        auto const config = golden_config(name);
+        Sgd const rule{.momentum = 0.9};
+        auto const tree = train(config, data, 5, rule, {.dropout = 0.1});
+        for (auto way : {Way{}, Way{.ranks = 2}, Way{.ranks = 3, .zero = ZeroStage::optimizer},
+                         Way{.ranks = 2, .zero = ZeroStage::gradients}, Way{.ranks = 2, .zero = ZeroStage::weights},
+                         Way{.ranks = 4, .zero = ZeroStage::gradients, .tp = 2}, Way{.ranks = 4, .pp = 2},
+                         Way{.ranks = 2, .pp = 2, .pipeline = PipelineKind::gpipe}}) {
+            CAPTURE(way.ranks);
+            CAPTURE(static_cast<int>(way.zero));
+            way.dropout = 0.1;
+            way.is_fast = true;
+            auto const fast = train(config, data, 5, rule, way);
+            REQUIRE(fast.steps.size() == tree.steps.size());
+            // It is no tree's sum.
+            CHECK_FALSE(fast == tree);
+            for (std::size_t i = 0; i < tree.steps.size(); ++i) {
+                CHECK(fast.steps[i].loss == doctest::Approx(tree.steps[i].loss).epsilon(1e-6));
+                CHECK(fast.steps[i].norm == doctest::Approx(tree.steps[i].norm).epsilon(1e-5));
             }
-            auto const body = [&](Trainer<AdamW>& trainer, HostStream& stream) -> Result<> {
-                CHECK(&trainer.weights() == &model.weights);
-                CHECK(trainer.owns_weights() == (trainer.comm().rank() == 0));
-                if (first > 0) {
-                    auto const loaded = load_checkpoint(target.out + "/" + checkpoint_name(first), layout,
-                                                        trainer.weights(), trainer.optimizer(), trainer.owns_weights());
-                    if (!loaded) return loaded;
-                    if (auto const done = trainer.restore({.step = first}); !done) return done;
-                }
-                TensorPlace const place{trainer.comm().size(), trainer.comm().rank()};
-                auto const sizes = trainer.batches().options();
-                auto const estimate = estimate_training(model.program, AdamW{}, sizes, options, place);
-                if (!estimate) return estimate.error();
-                CHECK((estimate->weights == Bytes{}) == (place.rank > 0));
-                for (auto number = first; number < few_steps; ++number) {
-                    auto traffic = trainer.traffic().total();
-                    auto const step = trainer.step(stream);
-                    if (!step) return step.error();
-                    traffic += Trainer<AdamW>::traffic(model.program, sizes, options, place);
-                    CHECK(trainer.traffic().total() == traffic);
-                    CHECK(**step == expected.steps[static_cast<std::size_t>(number)]);
-                    if (number + 1 != 2) continue;
-                    auto const saved =
-                        save_checkpoint(trainer.comm(), target, {.step = 2}, trainer.weights(), trainer.optimizer());
-                    if (!saved) return saved;
-                }
-                return {};
-            };
-            auto const done = train_ranks(model.context, model.program, model.weights, AdamW{}, data.batches(5),
-                                          options, way.ranks, body);
-            REQUIRE_MESSAGE(done, (done ? "" : done.error().message()));
-            auto const* const weights = model.weights.data();
-            CHECK(std::vector<float>(weights, weights + model.program.layout().weight_elements()) == expected.weights);
+            float most = 0.0F;
+            for (std::size_t i = 0; i < tree.weights.size(); ++i)
+                most = std::max(most, std::abs(fast.weights[i] - tree.weights[i]));
+            CHECK(most < 1e-6F);
+            // Micro-batches, threads and what is computed again change nothing.
+            way.micro_batch = 2;
+            way.threads = 2;
+            way.recompute = Recompute::full;
+            CHECK(train(config, data, 5, rule, way) == fast);
         }
     }
-    // Ranks that have weights of their own would each change a share of them.
-    auto options = options_of({});
-    options.has_one_copy = true;
-    auto const body = [&](Threads& thread) -> Result<> {
-        TrainedModel own(config);
-        HostCommunicator comm(std::move(thread));
-        auto const made =
-            Trainer<AdamW>::create(own.context, comm, own.program, own.weights, AdamW{}, data.batches(5), options);
-        return made ? Result<>{} : made.error();
+}
+
+TEST_CASE("Trainer: fast sums take one vector of gradients, and one exchange a step at any ZeRO stage") {
+    auto const config = golden_config("llama");
+    TrainedModel const own(config);
+    BatchOptions const batch{.context = golden_context, .batch = 16};
+    auto const take = [&](ZeroStage zero, bool is_fast, std::int64_t ranks) {
+        TrainOptions const options{.steps = 1, .zero = zero, .is_fast = is_fast};
+        auto const bytes = Trainer<AdamW>::bytes(own.program, AdamW{}, batch, options, {ranks, 0});
+        REQUIRE(bytes);
+        return std::pair{bytes->count(), Trainer<AdamW>::traffic(own.program, batch, options, {ranks, 0}).bytes};
     };
-    auto const refused = run_threads(2, body);
-    REQUIRE_FALSE(refused);
-    CHECK(refused.error().code() == ErrorCode::collective_mismatch);
-    options.tp = 2;
-    CHECK_FALSE(options.check());
+    auto const vector = own.program.layout().gradient_elements() * std::int64_t{sizeof(float)};
+    // Of 16 leaves, a tree holds up to five sums.
+    CHECK(take(ZeroStage::none, true, 1).first <= take(ZeroStage::none, false, 1).first - 4 * vector);
+    auto const fast = take(ZeroStage::gradients, true, 2);
+    CHECK(fast.second < take(ZeroStage::gradients, false, 2).second / 4);
+    // A norm is one number in place of two and another one.
+    CHECK(take(ZeroStage::none, true, 2).second == take(ZeroStage::none, false, 2).second - 12);
+    CHECK(fast.second == take(ZeroStage::none, true, 2).second);
+}
+
+TEST_CASE(
+    "Trainer: buckets of any size give the bits of one rank, in the predicted memory and traffic; all but the last are "
+    "exchanged before the backward pass ends") {
+    CurveData const data;
+    for (auto const* const name : {"llama_tied", "gpt2"}) {
+        CAPTURE(name);
+        auto const config = golden_config(name);
+        auto const expected = train(config, data, 5, AdamW{}, {});
+        for (std::int64_t const bytes : {1, 3000}) {
+            CAPTURE(bytes);
+            for (auto way : {Way{.ranks = 2}, Way{.ranks = 3, .zero = ZeroStage::optimizer, .micro_batch = 2},
+                             Way{.ranks = 5, .threads = 2}, Way{.ranks = 2, .zero = ZeroStage::gradients},
+                             Way{.ranks = 2, .zero = ZeroStage::weights}}) {
+                way.bucket_bytes = bytes;
+                CAPTURE(way.ranks);
+                CHECK(train(config, data, 5, AdamW{}, way) == expected);
+            }
+        }
+    }
+    auto const config = golden_config("llama_tied");
+    Way fast{.ranks = 2, .zero = ZeroStage::gradients, .is_fast = true};
+    auto const summed = train(config, data, 5, AdamW{}, fast);
+    fast.bucket_bytes = 2000;
+    CHECK(train(config, data, 5, AdamW{}, fast) == summed);
+    for (auto way : {Way{.ranks = 4, .micro_batch = 2, .recompute = Recompute::full, .dropout = 0.1, .tp = 2},
+                     Way{.ranks = 4, .zero = ZeroStage::optimizer, .dropout = 0.1, .tp = 2},
+                     Way{.ranks = 4, .dropout = 0.1, .pp = 2}}) {
+        way.bucket_bytes = 2000;
+        CHECK(train(config, data, 5, AdamW{}, way) == train(config, data, 5, AdamW{}, {.dropout = 0.1}));
+    }
+}
+
+TEST_CASE("Trainer: passes that are measured change nothing") {
+    CurveData const data;
+    auto const config = golden_config("llama_tied");
+    auto const expected = train(config, data, 5, AdamW{}, {.dropout = 0.1, .precision = Dtype::f16});
+    for (auto way : {Way{.ranks = 1, .micro_batch = 2}, Way{.ranks = 2, .bucket_bytes = 2000},
+                     Way{.ranks = 3, .zero = ZeroStage::gradients}, Way{.ranks = 2, .zero = ZeroStage::weights},
+                     Way{.ranks = 4, .tp = 2, .pp = 2}}) {
+        way.dropout = 0.1;
+        way.precision = Dtype::f16;
+        way.is_measured = true;
+        CHECK(train(config, data, 5, AdamW{}, way) == expected);
+    }
 }
 
 TEST_CASE("Trainer: what is computed again changes no bit on any ranks, in the predicted memory") {
@@ -261,7 +285,11 @@ TEST_CASE(
         for (auto const& way :
              {Way{.ranks = 2, .tp = 2, .precision = Dtype::bf16},
               Way{.ranks = 4, .zero = ZeroStage::optimizer, .micro_batch = 2, .tp = 2, .precision = Dtype::bf16},
-              Way{.ranks = 4, .zero = ZeroStage::weights, .recompute = Recompute::full, .tp = 2, .precision = Dtype::bf16}})
+              Way{.ranks = 4,
+              .zero = ZeroStage::weights,
+              .recompute = Recompute::full,
+              .tp = 2,
+              .precision = Dtype::bf16}})
             CHECK(train(config, data, 5, rule, way) == expected);
     }
     TrainedModel model(golden_config("llama"));

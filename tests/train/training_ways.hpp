@@ -34,6 +34,11 @@ struct Way {
     PipelineKind pipeline = PipelineKind::one_forward_one_backward;
     /// Where the optimizer's state lies in a file; empty: in memory.
     std::string offload_folder{};
+    /// At which buckets are closed; 0: by the sizes that there are without.
+    std::int64_t bucket_bytes = 0;
+    /// Whether passes are measured before the first step.
+    bool is_measured = false;
+    bool is_fast = false;
 
     [[nodiscard]] std::int32_t replica() const { return tp * pp; }
 };
@@ -56,10 +61,12 @@ struct Outcome {
             .dropout_seed = 11,
             .schedule = {.learning_rate = 3e-3, .warm_up = 1, .total = few_steps, .floor = 0.1},
             .zero = way.zero,
+            .buckets = way.bucket_bytes > 0 ? BucketLimits::with_cap(Bytes{way.bucket_bytes}) : BucketLimits{},
             .tp = way.tp,
             .pp = way.pp,
             .pipeline = way.pipeline,
-            .offload_folder = way.offload_folder};
+            .offload_folder = way.offload_folder,
+            .is_fast = way.is_fast};
 }
 
 /// The weights of all ranks of a replica together, as one rank has them.
@@ -109,6 +116,12 @@ template <class Rule>
         CHECK(own.context.memory().current() - before == *predicted);
         auto stream = own.context.make_stream();
         std::vector<TrainedStep> steps;
+        if (way.is_measured) {
+            auto const time = trainer->measure(stream);
+            if (!time) return time.error();
+            CHECK(time->count() > 0);
+        }
+        auto const early_before = trainer->gradients().early_buckets();
         while (true) {
             auto const taken = trainer->traffic().total();
             auto const step = trainer->step(stream);
@@ -127,6 +140,12 @@ template <class Rule>
             }
             steps.push_back(**step);
         }
+        // Those that do not end with the pass itself are exchanged beside it.
+        auto const plan = shardwise::detail::BucketPlan::create(own.program, options.buckets);
+        auto const early = std::count_if(plan.ends.begin(), plan.ends.end(), [](auto block) { return block > 0; });
+        bool const has_early = way.ranks > way.replica() && (way.zero < ZeroStage::gradients || way.is_fast);
+        CHECK(trainer->gradients().early_buckets() - early_before == (has_early ? early * few_steps : 0));
+        CHECK((way.bucket_bytes == 0 || way.pp > 1 || early > 0));
         bool const is_scaled = way.precision == Dtype::f16;
         CHECK(trainer->state() == TrainerPosition{few_steps, {}, is_scaled ? 65536.0 : 0.0, is_scaled ? few_steps : 0});
         CHECK(own.context.memory().current() - before == *predicted);

@@ -26,6 +26,15 @@ struct BucketTensor {
 /// The places of the tensors in one bucket.
 using Bucket = List<std::int32_t>;
 
+/// The sizes at which buckets are closed: the first is small, so that reducing begins early.
+struct BucketLimits {
+    Bytes first{std::int64_t{1} << 20};
+    Bytes cap{std::int64_t{25} << 20};
+
+    /// A cap that is asked for is the first bucket's, too, as torch does.
+    [[nodiscard]] static constexpr BucketLimits with_cap(Bytes cap) { return {.first = cap, .cap = cap}; }
+};
+
 /// How gradients are put together into buckets, which are reduced over the ranks one by one.
 struct BucketOptions {
     /// The first bucket is small, so that reducing begins early.

@@ -38,31 +38,35 @@ struct BadGradient {
     /// Its place in that rank's list, and the element within.
     std::int32_t parameter = 0;
     std::int64_t element = 0;
+    /// In which ranks exchange it; -1: none is told.
+    std::int64_t bucket = -1;
 
     /// What happened, for reports of a skipped step. `name` is the parameter's.
     [[nodiscard]] Error error(std::string_view name, std::int64_t step) const {
+        auto const in_bucket = bucket < 0 ? std::string() : ", bucket " + std::to_string(bucket);
         return Error{ErrorCode::invalid_argument}
-            .in("rank " + std::to_string(rank) + ", step " + std::to_string(step))
+            .in("rank " + std::to_string(rank) + in_bucket + ", step " + std::to_string(step))
             .at(name)
             .because("the gradient of element " + std::to_string(element) + " is infinite or undefined")
             .fix("lower the learning rate or the loss scale, or look for a broken machine if it is always this rank");
     }
 };
 
-/// The bad gradient of the lowest rank that has one, of which each tells its own: the parameter's place in its list and the element, or -1.
-/// All ranks get the same answer.
+/// The bad gradient of the lowest rank that has one, of which each tells its own: the parameter's place in its list and the element, or -1;
+/// and the bucket, where there are any. All ranks get the same answer.
 ///
 /// Errors  as a collective
 template <Communicator C>
-[[nodiscard]] Result<Optional<BadGradient>> first_bad_gradient(C& comm, std::int64_t parameter, std::int64_t element) {
-    std::array<std::int64_t, 2> place{parameter, element};
+[[nodiscard]] Result<Optional<BadGradient>> first_bad_gradient(C& comm, std::int64_t parameter, std::int64_t element,
+                                                               std::int64_t bucket = -1) {
+    std::array<std::int64_t, 3> place{parameter, element, bucket};
     std::int32_t rank = parameter >= 0 ? comm.rank() : comm.size();
     if (auto const done = all_reduce(comm, TensorView<std::int32_t, 1, Host>{&rank, {1}}, ReduceOp::min); !done)
         return done.error();
     if (rank == comm.size()) return Optional<BadGradient>{};
-    if (auto const sent = broadcast(comm, TensorView<std::int64_t, 1, Host>{place.data(), {2}}, rank); !sent)
+    if (auto const sent = broadcast(comm, TensorView<std::int64_t, 1, Host>{place.data(), {3}}, rank); !sent)
         return sent.error();
-    return Optional<BadGradient>{BadGradient{rank, static_cast<std::int32_t>(place[0]), place[1]}};
+    return Optional<BadGradient>{BadGradient{rank, static_cast<std::int32_t>(place[0]), place[1], place[2]}};
 }
 
 /// Finds out which rank brought an infinite or undefined gradient; nothing where none did. All ranks call it with their own gradients as

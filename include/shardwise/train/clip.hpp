@@ -2,8 +2,13 @@
 #pragma once
 
 #include <shardwise/comm/agree_on.hpp>
+#include <shardwise/comm/all_gather.hpp>
+#include <shardwise/core/list.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/span.hpp>
+#include <shardwise/core/split.hpp>
+#include <shardwise/kernels/detail/element.hpp>
+#include <shardwise/kernels/detail/lanes.hpp>
 #include <shardwise/train/gradient_norm.hpp>
 
 #include <algorithm>
@@ -56,6 +61,50 @@ template <Communicator C>
     if (!added) return end_group(comm, added.error());
     if (auto const done = norm.sum_over_ranks(comm); !done) return done.error();
     return norm.norm();
+}
+
+/// The same norm by sums in double, in one pass: other ranks may give other last bits, all of one group have the same. Infinite where a
+/// gradient is no number.
+///
+/// Order   waits for the stream
+/// Errors  as a view without memory and a collective
+template <Communicator C>
+[[nodiscard]] Result<double> fast_norm(C& comm, Span<TensorView<float const, 1, Host> const> gradients,
+                                       HostStream& stream, Deadline deadline) {
+    // Of blocks of their own size, so that threads change no bit.
+    constexpr std::int64_t block = 16'384;
+    if (!stream.isa()) return end_group(comm, stream.isa().error());
+    auto const kernel = detail::choose_kernel<double (*)(float const*, std::int64_t)>(
+        *stream.isa(), SHARDWISE_KERNEL_LEVELS(square_sum<float>));
+    std::int64_t blocks = 0;
+    for (auto const& gradient : gradients) blocks += ceil_divide(gradient.elements(), block);
+    List<double> sums(static_cast<std::size_t>(blocks));
+    Result<> added;
+    auto* to = sums.data();
+    for (auto const& gradient : gradients) {
+        if (added) added = check_views("gradient norm", gradient);
+        if (!added) break;
+        auto const sum = [=, values = gradient.data(), count = gradient.elements()](auto begin, auto end) {
+            for (auto i = begin; i < end; ++i) to[i] = kernel(values + i * block, std::min(block, count - i * block));
+        };
+        auto const own = ceil_divide(gradient.elements(), block);
+        Host::launch(own, sum, stream, 1);
+        to += own;
+    }
+    // What is in the stream refers to this frame, also after an error.
+    if (auto const done = stream.synchronize(deadline); added) added = done;
+    if (!added) return end_group(comm, added.error());
+    double own = 0.0;
+    for (auto const sum : sums) own += sum;
+    List<double> all(static_cast<std::size_t>(comm.size()));
+    List<std::int64_t> const counts(all.size(), 1);
+    if (auto const done = all_gather(comm, TensorView<double const, 1, Host>{&own, {1}},
+                                     TensorView<double, 1, Host>{all.data(), {comm.size()}}, counts);
+        !done)
+        return done.error();
+    double squares = 0.0;
+    for (auto const sum : all) squares += sum;
+    return squares < HUGE_VAL ? std::sqrt(squares) : HUGE_VAL;
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -32,6 +32,17 @@ public:
     /// Makes the vector longer than its regions.
     void extend_to(std::int64_t elements) { elements_ = std::max(elements_, elements); }
 
+    /// Some of the regions, in order, of the same vector.
+    [[nodiscard]] GradientShares part(List<std::int32_t> const& regions) const {
+        GradientShares out;
+        for (auto const i : regions) {
+            auto const& region = regions_[static_cast<std::size_t>(i)];
+            out.add(region.begin, region.elements);
+        }
+        out.extend_to(elements_);
+        return out;
+    }
+
     /// Errors  invalid_argument for regions that overlap or have negative sizes; size_overflow
     [[nodiscard]] Result<> check() const {
         Error bad{ErrorCode::invalid_argument};

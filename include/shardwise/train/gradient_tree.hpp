@@ -8,6 +8,8 @@
 #include <shardwise/parallel/detail/element_wise.hpp>
 #include <shardwise/parallel/detail/tree_plan.hpp>
 #include <shardwise/parallel/place.hpp>
+#include <shardwise/train/detail/bucket_exchange.hpp>
+#include <shardwise/train/detail/exchange_stream.hpp>
 #include <shardwise/train/detail/leaf_counter.hpp>
 #include <shardwise/train/detail/share_exchange.hpp>
 #include <shardwise/train/gradient_shares.hpp>
@@ -18,6 +20,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -34,6 +37,9 @@ enum class TreeResult : std::uint8_t {
 /// there are never more than log2(leaves) + 1 sums, twice as many where a rank's leaves are no whole node. The ranks then exchange the
 /// sums of their nodes; where each rank's leaves are one node, the bytes are those of an ordinary reduce-scatter.
 ///
+/// They do so bucket by bucket, a bucket being some regions: `reduce` sends one off while others of the last leaf are still computed. Each
+/// element has its own tree, so that buckets change no bit.
+///
 /// Memory  `buffers(range, leaves)` times the elements, and what the exchange takes, 4 MiB for each node; allocated at creation
 class GradientTree {
 public:
@@ -46,10 +52,11 @@ public:
     /// What `create` allocates.
     ///
     /// Units  bytes
-    [[nodiscard]] static Bytes bytes(GradientShares const& shares, std::int64_t leaves, TensorPlace const& place) {
-        detail::ShareExchange const exchange(shares, place);
+    [[nodiscard]] static Bytes bytes(GradientShares const& shares, std::int64_t leaves, TensorPlace const& place,
+                                     List<Bucket> const& buckets = {}) {
         detail::TreePlan const plan(leaves, place.ranks, place.rank);
-        auto const floats = sum_floats(shares.elements(), leaves, place) + exchange_floats(exchange, plan, place);
+        auto const exchanged = exchange_floats(detail::bucket_exchanges(shares, place, buckets), plan, place);
+        auto const floats = sum_floats(shares.elements(), leaves, place) + exchanged;
         return Bytes{floats * static_cast<std::int64_t>(sizeof(float))};
     }
     [[nodiscard]] static Bytes bytes(std::int64_t elements, std::int64_t leaves, TensorPlace const& place) {
@@ -57,21 +64,27 @@ public:
     }
     /// What a rank takes from the others in one sum.
     [[nodiscard]] static CollectiveTraffic traffic(GradientShares const& shares, std::int64_t leaves,
-                                                   TensorPlace const& place, TreeResult result) {
+                                                   TensorPlace const& place, TreeResult result,
+                                                   List<Bucket> const& buckets = {}) {
         CollectiveTraffic out;
         if (place.ranks == 1) return out;
-        detail::ShareExchange const exchange(shares, place);
         detail::TreePlan const plan(leaves, place.ranks, place.rank);
-        for (std::int64_t number = 0; number < exchange.parts(); ++number) {
-            out += exchange.swap_traffic(number, plan.nodes() - plan.own());
-            if (result == TreeResult::whole) out += exchange.gather_traffic(number);
+        for (auto const& one : detail::bucket_exchanges(shares, place, buckets)) {
+            for (std::int64_t number = 0; number < one.exchange.parts(); ++number) {
+                out += one.exchange.swap_traffic(number, plan.nodes() - plan.own());
+                if (result == TreeResult::whole) out += one.exchange.gather_traffic(number);
+            }
         }
         return out;
     }
 
-    /// Errors  invalid_argument for negative sizes or a rank that there is not; size_overflow, out_of_memory
+    /// `buckets` are of the regions' numbers, each in one; without any there is one of all. One rank has none.
+    ///
+    /// Errors  invalid_argument for negative sizes, a rank that there is not, or buckets that are not of all regions; size_overflow,
+    ///         out_of_memory
     [[nodiscard]] static Result<GradientTree> create(HostContext& context, GradientShares const& shares,
-                                                     std::int64_t leaves, TensorPlace const& place, TreeResult result) {
+                                                     std::int64_t leaves, TensorPlace const& place, TreeResult result,
+                                                     List<Bucket> const& buckets = {}) {
         if (auto const checked = detail::check_place(subject, place); !checked) return checked.error();
         if (auto const checked = shares.check(); !checked) return checked.error();
         if (leaves < 1)
@@ -81,10 +94,11 @@ public:
                 .because("are none")
                 .got(leaves)
                 .at_least(1);
-        GradientTree tree(shares, leaves, place, result);
+        if (auto const checked = detail::check_buckets(shares, buckets); !checked) return checked.error();
+        GradientTree tree(shares, leaves, place, result, buckets);
         auto sums = Buffer<float, Host>::allocate(context, sum_floats(shares.elements(), leaves, place));
         if (!sums) return sums.error();
-        auto sent = Buffer<float, Host>::allocate(context, exchange_floats(tree.exchange_, tree.plan_, place));
+        auto sent = Buffer<float, Host>::allocate(context, exchange_floats(tree.exchanges_, tree.plan_, place));
         if (!sent) return sent.error();
         tree.sums_ = std::move(*sums);
         tree.exchanged_ = std::move(*sent);
@@ -105,7 +119,10 @@ public:
     [[nodiscard]] std::int64_t added() const { return counter_.next - counter_.range.begin; }
 
     /// Forgets what was added: the next leaf begins another sum.
-    void clear() { counter_ = detail::LeafCounter(counter_.range, leaves_); }
+    void clear() {
+        counter_ = detail::LeafCounter(counter_.range, leaves_);
+        reduced_ = 0;
+    }
 
     /// Memory for the gradient of the next leaf, whatever it holds: the caller writes it, on the stream that `add` is given then.
     ///
@@ -131,24 +148,53 @@ public:
                 .got(leaves)
                 .fix("add powers of two that begin at a multiple of themselves");
         }
-        counter_.push(leaves);
-        while (counter_.carries()) {
-            auto const last = static_cast<std::int64_t>(counter_.nodes.size()) - 1;
-            detail::add<Host>({slot(last - 1), {elements_}}, slot(last), stream);
-            counter_.carry();
+        if (reduced_ == 0) {
+            for (auto const to : carries(leaves)) detail::add<Host>({slot(to), {elements_}}, slot(to + 1), stream);
         }
+        for (auto i = reduced_; reduced_ > 0 && i < exchanges_.size(); ++i) carry(exchanges_[i], stream);
+        counter_.push(leaves);
+        while (counter_.carries()) counter_.carry();
+        return {};
+    }
+
+    /// Buckets that are exchanged, and those of the sum at work that were sent off.
+    [[nodiscard]] std::size_t buckets() const { return exchanges_.size(); }
+    [[nodiscard]] std::size_t reduced() const { return reduced_; }
+    /// Whether the gradient in leaf() is the last of this rank.
+    [[nodiscard]] bool is_last() const { return counter_.range.end - counter_.next == 1; }
+    /// Of the last leaf, whose gradient in leaf() is written in the regions of the next bucket: takes them into the sum, and exchanges
+    /// them in `beside` while others are computed in `stream`. `add` and `sum` follow as ever. Ranks may differ in which buckets they
+    /// reduce before `sum`, which does the rest.
+    ///
+    /// Order   on `stream`, after what wrote these regions, and then on `beside`, where nothing else uses `comm` before `sum`
+    /// Errors  invalid_argument before the last leaf, without a bucket that is left, or for another group
+    template <Communicator C>
+    [[nodiscard]] Result<> reduce(C& comm, HostStream& stream, detail::ExchangeStream& beside) {
+        if (auto const checked = check_group(comm); !checked) return checked;
+        if (!is_last() || reduced_ == exchanges_.size() || place_.ranks == 1)
+            return Error{ErrorCode::invalid_argument}
+                .in(subject)
+                .because("has no bucket to reduce: it is not the last leaf, or none is left")
+                .got(static_cast<std::int64_t>(reduced_))
+                .expected(static_cast<std::int64_t>(exchanges_.size()));
+        auto& one = exchanges_[reduced_];
+        carry(one, stream);
+        beside.follow(stream);
+        beside.measure(comm, true);
+        exchange(one, comm, beside.stream());
+        beside.measure(comm, false);
+        ++reduced_;
         return {};
     }
 
     /// The sum over the leaves of all ranks, at its place in a vector of all elements: of the elements that this rank owns, or of all, as
-    /// asked at creation. The next leaf() begins another sum; until then what is
-    /// returned stays.
+    /// asked at creation. The next leaf() begins another sum; until then what is returned stays. `beside` is where buckets were reduced.
     ///
     /// Shapes  [elements], or [optimizer_share(elements, ranks, rank).size()]
     /// Order   on `stream`; this object and `comm` outlive what is in it
     /// Errors  invalid_argument where leaves are missing, or for another group; as a collective
     template <Communicator C>
-    [[nodiscard]] Result<Vector> sum(C& comm, HostStream& stream) {
+    [[nodiscard]] Result<Vector> sum(C& comm, HostStream& stream, detail::ExchangeStream* beside = nullptr) {
         auto const& range = counter_.range;
         if (counter_.next != range.end) {
             return Error{ErrorCode::invalid_argument}
@@ -157,82 +203,134 @@ public:
                 .got(added())
                 .expected(range.size());
         }
-        if (comm.size() != place_.ranks || comm.rank() != place_.rank)
-            return Error{ErrorCode::invalid_argument}
-                .in(subject)
-                .because("was made for another group")
-                .got(comm.size())
-                .expected(place_.ranks);
+        if (auto const checked = check_group(comm); !checked) return checked.error();
         Vector const all{slot(0), {elements_}};
+        auto const first = reduced_;
         clear();
         if (place_.ranks == 1) return all;
-        stream.submit([this] {
-            exchange_.look_anew();
-            return Result<>{};
-        });
-        for (std::int64_t number = 0; number < exchange_.parts(); ++number) sum_part(number, comm, stream);
+        if (first > 0 && beside != nullptr) beside->join(stream);
+        for (auto i = first; i < exchanges_.size(); ++i) exchange(exchanges_[i], comm, stream);
         if (!returns_share_) return all;
-        auto const own = exchange_.shares().range(0, place_.ranks, place_.rank);
+        auto const own = exchanges_.front().exchange.shares().range(0, place_.ranks, place_.rank);
         return all.part(own.begin, own.size());
     }
     /// Where what this rank brought to the last sum was no number: in the last region that has such an element. Asked once the stream is
     /// done, and before what was returned changes.
     [[nodiscard]] Optional<BadElement> find_bad() {
-        if (place_.ranks > 1) return exchange_.bad();
-        exchange_.look_anew();
-        auto const& regions = exchange_.shares().regions();
-        for (std::size_t i = 0; i < regions.size(); ++i)
-            exchange_.look_at(i, slot(0) + regions[i].begin, regions[i].begin, regions[i].elements);
-        return exchange_.bad();
+        if (place_.ranks == 1) {
+            auto& all = exchanges_.front().exchange;
+            all.look_anew();
+            auto const& regions = all.shares().regions();
+            for (std::size_t i = 0; i < regions.size(); ++i)
+                all.look_at(i, slot(0) + regions[i].begin, regions[i].begin, regions[i].elements);
+        }
+        Optional<BadElement> last;
+        for (auto const& one : exchanges_) {
+            auto const found = one.exchange.bad();
+            if (!found) continue;
+            auto const region = one.region(found->region);
+            if (!last || region > last->region) last = BadElement{region, found->element};
+        }
+        return last;
+    }
+    /// The bucket of a region.
+    [[nodiscard]] std::size_t bucket_of(std::size_t region) const {
+        for (std::size_t i = 0; i < exchanges_.size(); ++i) {
+            for (auto const one : exchanges_[i].regions) {
+                if (static_cast<std::size_t>(one) == region) return i;
+            }
+        }
+        return 0;
     }
 
 private:
     static constexpr std::string_view subject = "gradient tree";
 
-    GradientTree(GradientShares const& shares, std::int64_t leaves, TensorPlace const& place, TreeResult result)
+    using Exchange = detail::BucketExchange;
+
+    GradientTree(GradientShares const& shares, std::int64_t leaves, TensorPlace const& place, TreeResult result,
+                 List<Bucket> const& buckets)
         : elements_(shares.elements()),
           leaves_(leaves),
           place_(place),
           result_(result),
           counter_(split_units(leaves, place.ranks, place.rank), leaves),
           plan_(leaves, place.ranks, place.rank),
-          exchange_(shares, place) {}
+          exchanges_(detail::bucket_exchanges(shares, place, buckets)) {}
 
     /// The result lies in the first of the sums, of which a rank without leaves has one, too.
     [[nodiscard]] static std::int64_t sum_floats(std::int64_t elements, std::int64_t leaves, TensorPlace const& place) {
         auto const count = std::max(buffers(split_units(leaves, place.ranks, place.rank), leaves), std::int64_t{1});
         return count * stride(elements);
     }
-    [[nodiscard]] static std::int64_t exchange_floats(detail::ShareExchange const& exchange,
+    [[nodiscard]] static std::int64_t exchange_floats(std::vector<Exchange> const& exchanges,
                                                       detail::TreePlan const& plan, TensorPlace const& place) {
-        if (place.ranks == 1 || exchange.parts() == 0) return 0;
-        return sent_floats(exchange, plan) + plan.nodes() * exchange.part(0, place.rank).size();
+        std::int64_t most = 0;
+        for (auto const& [regions, exchange] : exchanges) {
+            if (place.ranks == 1 || exchange.parts() == 0) continue;
+            auto const got = plan.nodes() * exchange.part(0, place.rank).size();
+            most = std::max(most, sent_floats(exchange, plan) + got);
+        }
+        return most;
     }
     /// What a rank sends; later what it gathers.
     [[nodiscard]] static std::int64_t sent_floats(detail::ShareExchange const& exchange, detail::TreePlan const& plan) {
         return std::max(plan.own(), std::int64_t{1}) * exchange.part_of_all(0);
     }
 
+    /// The sums that take in those behind them once the next leaves are there.
+    [[nodiscard]] List<std::int64_t> carries(std::int64_t leaves) const {
+        List<std::int64_t> out;
+        auto after = counter_;
+        after.push(leaves);
+        for (; after.carries(); after.carry()) out.push_back(static_cast<std::int64_t>(after.nodes.size()) - 2);
+        return out;
+    }
+    /// Takes the last leaf into the sums of a bucket.
+    void carry(Exchange const& bucket, HostStream& stream) {
+        for (auto const to : carries(1)) {
+            for (auto const& region : bucket.exchange.shares().regions())
+                detail::add<Host>({slot(to) + region.begin, {region.elements}}, slot(to + 1) + region.begin, stream);
+        }
+    }
     template <Communicator C>
-    void sum_part(std::int64_t number, C& comm, HostStream& stream) {
+    void exchange(Exchange& bucket, C& comm, HostStream& stream) {
+        stream.submit([to = &bucket.exchange] {
+            to->look_anew();
+            return Result<>{};
+        });
+        for (std::int64_t number = 0; number < bucket.exchange.parts(); ++number)
+            sum_part(bucket.exchange, number, comm, stream);
+    }
+    template <Communicator C>
+    void sum_part(detail::ShareExchange& exchange, std::int64_t number, C& comm, HostStream& stream) {
         auto* const sent = exchanged_.data();
-        auto* const got = sent + sent_floats(exchange_, plan_);
-        auto const part = exchange_.part(number, place_.rank);
+        auto* const got = sent + sent_floats(exchange, plan_);
+        auto const part = exchange.part(number, place_.rank);
         auto const size = part.size();
-        exchange_.swap(
+        exchange.swap(
             number, plan_.own(), [this](std::int64_t i) { return slot(i); },
             [this](std::int32_t rank) { return plan_.counts()[static_cast<std::size_t>(rank)]; }, sent, got, comm,
             stream);
         for (auto const& step : plan_.after())
             detail::add<Host>({got + step.to * size, {size}}, got + step.from * size, stream);
         // What was here has been sent.
-        if (result_ == TreeResult::whole) return exchange_.gather(number, got, sent, slot(0), comm, stream);
-        stream.submit([this, part, got] {
-            exchange_.put(place_.rank, part, got, slot(0));
+        if (result_ == TreeResult::whole) return exchange.gather(number, got, sent, slot(0), comm, stream);
+        stream.submit([this, part, got, of = &exchange] {
+            of->put(place_.rank, part, got, slot(0));
             return Result<>{};
         });
     }
 
+    template <Communicator C>
+    [[nodiscard]] Result<> check_group(C& comm) const {
+        if (comm.size() == place_.ranks && comm.rank() == place_.rank) return {};
+        return Error{ErrorCode::invalid_argument}
+            .in(subject)
+            .because("was made for another group")
+            .got(comm.size())
+            .expected(place_.ranks);
+    }
     [[nodiscard]] Result<> check_left() const {
         if (counter_.next < counter_.range.end) return {};
         return Error{ErrorCode::invalid_argument}
@@ -252,7 +350,9 @@ private:
     bool returns_share_ = false;
     detail::LeafCounter counter_;
     detail::TreePlan plan_;
-    detail::ShareExchange exchange_;
+    /// By bucket, and how many of the sum at work were sent off.
+    std::vector<Exchange> exchanges_;
+    std::size_t reduced_ = 0;
     Buffer<float, Host> sums_;
     /// What is sent and what comes, a part of the shares at a time.
     Buffer<float, Host> exchanged_;

@@ -8,6 +8,7 @@
 #include <shardwise/executor/training/training_stage.hpp>
 #include <shardwise/memory/request.hpp>
 #include <shardwise/schedule/pipeline_kind.hpp>
+#include <shardwise/train/buckets.hpp>
 #include <shardwise/train/schedule.hpp>
 #include <shardwise/train/step_times.hpp>
 
@@ -51,6 +52,9 @@ struct TrainOptions {
     /// All ranks are threads that were given the same weights, rank 0's, and change them together: each the share whose optimizer's state
     /// it has, at `zero` none too. For data-parallel ranks alone, at most at ZeRO 2. The results do not depend on it.
     bool has_one_copy = false;
+    /// Gradients are exchanged in buckets of parameters, in the order in which a backward pass ends them, while it goes on. Those of stages
+    /// and from ZeroStage::gradients on have one bucket, which goes behind the pass. The results do not depend on it.
+    BucketLimits buckets{};
     /// Ranks that share each layer: of all ranks, neighbours. The results do not depend on it.
     std::int32_t tp = 1;
     /// Stages of a pipeline, each with some of the layers: of all ranks, those next after a stage's tensor-parallel ones. And the table that
@@ -60,6 +64,9 @@ struct TrainOptions {
     /// A folder in which the optimizer's state lies in a file, in place of memory (offload); empty: in memory. The results do not depend on
     /// it.
     std::string offload_folder{};
+    /// Adds gradients up in the order of the least work: a rank's leaves into one sum as they come, and the ranks' sums once a step. Other
+    /// ranks and stages of ZeRO round otherwise; micro-batches, threads and what is computed again change nothing here either.
+    bool is_fast = false;
     /// Steps after which ranks compare their weights; 0: never. They are compared at creation.
     std::int64_t check_every = 0;
     /// Steps that may be skipped in a row because of a gradient that is no number.
@@ -79,6 +86,8 @@ struct TrainOptions {
         if (clip && !(*clip > 0.0 && *clip < 1e29))
             return bad.at("clip").because("is no positive number").fix("give a number above 0, or do not clip");
         if (check_every < 0) return bad.at("check_every").because("is negative").got(check_every).at_least(0);
+        if (buckets.first.count() < 1 || buckets.cap.count() < 1)
+            return bad.at("buckets").because("are closed at no size").fix("give them at least a byte");
         if (auto const known = check_precision(precision); !known) return known;
         if (tp < 1) return bad.at("tp").because("has no rank").got(tp).at_least(1);
         if (pp < 1) return bad.at("pp").because("has no stage").got(pp).at_least(1);

@@ -10,9 +10,12 @@
 #include <shardwise/train/check_gradients.hpp>
 #include <shardwise/train/clip.hpp>
 #include <shardwise/train/detail/agree_on_training.hpp>
+#include <shardwise/train/detail/bad_step.hpp>
+#include <shardwise/train/detail/check_training.hpp>
 #include <shardwise/train/detail/leaf_passes.hpp>
 #include <shardwise/train/detail/loss_scale.hpp>
 #include <shardwise/train/detail/make_layers.hpp>
+#include <shardwise/train/detail/measure_passes.hpp>
 #include <shardwise/train/detail/sequences.hpp>
 #include <shardwise/train/detail/stage_passes.hpp>
 #include <shardwise/train/detail/stage_ties.hpp>
@@ -93,6 +96,7 @@ public:
     /// With its state: what a checkpoint writes and reads.
     [[nodiscard]] ShardedOptimizer<Rule>& optimizer() { return optimizer_; }
     [[nodiscard]] Batches const& batches() const { return batches_; }
+    [[nodiscard]] TrainingGradients const& gradients() const { return gradients_; }
     /// Of all ranks.
     [[nodiscard]] Comm& comm() { return groups_.world(); }
     /// What this rank took from others in any of its groups.
@@ -139,19 +143,14 @@ public:
         if (next_ >= options_.steps) return Optional<TrainedStep>{};
         auto const deadline = Deadline::after(options_.timeout);
         detail::StepClock clock(groups_);
-        detail::GatherClock const gathers(pass_.layers());
+        detail::BesideClock const beside(pass_.layers(), gradients_.beside());
         auto done = take_step(clock, stream, deadline);
-        if (!done) {
-            // What is in the stream may still wait for others, who learn of this first.
-            auto const ended = groups_.end(done.error());
-            (void)stream.synchronize(deadline);
-            return ended;
-        }
+        if (!done) return end(done.error(), stream, deadline);
         if (!*done) return done;
         ++next_;
         clock.take(&StepTimes::compute);
         (*done)->times = clock.times();
-        gathers.add_to((*done)->times);
+        beside.add_to((*done)->times);
         return done;
     }
 
@@ -175,6 +174,21 @@ public:
         return run(stream, [](TrainedStep const&) { return Result<>{}; });
     }
 
+    /// How long the passes of the next step take with their sum. Nothing changes. All ranks call it and get the time of the slowest.
+    ///
+    /// Order, Errors  as step
+    [[nodiscard]] Result<std::chrono::nanoseconds> measure(HostStream& stream) {
+        auto const time = detail::measure_passes(comm(), options_.timeout, [&](Deadline deadline) -> Result<> {
+            gradients_.clear();
+            if (auto const read = read_batch(); !read) return read;
+            if (auto const done = add_leaves(1.0F, stream, deadline); !done) return done;
+            if (auto const summed = gradients_.sum(groups_.data(), stream); !summed) return summed;
+            return stream.synchronize(deadline);
+        });
+        return time ? time
+                    : Result<std::chrono::nanoseconds>(end(time.error(), stream, Deadline::after(options_.timeout)));
+    }
+
     /// The mean loss over a held-out set, all batches of its first epoch; with batches of one sequence it is over all of them. Its ranks
     /// share the sequences, and get the same bits as any others. All ranks call it; no weight changes.
     ///
@@ -192,7 +206,6 @@ public:
     }
 
 private:
-    static constexpr std::string_view subject = "training";
     /// Clips nothing.
     static constexpr double max_norm = 1e29;
 
@@ -224,29 +237,14 @@ private:
                                               TrainingWeights& weights, Rule const& rule, Batches batches,
                                               TrainOptions const& options, RopeDivisors const& divisors) {
         if (auto const checked = options.check(); !checked) return checked.error();
-        Error bad{ErrorCode::invalid_argument};
-        bad.in(subject);
-        if (&weights.model() != &program.model()) return bad.at("weights").because("are those of another model");
-        auto const vocabulary = program.model().config.vocab_size;
-        if (batches.vocabulary() > vocabulary)
-            return bad.at("vocabulary")
-                .because("of the data is larger than the model's")
-                .got(batches.vocabulary())
-                .at_most(vocabulary);
         auto const batch = batches.options();
         if (auto const cut = detail::check_cut<Rule>(options); !cut) return cut.error();
         TensorPlace const world{groups.world().size(), groups.world().rank()};
         detail::TrainerSizes<Rule> const sizes{program, rule, batch, options, world};
-        auto const place = sizes.data();
-        if (place.ranks > batch.batch)
-            return bad.at("ranks")
-                .because("are more than the sequences of a batch, of which each takes at least one")
-                .got(place.ranks)
-                .at_most(batch.batch)
-                .fix("use fewer ranks or a larger batch");
         auto const& layout = program.layout();
-        if (!(program.place().pipeline == options.model_place(world.rank).pipeline))
-            return bad.at("program").because("is that of another stage, or of another table of the pipeline");
+        auto const pipeline = options.model_place(world.rank).pipeline;
+        auto const fits = detail::check_training(program, weights, batches, sizes.data().ranks, pipeline);
+        if (!fits) return fits.error();
         auto const limits = sizes.limits();
         if (!limits) return limits.error();
         auto layers = detail::make_layers(context, groups.weights(), program, weights, sizes.weights(), options);
@@ -263,17 +261,11 @@ private:
             if (!ties) return ties.error();
             stages.emplace(Stages{*std::move(passes), *std::move(ties)});
         }
-        auto gradients = TrainingGradients::create(context, layout, batch.batch, place, options.shared());
+        auto const beside = detail::time_beside(groups.data(), options.timeout);
+        auto gradients = TrainingGradients::create(context, layout, sizes.sums(), beside);
         if (!gradients) return gradients.error();
-        List<OptimizedParameter> parameters;
-        for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
-            auto const& parameter = layout.parameters()[i];
-            parameters.push_back({parameter.name, weights.values(i),
-                                  decays_weight(parameter.name, parameter.tensor->shape.rank()),
-                                  weights.shares().is_shared() ? parameter.elements : 0, weights.halves(i)});
-        }
-        auto optimizer = ShardedOptimizer<Rule>::create(context, rule, std::move(parameters), sizes.optimizer(),
-                                                        options.offload_folder);
+        auto optimizer = ShardedOptimizer<Rule>::create(context, rule, detail::optimized_parameters(layout, weights),
+                                                        sizes.optimizer(), options.offload_folder);
         if (!optimizer) return optimizer.error();
         auto sequences = detail::Sequences::create(context, gradients->count(), batch.context);
         if (!sequences) return sequences.error();
@@ -305,7 +297,8 @@ private:
             shares.push_back(gradients_.counted(i, groups_.is_first_of_layer()));
             held.push_back(gradients_.held(i));
         }
-        auto const norm = global_norm(comm(), Span<TensorView<float const, 1, Host> const>(shares), stream, deadline);
+        auto const norm = options_.is_fast ? fast_norm(comm(), shares, stream, deadline)
+                                           : global_norm(comm(), shares, stream, deadline);
         if (!norm) return norm.error();
         TokenMean mean;
         if (groups_.is_counted()) {
@@ -338,6 +331,13 @@ private:
         return Optional<TrainedStep>{out};
     }
 
+    /// Ends the group and waits for what is in streams: it may wait for others, who learn of this first.
+    [[nodiscard]] Error end(Error const& error, HostStream& stream, Deadline deadline) {
+        auto const ended = groups_.end(error);
+        (void)stream.synchronize(deadline);
+        (void)gradients_.synchronize(deadline);
+        return ended;
+    }
     [[nodiscard]] Error at_step() const {
         return Error{ErrorCode::invalid_argument}.in("step " + std::to_string(next_));
     }
@@ -368,16 +368,8 @@ private:
     /// Finds out what made the loss or the norm no number.
     [[nodiscard]] Result<Optional<TrainedStep>> skip_bad(TrainedStep const& step) {
         scale_.update(true);
-        auto const own = gradients_.find_bad();
-        auto const element = own ? program_->layout().whole_element(own->region, own->element) : 0;
-        auto const number = own ? static_cast<std::int64_t>(program_->layout().whole_number(own->region)) : -1;
-        auto const found = first_bad_gradient(comm(), number, element);
-        if (!found) return found.error();
-        if (*found) {
-            auto const name = program_->layout().whole_name(static_cast<std::size_t>((*found)->parameter));
-            return skip(step, (*found)->error(name, next_));
-        }
-        return skip(step, no_number(next_, step.norm < HUGE_VAL));
+        auto const why = detail::find_bad_step(comm(), program_->layout(), gradients_, next_, step.norm < HUGE_VAL);
+        return why ? skip(step, **why) : Result<Optional<TrainedStep>>(why.error());
     }
 
     HostContext* context_;

@@ -2,18 +2,45 @@
 #pragma once
 
 #include <shardwise/executor/training/training_pass.hpp>
+#include <shardwise/train/detail/bucket_plan.hpp>
+#include <shardwise/train/detail/exchange_stream.hpp>
 #include <shardwise/train/gradient_tree.hpp>
 #include <shardwise/train/sharded_gradient_tree.hpp>
 #include <shardwise/train/train_options.hpp>
 
 #include <algorithm>
+#include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <utility>
 #include <variant>
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+/// How the gradients of a batch's leaves become their sum.
+struct GradientSums {
+    /// Of the batch.
+    std::int64_t leaves = 1;
+    /// Among data-parallel ranks.
+    TensorPlace place{};
+    ZeroStage zero = ZeroStage::none;
+    /// A rank's leaves are added into one sum by their backward passes, and ranks add their sums once: TrainOptions::is_fast.
+    bool is_fast = false;
+    /// Those that ranks exchange together; without any all of them.
+    detail::BucketPlan buckets{};
+
+    /// Whether each leaf's gradient goes to the owners of its elements; one rank exchanges nothing.
+    [[nodiscard]] bool is_sharded() const { return zero >= ZeroStage::gradients && place.ranks > 1 && !is_fast; }
+    /// Whether a rank gets its share of the sum alone.
+    [[nodiscard]] bool is_shared() const { return zero != ZeroStage::none && place.ranks > 1; }
+    /// What the tree has as leaves: those of the batch, or the ranks' sums.
+    [[nodiscard]] std::int64_t tree_leaves() const { return is_fast ? place.ranks : leaves; }
+    [[nodiscard]] TreeResult result() const { return zero == ZeroStage::none ? TreeResult::whole : TreeResult::share; }
+};
 
 /// The gradients of a model's parameters on one of the ranks that train it: a tree over the leaves of a batch, whose gradients of tied
 /// names are added to those of the first name once, after all other sums. A pipeline's rank has a tree for each of its chunks, whose leaves
@@ -37,55 +64,61 @@ public:
         return out;
     }
     /// What `create` allocates.
-    [[nodiscard]] static Bytes bytes(TrainingLayout const& layout, std::int64_t leaves, TensorPlace const& place,
-                                     ZeroStage zero) {
+    [[nodiscard]] static Bytes bytes(TrainingLayout const& layout, GradientSums const& sums) {
         Bytes sum{};
         for (std::size_t i = 0; i < layout.chunks().size(); ++i) {
             auto const shares = shares_of(layout, i);
-            sum = sum + (is_sharded(place, zero) ? ShardedGradientTree::bytes(shares, leaves, place)
-                                                 : GradientTree::bytes(shares, leaves, place));
+            sum = sum + (sums.is_sharded()
+                             ? ShardedGradientTree::bytes(shares, sums.leaves, sums.place)
+                             : GradientTree::bytes(shares, sums.tree_leaves(), sums.place, sums.buckets.buckets));
         }
         return sum;
     }
     /// What a rank takes from the others in one sum.
-    [[nodiscard]] static CollectiveTraffic traffic(TrainingLayout const& layout, std::int64_t leaves,
-                                                   TensorPlace const& place, ZeroStage zero) {
+    [[nodiscard]] static CollectiveTraffic traffic(TrainingLayout const& layout, GradientSums const& sums) {
         CollectiveTraffic sum;
         for (std::size_t i = 0; i < layout.chunks().size(); ++i) {
             auto const shares = shares_of(layout, i);
-            sum += is_sharded(place, zero) ? ShardedGradientTree::traffic(shares, leaves, place)
-                                           : GradientTree::traffic(shares, leaves, place, result_of(zero));
+            sum += sums.is_sharded() ? ShardedGradientTree::traffic(shares, sums.leaves, sums.place)
+                                     : GradientTree::traffic(shares, sums.tree_leaves(), sums.place, sums.result(),
+                                                             sums.buckets.buckets);
         }
         return sum;
     }
 
-    /// `layout` outlives this.
+    /// `layout` outlives this. With `beside` buckets that are whole before a backward pass ends are exchanged by a thread of their own,
+    /// which the pass waits for that long.
     ///
     /// Errors  as GradientTree::create
     [[nodiscard]] static Result<TrainingGradients> create(HostContext& context, TrainingLayout const& layout,
-                                                          std::int64_t leaves, TensorPlace const& place,
-                                                          ZeroStage zero) {
+                                                          GradientSums const& sums,
+                                                          std::optional<std::chrono::nanoseconds> beside = {}) {
         std::vector<Tree> trees;
         for (std::size_t i = 0; i < layout.chunks().size(); ++i) {
             auto const shares = shares_of(layout, i);
-            if (is_sharded(place, zero)) {
-                auto tree = ShardedGradientTree::create(context, shares, leaves, place);
+            if (sums.is_sharded()) {
+                auto tree = ShardedGradientTree::create(context, shares, sums.leaves, sums.place);
                 if (!tree) return tree.error();
                 trees.emplace_back(std::move(*tree));
             } else {
-                auto tree = GradientTree::create(context, shares, leaves, place, result_of(zero));
+                auto tree = GradientTree::create(context, shares, sums.tree_leaves(), sums.place, sums.result(),
+                                                 sums.buckets.buckets);
                 if (!tree) return tree.error();
                 trees.emplace_back(std::move(*tree));
             }
         }
-        return TrainingGradients(layout, leaves, place, zero, std::move(trees));
+        TrainingGradients out(layout, sums, std::move(trees));
+        auto const& ends = sums.buckets.ends;
+        bool const has_early = !sums.is_sharded() && sums.place.ranks > 1 && ends.size() > 1 && ends[0] > 0;
+        if (beside && has_early) out.beside_ = std::make_unique<detail::ExchangeStream>(*beside);
+        return Result<TrainingGradients>(std::move(out));
     }
 
     /// The leaves of this rank, and where in the batch one of them is.
-    [[nodiscard]] std::int64_t count() const { return split_units(leaves_, place_.ranks, place_.rank).size(); }
+    [[nodiscard]] std::int64_t count() const { return range().size(); }
     [[nodiscard]] std::int64_t leaf_number(std::int64_t which) const {
-        if (is_sharded(place_, zero_)) return which * place_.ranks + place_.rank;
-        return split_units(leaves_, place_.ranks, place_.rank).begin + which;
+        if (options_.is_sharded()) return which * options_.place.ranks + options_.place.rank;
+        return range().begin + which;
     }
 
     [[nodiscard]] List<std::uint32_t> leaf_numbers(std::int64_t first, std::int64_t count) const {
@@ -97,17 +130,48 @@ public:
     /// Forgets what was added.
     void clear() {
         for (auto& each : trees_) std::visit([](auto& tree) { tree.clear(); }, each);
+        std::fill(added_.begin(), added_.end(), 0);
     }
-    /// Memory for the gradients of a chunk's next leaf: see GradientTree.
+    /// Memory for the gradients of a chunk's next leaf: see GradientTree. Where it `adds_leaf`, those are added to what is there.
     [[nodiscard]] Result<Vector> leaf(std::size_t chunk = 0) {
         return std::visit([](auto& tree) { return tree.leaf(); }, trees_[chunk]);
     }
+    /// What a backward pass of the next leaf calls after each block, the head first (ChunkPass::done): of the rank's last leaf, where
+    /// buckets are exchanged beside it; else empty. This, `comm` and the stream outlive it.
+    ///
+    /// Order   as GradientTree::reduce
+    template <Communicator C>
+    [[nodiscard]] ChunkPass::Done reducer(C& comm, HostStream& stream) {
+        if (!beside_) return {};
+        auto* const tree = std::get_if<GradientTree>(&trees_.front());
+        bool const is_last = options_.is_fast ? added_.front() + 1 == count() : tree->is_last();
+        if (!is_last) return {};
+        return [this, &comm, &stream, tree](std::int64_t block) -> Result<> {
+            // What ends with the pass is exchanged by whom waits for it.
+            auto const& ends = options_.buckets.ends;
+            while (block > 0 && tree->reduced() < ends.size() && ends[tree->reduced()] >= block) {
+                if (auto const done = tree->reduce(comm, stream, *beside_); !done) return done;
+                ++early_;
+            }
+            return {};
+        };
+    }
+    /// Waits for what is exchanged beside the stream: where a step has failed.
+    [[nodiscard]] Result<> synchronize(Deadline deadline) {
+        return beside_ ? beside_->synchronize(deadline) : Result<>{};
+    }
+    /// What exchanges buckets beside backward passes; null where nothing does. And how many it has exchanged so far.
+    [[nodiscard]] detail::ExchangeStream const* beside() const { return beside_.get(); }
+    [[nodiscard]] std::int64_t early_buckets() const { return early_; }
+    [[nodiscard]] bool adds_leaf(std::size_t chunk = 0) const { return options_.is_fast && added_[chunk] > 0; }
     /// Takes them into the sum.
     ///
     /// Order, Errors  as ShardedGradientTree::add
     template <Communicator C>
     [[nodiscard]] Result<> add(C& comm, HostStream& stream, std::size_t chunk = 0) {
         if (auto* const sharded = std::get_if<ShardedGradientTree>(&trees_[chunk])) return sharded->add(comm, stream);
+        // The sum of all is the rank's leaf in the tree.
+        if (options_.is_fast && ++added_[chunk] < count()) return {};
         return std::get<GradientTree>(trees_[chunk]).add(stream);
     }
     /// Of a rank with less leaves than others, in place of what they add: see ShardedGradientTree::join.
@@ -122,9 +186,17 @@ public:
     template <Communicator C>
     [[nodiscard]] Result<> sum(C& comm, HostStream& stream) {
         for (std::size_t i = 0; i < trees_.size(); ++i) {
-            auto const sum = std::visit([&](auto& tree) { return tree.sum(comm, stream); }, trees_[i]);
+            auto const sum = std::visit(
+                [&]<class One>(One& tree) {
+                    if constexpr (std::same_as<One, GradientTree>)
+                        return tree.sum(comm, stream, beside_.get());
+                    else
+                        return tree.sum(comm, stream);
+                },
+                trees_[i]);
             if (!sum) return sum.error();
             sums_[i] = *sum;
+            added_[i] = 0;
         }
         auto const& ties = layout_->ties();
         for (std::size_t i = 0; i < ties.size(); ++i) {
@@ -143,8 +215,8 @@ public:
     /// Shapes  [optimizer_share(elements, ranks, rank).size()]
     [[nodiscard]] Vector share(std::size_t parameter) const {
         auto const all = of_region(parameter);
-        if (is_shared()) return all;
-        auto const own = optimizer_share(all.elements(), place_.ranks, place_.rank);
+        if (options_.is_shared()) return all;
+        auto const own = optimizer_share(all.elements(), options_.place.ranks, options_.place.rank);
         return all.part(own.begin, own.size());
     }
     /// Of that part what no other rank of a replica counts: of what tensor-parallel ranks do not share, what the first has; of what two
@@ -154,12 +226,19 @@ public:
         auto const own = share(parameter);
         if (of.is_copy) return own.part(0, 0);
         if (of.cut.is_whole()) return own.part(0, is_first ? own.elements() : 0);
-        auto const first = optimizer_share(of.elements, place_.ranks, place_.rank).begin;
+        auto const first = optimizer_share(of.elements, options_.place.ranks, options_.place.rank).begin;
         return own.part(0, std::clamp<std::int64_t>(of.counted - first, 0, own.elements()));
     }
     /// The sum's part of a parameter that this rank has: all of it, or its share.
     [[nodiscard]] Vector held(std::size_t parameter) const { return of_region(parameter); }
 
+    /// The bucket in which ranks exchange a parameter or, after those, a tie; -1 where they have none.
+    [[nodiscard]] std::int64_t bucket_of(std::size_t region) const {
+        auto const& of = regions_[region];
+        auto const* const tree = std::get_if<GradientTree>(&trees_[of.chunk]);
+        if (tree == nullptr || options_.place.ranks == 1) return -1;
+        return static_cast<std::int64_t>(tree->bucket_of(of.number));
+    }
     /// Where what this rank brought to the last sum was no number, among what the layout has: see GradientTree::find_bad.
     [[nodiscard]] Optional<BadElement> find_bad() {
         for (auto i = trees_.size(); i-- > 0;) {
@@ -185,53 +264,44 @@ private:
         std::int64_t elements = 0;
     };
 
-    TrainingGradients(TrainingLayout const& layout, std::int64_t leaves, TensorPlace const& place, ZeroStage zero,
-                      std::vector<Tree> trees)
-        : layout_(&layout),
-          leaves_(leaves),
-          place_(place),
-          zero_(zero),
-          trees_(std::move(trees)),
-          sums_(trees_.size()) {
+    TrainingGradients(TrainingLayout const& layout, GradientSums const& sums, std::vector<Tree> trees)
+        : layout_(&layout), options_(sums), trees_(std::move(trees)), sums_(trees_.size()), added_(trees_.size(), 0) {
         std::vector<std::int64_t> next(trees_.size(), 0);
         std::vector<std::size_t> count(trees_.size(), 0);
         auto const add = [&](std::int64_t begin, std::int64_t elements) {
             std::size_t chunk = 0;
             while (begin >= layout.chunks()[chunk].end) ++chunk;
-            auto const own = optimizer_share(elements, place.ranks, place.rank);
+            auto const own = optimizer_share(elements, sums.place.ranks, sums.place.rank);
             auto const at = begin - layout.chunks()[chunk].begin;
             // Sums of shares alone lie one after another.
-            auto const in_share = is_sharded(place, zero) ? next[chunk] : at + own.begin;
+            auto const in_share = sums.is_sharded() ? next[chunk] : at + own.begin;
             next[chunk] += own.size();
-            regions_.push_back(is_shared() ? Region{chunk, count[chunk], in_share, own.size()}
-                                           : Region{chunk, count[chunk], at, elements});
+            regions_.push_back(sums.is_shared() ? Region{chunk, count[chunk], in_share, own.size()}
+                                                : Region{chunk, count[chunk], at, elements});
             ++count[chunk];
         };
         for (auto const& parameter : layout.parameters()) add(parameter.begin, parameter.elements);
         for (auto const& tie : layout.ties()) add(tie.begin, layout.parameters()[tie.parameter].elements);
     }
 
-    /// One rank exchanges nothing.
-    [[nodiscard]] static bool is_sharded(TensorPlace const& place, ZeroStage zero) {
-        return zero >= ZeroStage::gradients && place.ranks > 1;
+    [[nodiscard]] UnitRange range() const {
+        return split_units(options_.leaves, options_.place.ranks, options_.place.rank);
     }
-    [[nodiscard]] static TreeResult result_of(ZeroStage zero) {
-        return zero == ZeroStage::none ? TreeResult::whole : TreeResult::share;
-    }
-    [[nodiscard]] bool is_shared() const { return zero_ != ZeroStage::none && place_.ranks > 1; }
     [[nodiscard]] Vector of_region(std::size_t region) const {
         auto const& of = regions_[region];
         return sums_[of.chunk].part(of.begin, of.elements);
     }
 
     TrainingLayout const* layout_;
-    std::int64_t leaves_;
-    TensorPlace place_;
-    ZeroStage zero_;
-    /// By chunk, and what the last sum gave.
+    GradientSums options_;
+    /// By chunk, what the last sum gave, and leaves that were added since.
     std::vector<Tree> trees_;
     std::vector<Vector> sums_;
+    std::vector<std::int64_t> added_;
     std::vector<Region> regions_;
+    std::int64_t early_ = 0;
+    /// Behind what its tasks know.
+    std::unique_ptr<detail::ExchangeStream> beside_;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -8,6 +8,7 @@
 #include <shardwise/model/backward_program.hpp>
 
 #include <cstdint>
+#include <functional>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -26,6 +27,14 @@ struct ChunkPass {
     TensorView<float const, 2, Host> gradients{};
     /// What the pass makes for a neighbour: the hidden state, or the gradients of `in`; empty where nobody takes it.
     TensorView<float, 2, Host> out{};
+    /// Of a backward pass, whether the parameters' gradients are added to what is there.
+    bool adds_gradients = false;
+    /// Of a backward pass, called once what a block adds to gradients is in the stream, from the last to the first; before them, with their
+    /// number, for the head. An error ends the pass.
+    using Done = std::function<Result<>(std::int64_t block)>;
+    Done done{};
+
+    [[nodiscard]] Result<> tell(std::int64_t block) const { return done ? done(block) : Result<>{}; }
 };
 
 namespace detail {

@@ -54,6 +54,7 @@ struct HeadPass {
         if (gradients != nullptr && !head.weight.is_frozen) {
             to.head = Matrix(gradients + head.weight.gradient, {rows, head.hidden});
             if (head.bias.elements > 0) to.bias = {gradients + head.bias.gradient, {head.bias.elements}};
+            to.is_head_added = is_written[head.weight.number] != 0;
             is_written[head.weight.number] = 1;
             if (head.bias.elements > 0) is_written[head.bias.number] = 1;
         }

@@ -139,7 +139,7 @@ public:
     }
 
     /// The loss of each token of a sequence that `forward` took, and the gradients of the sum of losses times `scale`, which replace what
-    /// `gradients` hold. A target of -100 has no loss.
+    /// `gradients` hold, or are added to it (ChunkPass::adds_gradients). A target of -100 has no loss.
     ///
     /// Shapes  targets, losses [tokens]; gradients [layout().gradient_elements()]: see TrainingLayout, and add_tied_gradients
     /// Order   on `stream`; what is given outlives what is in it
@@ -229,15 +229,16 @@ private:
         // Where the gradients of all chunks would begin.
         float* all = nullptr;
         if (leaf.part != BackwardPart::inputs) {
-            if (auto const cleared = clear(leaf.gradients, own.size(), stream); !cleared) return cleared;
+            if (auto const cleared = clear(leaf.gradients, own.size(), at.adds_gradients, stream); !cleared) return cleared;
             all = leaf.gradients.data() - own.begin;
         }
-        std::vector<char> is_written(layout.parameters().size() + layout.ties().size(), char{0});
+        std::vector<char> is_written(layout.parameters().size() + layout.ties().size(), at.adds_gradients ? 1 : 0);
         auto* above = working_.data() + plan_.gradients_at;
         auto* below = above + plan_.gradient_size;
         if (has_head(chunk)) {
             auto const done = run_head(weights, taken, leaf, all, is_of_inputs ? above : nullptr, is_written, stream);
             if (!done) return done;
+            if (auto const told = at.tell(chunk.end); !told) return told;
         } else if (is_of_inputs) {
             auto const done = detail::take_rows(at.gradients, taken, leaf.sequence, above, stream);
             if (!done) return done;
@@ -257,6 +258,7 @@ private:
                 if (auto const done = walk.drop(gradient, gradient, 0); !done) return done;
             }
             if (auto const done = detail::walk_back(walk, memory); !done) return done;
+            if (auto const told = at.tell(static_cast<std::int64_t>(i)); !told) return told;
             std::swap(above, below);
         }
         if (at.out.empty() || !is_of_inputs) return {};
@@ -264,8 +266,8 @@ private:
         return Host::copy<float>({above, {elements}}, {at.out.data() + leaf.sequence * elements, {elements}}, stream);
     }
 
-    /// The gradients of a leaf are sums that begin with 0.
-    [[nodiscard]] static Result<> clear(Vector gradients, std::int64_t elements, HostStream& stream) {
+    /// The gradients of a leaf are sums that begin with 0, or with what is there.
+    [[nodiscard]] static Result<> clear(Vector gradients, std::int64_t elements, bool is_added, HostStream& stream) {
         if (auto const known = check_views(subject, gradients); !known) return known;
         if (gradients.elements() != elements)
             return Error{ErrorCode::shape_mismatch}
@@ -273,6 +275,7 @@ private:
                 .because("the gradients are not those of the layout")
                 .got(gradients.elements())
                 .expected(elements);
+        if (is_added) return {};
         auto const fill = [to = gradients.data()](std::int64_t begin, std::int64_t end) {
             std::fill(to + begin, to + end, 0.0F);
         };

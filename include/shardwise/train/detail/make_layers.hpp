@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/executor/training/gathered_layers.hpp>
+#include <shardwise/train/detail/exchange_stream.hpp>
 #include <shardwise/train/step_times.hpp>
 #include <shardwise/train/train_options.hpp>
 
@@ -57,16 +58,25 @@ inline void renew_turned(GatheredLayers* layers, TrainingWeights& weights, HostC
         weights.exchange(tensor, stream);
 }
 
-/// Tells what a step gathered weights for, and what it waited for them, beside what StepClock tells.
-class GatherClock {
+/// Tells what a step did beside its stream, and what it waited for that, where StepClock cannot: weights that were gathered, buckets that
+/// were exchanged.
+class BesideClock {
 public:
-    /// Begins a step; null where nothing is gathered.
-    explicit GatherClock(GatheredLayers const* layers) : layers_(layers) {
+    /// Begins a step; null where nothing is gathered, and where nothing is exchanged.
+    BesideClock(GatheredLayers const* layers, ExchangeStream const* exchanges)
+        : layers_(layers), exchanges_(exchanges) {
+        if (exchanges != nullptr) hidden_ = exchanges->hidden();
         if (layers == nullptr) return;
         gathered_ = layers->gathered();
         waited_ = layers->waited();
     }
     void add_to(StepTimes& times) const {
+        if (exchanges_ != nullptr) {
+            auto const all = std::chrono::duration<double>(exchanges_->hidden() - hidden_).count();
+            auto const hidden = std::max(-times.compute, std::min(times.exposed, all));
+            times.exposed -= hidden;
+            times.compute += hidden;
+        }
         if (layers_ == nullptr) return;
         auto const waited = std::chrono::duration<double>(layers_->waited() - waited_).count();
         times.communication += std::chrono::duration<double>(layers_->gathered() - gathered_).count();
@@ -76,6 +86,8 @@ public:
 
 private:
     GatheredLayers const* layers_;
+    ExchangeStream const* exchanges_;
+    std::chrono::nanoseconds hidden_{0};
     std::chrono::nanoseconds gathered_{0};
     std::chrono::nanoseconds waited_{0};
 };

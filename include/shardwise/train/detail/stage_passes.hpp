@@ -264,6 +264,7 @@ private:
             if (plan.table.is_split) return backward_inputs(slot, at, stream);
             record.slots.push_back(slot);
             auto const done = add_leaves(slot, stream, [&](std::int64_t i, TrainingPass::Vector leaf) {
+                at.adds_gradients = passes.gradients.adds_leaf(static_cast<std::size_t>(slot.chunk));
                 return passes.pass.backward(passes.weights, i, passes.sequences.targets(first_of(slot) + i), scale,
                                             passes.sequences.losses(first_of(slot) + i), leaf, stream, at);
             });
@@ -297,9 +298,10 @@ private:
             auto const between = waiting.find(slot);
             if (!between) return between.error();
             record.slots.push_back(slot);
-            ChunkPass const at{
+            ChunkPass at{
                 .chunk = slot.chunk, .place = *place, .waiting = *between, .in = as_input(in), .gradients = gradients};
             auto const done = add_leaves(slot, stream, [&](std::int64_t i, TrainingPass::Vector leaf) {
+                at.adds_gradients = passes.gradients.adds_leaf(static_cast<std::size_t>(slot.chunk));
                 return passes.pass.backward_parameters(passes.weights, i, passes.sequences.targets(first_of(slot) + i),
                                                        scale, passes.sequences.losses(first_of(slot) + i), leaf, stream,
                                                        at);

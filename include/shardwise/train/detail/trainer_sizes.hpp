@@ -65,6 +65,10 @@ struct TrainerSizes {
     [[nodiscard]] WeightStorage weights() const {
         return {options.zero == ZeroStage::weights ? data() : TensorPlace{}, weights_dtype<Rule>};
     }
+    /// How gradients are added up.
+    [[nodiscard]] GradientSums sums() const {
+        return {batch.batch, data(), options.shared(), options.is_fast, BucketPlan::create(program, options.buckets)};
+    }
     [[nodiscard]] std::int64_t leaves() const { return split_units(batch.batch, data().ranks, data().rank).size(); }
     /// Those that a stage's table is made for: those of the rank with most, where all data-parallel ranks exchange what belongs to each leaf
     /// of each chunk in one order.
@@ -120,7 +124,7 @@ struct TrainerSizes {
         auto const plan = plan_training_memory(program, *limited, divisors);
         if (!plan) return plan.error();
         TrainerParts out{.activations = plan->bytes(),
-                         .gradients = TrainingGradients::bytes(program.layout(), batch.batch, data(), options.shared()),
+                         .gradients = TrainingGradients::bytes(program.layout(), sums()),
                          .optimizer = ShardedOptimizer<Rule>::state_bytes(rule, parameters(), optimizer(),
                                                                           !options.offload_folder.empty()),
                          .batch = Sequences::bytes(leaves(), batch.context),
@@ -155,8 +159,11 @@ struct TrainerSizes {
     }
     [[nodiscard]] CollectiveTraffic traffic() const {
         CollectiveTraffic out;
-        // Counts of tokens, the largest gradient, the sum of squares, losses.
-        for (std::int64_t const bytes : {16, 4, 16, 32}) out += {1, place.ranks > 1 ? 1 : 0, (place.ranks - 1) * bytes};
+        auto const add = [&](std::int64_t bytes) { out += {1, place.ranks > 1 ? 1 : 0, (place.ranks - 1) * bytes}; };
+        // Counts of tokens, losses; the sum of squares, and the largest gradient before it.
+        for (std::int64_t const bytes : {16, 32}) add(bytes);
+        add(options.is_fast ? 8 : 16);
+        if (!options.is_fast) add(4);
         out += data_traffic();
         out += stage_traffic();
         out += tensor_traffic();
@@ -164,7 +171,7 @@ struct TrainerSizes {
     }
     /// Of it, among those that have the same part of the model.
     [[nodiscard]] CollectiveTraffic data_traffic() const {
-        auto out = TrainingGradients::traffic(program.layout(), batch.batch, data(), options.shared());
+        auto out = TrainingGradients::traffic(program.layout(), sums());
         if (options.has_one_copy) {
             // Ranks wait for each other's changes.
             out += {1, 0, 0};

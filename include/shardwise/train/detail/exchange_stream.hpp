@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/backend/host.hpp>
+#include <shardwise/comm/shared_memory.hpp>
+#include <shardwise/comm/threads.hpp>
+#include <shardwise/core/deadline.hpp>
+
+#include <chrono>
+#include <concepts>
+#include <memory>
+#include <optional>
+#include <type_traits>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+/// Whether a thread of its own may use a communicator beside others of the group: MPI and Gloo allow one thread. A transport may say so by a
+/// member `runs_beside`.
+template <class C>
+[[nodiscard]] bool runs_beside(C& comm) {
+    if constexpr (requires { comm.kind(); }) {
+        return comm.kind() == Threads::name || comm.kind() == SharedMemory::name;
+    } else if constexpr (requires { C::runs_beside; }) {
+        return C::runs_beside;
+    } else {
+        return std::same_as<C, Threads> || std::same_as<C, SharedMemory>;
+    }
+}
+
+/// How long who waits for such a thread does; nothing where there may be none.
+template <class C>
+[[nodiscard]] std::optional<std::chrono::nanoseconds> time_beside(C& comm, std::chrono::nanoseconds timeout) {
+    return runs_beside(comm) ? std::optional(timeout) : std::nullopt;
+}
+
+/// The stream in which a rank exchanges gradients, beside the one that computes them.
+class ExchangeStream {
+public:
+    explicit ExchangeStream(std::chrono::nanoseconds timeout) : state_(std::make_unique<State>(timeout)) {}
+
+    [[nodiscard]] HostStream& stream() { return state_->stream; }
+    /// Has what is put in from now on come after what `computes` holds now.
+    void follow(HostStream& computes) {
+        state_->computed.record(computes);
+        state_->computed.block(state_->stream, state_->timeout);
+    }
+    /// Counts what calls of a communicator that tells take in the stream: before them, and behind them.
+    template <class C>
+    void measure(C& comm, bool is_begin) {
+        if constexpr (requires { comm.time_of_calls(); }) {
+            state_->stream.submit([state = state_.get(), &comm, is_begin] {
+                state->called += is_begin ? -comm.time_of_calls() : comm.time_of_calls();
+                return Result<>{};
+            });
+        }
+    }
+    /// Holds `computes` up until all that was put in is done.
+    ///
+    /// Errors  that of the first task stops `computes`
+    void join(HostStream& computes) {
+        state_->exchanged.record(state_->stream);
+        computes.submit([state = state_.get(), event = state_->exchanged] {
+            auto const begin = std::chrono::steady_clock::now();
+            auto const there = event.synchronize(Deadline::after(state->timeout));
+            state->waited += std::chrono::steady_clock::now() - begin;
+            return there;
+        });
+    }
+    /// Waits for what was put in.
+    [[nodiscard]] Result<> synchronize(Deadline deadline) { return state_->stream.synchronize(deadline); }
+    /// How much longer calls in the stream have taken so far than streams have waited in `join`. For after what is in them.
+    [[nodiscard]] std::chrono::nanoseconds hidden() const { return state_->called - state_->waited; }
+
+private:
+    /// In one place, which tasks know.
+    struct State {
+        explicit State(std::chrono::nanoseconds limit) : timeout(limit), stream(StreamMode::queued) {}
+
+        std::chrono::nanoseconds timeout;
+        HostEvent computed;
+        HostEvent exchanged;
+        std::chrono::nanoseconds called{0};
+        std::chrono::nanoseconds waited{0};
+        HostStream stream;
+    };
+
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail
