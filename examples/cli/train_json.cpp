@@ -30,7 +30,11 @@ void write_plan(JsonWriter& json, TrainAnswer const& answer) {
     json.member("dp", plan.dp).member("tp", plan.tp).member("pp", plan.pp);
     json.member("zero", answer.request.zero);
     json.member("micro_batch", plan.micro_batch).member("micro_batches", plan.micro_batches);
-    json.member("reason", plan.reason).key("fallback").value(nullptr).end_object();
+    json.member("reason", plan.reason);
+    write_optional(json, "better", plan.better.empty() ? std::nullopt : std::optional(plan.better));
+    auto const& fallback = answer.request.fallback;
+    write_optional(json, "fallback", fallback.empty() ? std::nullopt : std::optional(fallback));
+    json.end_object();
 }
 
 /// All options, those that were not given too.

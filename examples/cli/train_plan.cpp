@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train_plan.hpp"
 
+#include <shardwise/backend/host/products.hpp>
+#include <shardwise/calibrate/product_rates.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/cost/block_work.hpp>
+#include <shardwise/train/choose_training.hpp>
 #include <shardwise/train/estimate_training.hpp>
 
 #include "choices.hpp"
@@ -10,6 +13,7 @@
 #include "text.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <string>
 
@@ -225,17 +229,30 @@ double step_operations(TrainRequest const& request, TrainPlan const& plan, Model
     return (request.low_rank.rank > 0 ? 2.0 : 3.0) * sum;
 }
 
-Bytes total_of(std::vector<TrainRankMemory> const& ranks) {
+std::optional<TrainTime> expect_time(TrainRequest const& request, TrainPlan const& plan,
+                                                   Model const& model) {
+    HostContext context({.threads = request.threads});
+    RateProbe const probe{.name = "products", .time = std::chrono::milliseconds(100)};
+    auto const rate = measure_product(context, WeightFormat::f32, probe);
+    if (!rate) return std::nullopt;
+    return TrainTime{step_operations(request, plan, model), rate->operations};
+}
+
+Bytes fullest_of(TrainPlan const& plan, std::vector<TrainRankMemory> const& ranks) {
+    Bytes most{};
     Bytes sum{};
-    for (auto const& rank : ranks) sum = sum + rank.predicted;
-    return sum;
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+        if (plan.per_machine > 0 && static_cast<std::int64_t>(rank) % plan.per_machine == 0) sum = Bytes{0};
+        sum = sum + ranks[rank].predicted;
+        most = std::max(most, sum);
+    }
+    return most;
 }
 
 Result<> plan_micro_batch(TrainRequest const& request, std::vector<TrainingProgram> const& programs,
                           RopeDivisors const& divisors, Bytes budget, TrainPlan& plan) {
     auto const all = max_sequences(request, plan);
-    // Twice as many as there are stages keep them at work.
-    auto const most = plan.pp == 1 ? all : std::max<std::int64_t>(1, all / (2 * plan.pp));
+    auto const most = max_micro_batch(request.batch, plan.dp, plan.pp);
     if (request.micro_batch) {
         set_micro_batch(request, std::min(*request.micro_batch, all), plan);
         return {};
@@ -245,7 +262,7 @@ Result<> plan_micro_batch(TrainRequest const& request, std::vector<TrainingProgr
         set_micro_batch(request, size, tried);
         auto const ranks = predict_memory(request, tried, programs, divisors);
         if (!ranks) return ranks.error();
-        return total_of(*ranks) <= budget;
+        return fullest_of(plan, *ranks) <= budget;
     });
     if (!found) return found.error();
     set_micro_batch(request, std::max<std::int64_t>(1, *found), plan);
@@ -258,8 +275,8 @@ std::vector<TrainFix> find_train_fixes(TrainRequest const& request, TrainPlan co
     std::vector<TrainFix> out;
     auto const offer = [&](std::string flags, TrainRequest const& changed, TrainPlan const& changed_plan) {
         auto const ranks = predict_memory(changed, changed_plan, programs, divisors);
-        if (ranks && total_of(*ranks) <= budget) out.push_back({std::move(flags), total_of(*ranks)});
-        return ranks && total_of(*ranks) <= budget;
+        if (ranks && fullest_of(plan, *ranks) <= budget) out.push_back({std::move(flags), fullest_of(plan, *ranks)});
+        return ranks && fullest_of(plan, *ranks) <= budget;
     };
     auto const with_size = [&](std::int64_t size) {
         auto changed = plan;
@@ -269,7 +286,7 @@ std::vector<TrainFix> find_train_fixes(TrainRequest const& request, TrainPlan co
     auto const fits = [&](TrainPlan const& changed) -> Result<bool> {
         auto const ranks = predict_memory(request, changed, programs, divisors);
         if (!ranks) return ranks.error();
-        return total_of(*ranks) <= budget;
+        return fullest_of(plan, *ranks) <= budget;
     };
     auto const size = largest(plan.micro_batch, [&](std::int64_t tried) { return fits(with_size(tried)); });
     if (size && *size > 0) offer("--micro-batch " + std::to_string(*size), request, with_size(*size));

@@ -217,13 +217,18 @@ TEST_CASE("train: weights in bf16 have a compensation in place of masters, on an
     auto const saved = read_text(training.out("whole") + "/step-000004/optimizer.safetensors");
     CHECK(saved.find("kahan_comp.lm_head.weight") != std::string::npos);
     CHECK(saved.find("master.") == std::string::npos);
-    for (auto const* const zero : {"1", "3"}) {
+    for (auto const* const zero : {"1", "3", "0", "2"}) {
         CAPTURE(zero);
-        auto const answer = training.train(zero, with({"--dp", "2", "--zero", zero, "--save-every", "2"}));
+        // Without a stage of ZeRO the ranks share layers, with the second one they are stages.
+        auto const* const degree = *zero == '0' ? "--tp" : *zero == '2' ? "--pp" : "--dp";
+        auto const answer = training.train(zero, with({degree, "2", "--zero", zero, "--save-every", "2"}));
         CHECK(answer.text("weights_hash") == hash);
         for (std::size_t rank = 0; rank < 2; ++rank)
             CHECK(answer.integer("memory", "ranks", rank, "peak") <=
                   answer.integer("memory", "ranks", rank, "predicted"));
+        for (auto const* const name : {"/model.safetensors", "/optimizer.safetensors", "/trainer_state.json"})
+            CHECK(read_text(training.out(zero) + "/step-000004" + name) ==
+                  read_text(training.out("whole") + "/step-000004" + name));
         REQUIRE(std::filesystem::remove_all(training.out(zero) + "/step-000004") > 0);
         CHECK(training.train(zero, with({"--dp", "3", "--zero", "3"})).text("weights_hash") == hash);
     }
@@ -284,7 +289,7 @@ TEST_CASE("train: what does not run yet is refused by its flag, and nothing is w
                               {{"--zero", "3", "--lora", "4"}, 1, "--zero 3, --lora"},
                               {{"--precision", "fp17"}, 2, "did you mean fp16?"},
                               {{"--kahan-sum"}, 1, "--kahan-sum: is of weights in bf16"},
-                              {{"--kahan-sum", "--precision", "bf16", "--tp", "2"}, 1, "--kahan-sum, --tp"},
+                              {{"--kahan-sum", "--precision", "bf16", "--lora", "4"}, 1, "--kahan-sum, --lora"},
                               {{"--kahan-sum", "--precision", "bf16", "--optimizer", "sgd"}, 1, "adamw alone"},
                               {{"--recompute", "fulll"}, 2, "did you mean full?"},
                               {{"--dropout", "1"}, 2, "--dropout: 1: is out of range"},

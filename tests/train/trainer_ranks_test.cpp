@@ -176,6 +176,12 @@ TEST_CASE(
         CHECK(train(config, data, 5, rule,
                     {.micro_batch = 5, .threads = 2, .recompute = Recompute::full, .precision = Dtype::bf16}) ==
               expected);
+        // Tensor-parallel ranks hold copies in bf16, too.
+        for (auto const& way :
+             {Way{.ranks = 2, .tp = 2, .precision = Dtype::bf16},
+              Way{.ranks = 4, .zero = ZeroStage::optimizer, .micro_batch = 2, .tp = 2, .precision = Dtype::bf16},
+              Way{.ranks = 4, .zero = ZeroStage::weights, .recompute = Recompute::full, .tp = 2, .precision = Dtype::bf16}})
+            CHECK(train(config, data, 5, rule, way) == expected);
     }
     TrainedModel model(golden_config("llama"));
     auto const refused =

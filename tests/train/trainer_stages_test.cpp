@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/train/adam8bit.hpp>
+#include <shardwise/train/kahan_sum.hpp>
 #include <shardwise/train/sgd.hpp>
 
 #include <doctest/doctest.h>
@@ -131,6 +132,30 @@ TEST_CASE("Trainer: stages whose data-parallel ranks share weights give the bits
             way.zero = ZeroStage::weights;
             way.dropout = 0.1;
             CHECK(train(config, data, 7, AdamW{}, way) == expected);
+        }
+    }
+}
+
+TEST_CASE("Trainer: stages hold weights in bf16 without masters, with the bits of one rank") {
+    CurveData const data;
+    for (auto const* const name : {"llama_tied", "gpt2"}) {
+        CAPTURE(name);
+        auto const config = deep_config(name);
+        KahanSum<AdamW> const rule{};
+        auto const expected = train(config, data, 7, rule, {.precision = Dtype::bf16});
+        for (auto way :
+             {Way{.ranks = 5, .pp = 5}, Way{.ranks = 4, .zero = ZeroStage::weights, .micro_batch = 2, .pp = 2},
+              Way{.ranks = 4, .tp = 2, .pp = 2, .pipeline = PipelineKind::zero_bubble},
+              Way{.ranks = 8, .zero = ZeroStage::weights, .tp = 2, .pp = 2},
+              Way{.ranks = 4,
+              .zero = ZeroStage::gradients,
+              .recompute = Recompute::full,
+              .pp = 2,
+              .pipeline = PipelineKind::zero_bubble_v}}) {
+            CAPTURE(way.ranks);
+            CAPTURE(static_cast<int>(way.pipeline));
+            way.precision = Dtype::bf16;
+            CHECK(train(config, data, 7, rule, way) == expected);
         }
     }
 }

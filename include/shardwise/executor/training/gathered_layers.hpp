@@ -125,31 +125,29 @@ public:
     }
 
     /// Renews the copies that are cut along the other axis, once weights have changed: each parameter is gathered, its copy exchanged, and
-    /// this rank's share of that kept.
+    /// this rank's share of that kept. Of whole weights in bf16 the copies alone are exchanged.
     ///
     /// Order   on `stream`; the weights and both communicators outlive what is in it
     /// Errors  a collective's error stops the stream
     void exchange(TrainingWeights& weights, HostCommunicator& tensor, HostStream& stream) {
-        auto const& parameters = weights.layout().parameters();
-        for (std::size_t i = 0; i < parameters.size(); ++i) {
-            auto const& parameter = parameters[i];
-            if (parameter.turned_elements == 0) continue;
-            auto* const whole = state_->slots[0].memory.data();
-            auto* const turned = whole + round_up(parameter.elements, TrainingLayout::alignment);
-            bring_together<float>(std::as_const(weights).values(i), {whole, {parameter.elements}}, stream);
-            detail::exchange_turned(parameter, whole, turned, weights.exchanged(), tensor, stream);
-            auto const own = weights.shares()[i].turned;
-            stream.submit([to = weights.turned_values(i), from = turned + own.begin] {
-                std::copy_n(from, to.elements(), to.data());
-                return Result<>{};
-            });
-        }
+        if (state_->comm == nullptr)
+            weights.exchange(tensor, stream);
+        else if (weights.storage().is_half())
+            exchange_shares(
+                weights, weights.exchanged_halves(), tensor, stream,
+                [&](std::size_t i) { return std::as_const(weights).halves(i); },
+                [&](std::size_t i) { return weights.turned_halves(i); });
+        else
+            exchange_shares(
+                weights, weights.exchanged(), tensor, stream,
+                [&](std::size_t i) { return std::as_const(weights).values(i); },
+                [&](std::size_t i) { return weights.turned_values(i); });
         forget();
     }
     /// What a rank takes from the others in `exchange`.
     [[nodiscard]] static CollectiveTraffic exchange_traffic(TrainingLayout const& layout,
                                                             WeightStorage const& storage) {
-        auto out = detail::exchange_traffic(layout);
+        auto out = detail::exchange_traffic(layout, storage.width());
         for (auto const& parameter : layout.parameters()) {
             if (parameter.turned_elements > 0) out += LayerParts::traffic_of(parameter.elements, storage);
         }
@@ -157,6 +155,26 @@ public:
     }
 
 private:
+    template <class T, class Own, class Turned>
+    void exchange_shares(TrainingWeights& weights, T* exchanged, HostCommunicator& tensor, HostStream& stream,
+                         Own const& values, Turned const& copies) {
+        auto const& parameters = weights.layout().parameters();
+        for (std::size_t i = 0; i < parameters.size(); ++i) {
+            auto const& parameter = parameters[i];
+            if (parameter.turned_elements == 0) continue;
+            // Memory of floats, which are not read before the next are gathered.
+            auto* const whole = reinterpret_cast<T*>(state_->slots[0].memory.data());
+            auto* const turned = whole + round_up(parameter.elements, TrainingLayout::alignment);
+            bring_together<T>(values(i), {whole, {parameter.elements}}, stream);
+            detail::exchange_turned<T>(parameter, whole, turned, exchanged, tensor, stream);
+            auto const own = weights.shares()[i].turned;
+            stream.submit([to = copies(i), from = turned + own.begin] {
+                std::copy_n(from, to.elements(), to.data());
+                return Result<>{};
+            });
+        }
+    }
+
     struct Slot {
         Buffer<float, Host> memory;
         /// What was gathered into it; what read it last.
@@ -220,7 +238,10 @@ private:
             else if (part.elements > 0)
                 bring_together<float>(weights.values(part.parameter), {memory + part.begin, {part.elements}},
                                       state.gathers);
-            if (part.turned_elements > 0)
+            if (part.turned_elements > 0 && is_half)
+                bring_halves(weights.turned_halves(part.parameter),
+                             {memory + part.turned_begin, {part.turned_elements}}, state.gathers);
+            else if (part.turned_elements > 0)
                 bring_together<float>(weights.turned_values(part.parameter),
                                       {memory + part.turned_begin, {part.turned_elements}}, state.gathers);
         }
@@ -230,8 +251,9 @@ private:
     /// Whole weights in bf16.
     void widen(std::size_t layer, TrainingWeights const& weights, HostStream& stream) {
         for (auto const& part : state_->parts[layer]) {
-            auto* const to = state_->slot().memory.data() + part.begin;
-            widen(weights.halves(part.parameter).data(), to, part.elements, stream);
+            auto* const to = state_->slot().memory.data();
+            widen(weights.halves(part.parameter).data(), to + part.begin, part.elements, stream);
+            widen(weights.turned_halves(part.parameter).data(), to + part.turned_begin, part.turned_elements, stream);
         }
     }
     static void widen(Bfloat16 const* from, float* to, std::int64_t count, HostStream& stream) {

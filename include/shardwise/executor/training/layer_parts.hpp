@@ -74,12 +74,12 @@ public:
     [[nodiscard]] std::vector<Part> const& operator[](std::size_t layer) const { return parts_[layer]; }
     [[nodiscard]] TrainedBlock const& block(std::size_t number) const { return blocks_[number]; }
     [[nodiscard]] TrainedHead const& head() const { return head_; }
-    /// Of the largest, and of the largest parameter.
+    /// Of the largest, and of the largest parameter or copy.
     [[nodiscard]] std::int64_t elements() const { return elements_; }
     [[nodiscard]] std::int64_t largest_parameter() const {
         std::int64_t most = 0;
         for (auto const& parts : parts_) {
-            for (auto const& part : parts) most = std::max(most, part.elements);
+            for (auto const& part : parts) most = std::max({most, part.elements, part.turned_elements});
         }
         return most;
     }

@@ -156,30 +156,45 @@ struct TrainerSizes {
         CollectiveTraffic out;
         // Counts of tokens, the largest gradient, the sum of squares, losses.
         for (std::int64_t const bytes : {16, 4, 16, 32}) out += {1, place.ranks > 1 ? 1 : 0, (place.ranks - 1) * bytes};
-        out += TrainingGradients::traffic(program.layout(), batch.batch, data(), options.zero);
-        bool const is_shared = weights().shares.ranks > 1;
-        if (is_shared) {
-            LayerParts const parts(program);
-            auto const times = gathers(parts);
-            for (std::size_t i = 0; i < parts.size(); ++i) {
-                auto const one = parts.traffic(i, weights());
-                for (std::int64_t k = 0; k < times[i]; ++k) out += one;
-            }
-        } else {
+        out += data_traffic();
+        out += stage_traffic();
+        out += tensor_traffic();
+        return out;
+    }
+    /// Of it, among those that have the same part of the model.
+    [[nodiscard]] CollectiveTraffic data_traffic() const {
+        auto out = TrainingGradients::traffic(program.layout(), batch.batch, data(), options.zero);
+        if (weights().shares.ranks == 1) {
             out += ShardedOptimizer<Rule>::gather_traffic(parameters(), optimizer());
+            return out;
         }
-        if (options.pp > 1) {
-            if (auto const of_stages = stages()) out += of_stages->traffic();
-            out += StageTies::traffic(program.layout(), [this](std::size_t i) { return held(i); });
+        LayerParts const parts(program);
+        auto const times = gathers(parts);
+        for (std::size_t i = 0; i < parts.size(); ++i) {
+            auto const one = parts.traffic(i, weights());
+            for (std::int64_t k = 0; k < times[i]; ++k) out += one;
         }
+        return out;
+    }
+    /// Among the stages of a replica.
+    [[nodiscard]] CollectiveTraffic stage_traffic() const {
+        CollectiveTraffic out;
+        if (options.pp == 1) return out;
+        if (auto const of_stages = stages()) out += of_stages->traffic();
+        out += StageTies::traffic(program.layout(), [this](std::size_t i) { return held(i); });
+        return out;
+    }
+    /// Among those that share each layer; with what they gather of weights that data-parallel ranks share before they exchange it.
+    [[nodiscard]] CollectiveTraffic tensor_traffic() const {
+        CollectiveTraffic out;
         if (options.tp == 1) return out;
         auto const pass = pass_traffic(program, batch.context, options.recompute, options.is_split());
         for (std::int64_t i = 0; i < leaves(); ++i) {
             out += pass.forward;
             out += pass.backward;
         }
-        out += is_shared ? GatheredLayers::exchange_traffic(program.layout(), weights())
-                         : exchange_traffic(program.layout());
+        out += weights().shares.ranks > 1 ? GatheredLayers::exchange_traffic(program.layout(), weights())
+                                          : exchange_traffic(program.layout(), weights().width());
         return out;
     }
 };
