@@ -118,14 +118,6 @@ constexpr std::array<std::string_view, 2> running_offloads{"none", "optimizer"};
                    "add --lora R, or leave it out");
 }
 
-/// What does not run over stages yet.
-[[nodiscard]] Result<> check_stages(Arguments const& arguments) {
-    if (!arguments.pp || *arguments.pp == "1") return {};
-    if (arguments.kahan_sum)
-        return refused("--kahan-sum, --pp", "do not run together yet: stages hold weights in fp32", "leave one out");
-    return {};
-}
-
 /// Whether a word of --mode and the degrees say the same.
 [[nodiscard]] Result<> check_mode(Arguments const& arguments) {
     bool const has_stages = arguments.pp && *arguments.pp != "1";
@@ -169,7 +161,7 @@ constexpr std::array<std::string_view, 2> running_offloads{"none", "optimizer"};
 
 Result<> check_trained(Arguments const& arguments) {
     for (auto const& checked : {check_words(arguments), check_numbers(arguments), check_switches(arguments),
-                                check_adapters(arguments), check_stages(arguments), check_mode(arguments)}) {
+                                check_adapters(arguments), check_mode(arguments)}) {
         if (!checked) return checked;
     }
     if (!arguments.devices || equal_ignoring_case(*arguments.devices, "cpu")) return {};

@@ -217,10 +217,10 @@ TEST_CASE("train: weights in bf16 have a compensation in place of masters, on an
     auto const saved = read_text(training.out("whole") + "/step-000004/optimizer.safetensors");
     CHECK(saved.find("kahan_comp.lm_head.weight") != std::string::npos);
     CHECK(saved.find("master.") == std::string::npos);
-    for (auto const* const zero : {"1", "3", "0"}) {
+    for (auto const* const zero : {"1", "3", "0", "2"}) {
         CAPTURE(zero);
-        // Without a stage of ZeRO the ranks share layers.
-        auto const* const degree = *zero == '0' ? "--tp" : "--dp";
+        // Without a stage of ZeRO the ranks share layers, with the second one they are stages.
+        auto const* const degree = *zero == '0' ? "--tp" : *zero == '2' ? "--pp" : "--dp";
         auto const answer = training.train(zero, with({degree, "2", "--zero", zero, "--save-every", "2"}));
         CHECK(answer.text("weights_hash") == hash);
         for (std::size_t rank = 0; rank < 2; ++rank)

@@ -12,19 +12,9 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// Errors  unsupported for stages of a pipeline with weights in bf16
-[[nodiscard]] inline Result<> check_staged(WeightStorage const& storage, TrainOptions const& options) {
-    if (!storage.is_half() || options.pp == 1) return {};
-    return Error{ErrorCode::unsupported}
-        .in("training")
-        .at("weights")
-        .because("of stages of a pipeline are held in float32 so far")
-        .fix("use one stage, or float32 masters");
-}
-
 /// What brings weights into layers, where these do not compute with what lies in memory; else null.
 ///
-/// Errors  invalid_argument for weights that are held in another way than `storage`; unsupported for stages with weights in bf16; out_of_memory
+/// Errors  invalid_argument for weights that are held in another way than `storage`; out_of_memory
 [[nodiscard]] inline Result<std::unique_ptr<GatheredLayers>> make_layers(HostContext& context, HostCommunicator* ranks,
                                                                          TrainingProgram const& program,
                                                                          TrainingWeights const& weights,
@@ -41,7 +31,6 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
                 "load them with the WeightStorage of the place among data-parallel ranks (ZeroStage::weights), "
                 "and of bf16 for KahanSum");
     if (storage.is_direct()) return std::unique_ptr<GatheredLayers>();
-    if (auto const staged = check_staged(storage, options); !staged) return staged.error();
     auto made = GatheredLayers::create(context, program, ranks, storage, options.timeout);
     if (!made) return made.error();
     return std::make_unique<GatheredLayers>(std::move(*made));
