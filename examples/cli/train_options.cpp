@@ -203,7 +203,7 @@ constexpr std::array train_rank_table{
            .word = &Arguments::offload},
     Option{.flag = "--pipeline",
            .value = "NAME",
-           .help = "table of the pipeline's stages; gpipe, 1f1b and interleaved run so far",
+           .help = "table of the pipeline's stages",
            .standard = "1f1b",
            .choices = pipeline_words,
            .word = &Arguments::pipeline},

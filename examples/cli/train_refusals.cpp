@@ -74,7 +74,6 @@ struct NumberFlag {
 }
 
 constexpr std::array<std::string_view, 2> running_offloads{"none", "optimizer"};
-constexpr std::array<std::string_view, 3> running_pipelines{"gpipe", "1f1b", "interleaved"};
 
 [[nodiscard]] Result<> check_words(Arguments const& arguments) {
     for (auto const& flag :
@@ -83,8 +82,7 @@ constexpr std::array<std::string_view, 3> running_pipelines{"gpipe", "1f1b", "in
           WordFlag{"--offload", arguments.offload, words_of<offload_choices>, running_offloads,
                    "does not run yet: weights and gradients lie in memory", "use optimizer"},
           WordFlag{"--mode", arguments.mode, train_mode_words, train_mode_words, {}, {}},
-          WordFlag{"--pipeline", arguments.pipeline, pipeline_words, running_pipelines,
-                   "does not run yet: backward passes are in one part", "use gpipe, 1f1b or interleaved"},
+          WordFlag{"--pipeline", arguments.pipeline, pipeline_words, pipeline_words, {}, {}},
           WordFlag{"--ranks", arguments.ranks, words_of<rank_kind_choices>, words_of<rank_kind_choices>, {}, {}}}) {
         if (auto const checked = check_word(flag); !checked) return checked;
     }

@@ -133,6 +133,7 @@ TEST_CASE("train: the same weights on any ranks, with any micro-batch, threads a
              {"--tp", "2", "--dp", "2", "--zero", "1", "--mode", "hybrid"},
              {"--pp", "2"},
              {"--pp", "2", "--dp", "2", "--tp", "2", "--zero", "2", "--pipeline", "gpipe", "--micro-batch", "1"},
+             {"--pp", "2", "--dp", "2", "--zero", "1", "--pipeline", "zero_bubble"},
              {"--micro-batch", "3", "--recompute", "selective"}}) {
         auto words = more;
         words.insert(words.end(), {"--steps", "4"});
@@ -277,7 +278,8 @@ TEST_CASE("train: what does not run yet is refused by its flag, and nothing is w
                               {{"--tp", "2", "--mode", "data_parallel", "--dp", "2"}, 2, "--mode, --tp"},
                               {{"--tp", "2", "--mode", "single"}, 2, "--mode, --tp"},
                               {{"--pp", "3"}, 2, "--pp: is more than the model's"},
-                              {{"--pp", "2", "--pipeline", "zero_bubble"}, 1, "--pipeline: zero_bubble"},
+                              {{"--pp", "2", "--pipeline", "zero_buble"}, 2, "did you mean zero_bubble?"},
+                              {{"--pp", "2", "--pipeline", "zero_bubble_v"}, 2, "2 chunks of a stage"},
                               {{"--pp", "2", "--zero", "3"}, 1, "--zero 3, --pp"},
                               {{"--pp", "2", "--lora", "1"}, 1, "--lora, --pp"},
                               {{"--pp", "2", "--mode", "single"}, 2, "--mode, --pp"},

@@ -107,7 +107,12 @@ TEST_CASE(
 TEST_CASE("zero bubble: a third of 1F1B's bubble at the same memory, 27 over 24") {
     auto const schedule = zero_bubble_schedule(4, 8);
     CHECK(*makespan(schedule, halves) == 27.0);
-    for (std::int64_t r = 0; r < 4; ++r) CHECK(max_in_flight(schedule, r) <= 4);
+    for (std::int64_t r = 0; r < 4; ++r) {
+        CHECK(max_in_flight(schedule, r) <= 4);
+        // Rank r puts the weights' gradients r micro-batches off.
+        CHECK(max_waiting(schedule, r) == r + 1);
+        CHECK(max_waiting(one_forward_one_backward(4, 8), r) == 0);
+    }
     for (std::int64_t p = 1; p <= 6; ++p) {
         for (std::int64_t m = p; m <= 9; ++m) {
             CHECK(*makespan(zero_bubble_schedule(p, m), halves) == static_cast<double>(3 * m + p - 1));

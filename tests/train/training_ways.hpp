@@ -125,6 +125,7 @@ template <class Rule>
                 auto const& record = *trainer->pipeline_record();
                 CHECK(std::equal(row.begin(), row.end(), record.slots.begin(), record.slots.end()));
                 CHECK(record.max_in_flight == max_in_flight(*table, stage));
+                CHECK(record.max_waiting == max_waiting(*table, stage));
             }
             steps.push_back(**step);
         }

@@ -39,6 +39,15 @@ struct GradientStep {
     Spread spread = Spread::replicated;
 };
 
+/// Which steps of a backward pass run: all of them; or of one in two parts those that lead to the gradients of inputs, for which the block
+/// before waits, or those that make the gradients of parameters, for which nobody does.
+enum class BackwardPart : std::uint8_t { whole, inputs, parameters };
+
+[[nodiscard]] constexpr bool runs_in(GradientStep const& step, BackwardPart part) {
+    bool const is_of_parameters = step.part == GradientPart::parameters;
+    return part == BackwardPart::whole || is_of_parameters == (part == BackwardPart::parameters);
+}
+
 /// A block's computation and its reverse.
 struct BackwardBody {
     /// The forward operations, each with an output of its own.

@@ -139,4 +139,20 @@ private:
     return most;
 }
 
+/// The most of them whose backward pass is between its two parts at once: the gradients of their inputs are there, those of the weights are
+/// not. None where backward passes are in one part.
+[[nodiscard]] constexpr std::int64_t max_waiting(PipelineSchedule const& schedule, std::int64_t rank) {
+    std::int64_t kept = 0;
+    std::int64_t most = 0;
+    if (!schedule.is_split) return 0;
+    for (auto const& slot : schedule.ranks[static_cast<std::size_t>(rank)]) {
+        if (slot.work == PipelineWork::backward)
+            ++kept;
+        else if (slot.work == PipelineWork::weights)
+            --kept;
+        if (most < kept) most = kept;
+    }
+    return most;
+}
+
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -105,6 +105,15 @@ public:
         return add_round(comm, stream);
     }
 
+    /// Takes part in the last round without a leaf: of ranks that have one less than others. `sum` does it where nobody did before.
+    ///
+    /// Order, Errors  as add
+    template <Communicator C>
+    [[nodiscard]] Result<> join(C& comm, HostStream& stream) {
+        if (counter_.next >= leaves_ || next() < leaves_) return {};
+        return add_round(comm, stream);
+    }
+
     /// This rank's share of the sum over the leaves of all ranks. The next leaf() begins another sum; until then it stays.
     ///
     /// Shapes  [shares.size(ranks, rank)]
@@ -112,10 +121,7 @@ public:
     /// Errors  invalid_argument where leaves are missing, or for another group; as a collective
     template <Communicator C>
     [[nodiscard]] Result<Vector> sum(C& comm, HostStream& stream) {
-        // The last round may have no leaf of this rank.
-        if (counter_.next < leaves_ && next() >= leaves_) {
-            if (auto const done = add_round(comm, stream); !done) return done.error();
-        }
+        if (auto const done = join(comm, stream); !done) return done.error();
         if (counter_.next < leaves_)
             return Error{ErrorCode::invalid_argument}
                 .in(subject)

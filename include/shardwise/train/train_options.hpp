@@ -81,8 +81,16 @@ struct TrainOptions {
         if (auto const known = check_precision(precision); !known) return known;
         if (tp < 1) return bad.at("tp").because("has no rank").got(tp).at_least(1);
         if (pp < 1) return bad.at("pp").because("has no stage").got(pp).at_least(1);
-        if (auto const checked = check_pipeline(); !checked) return checked;
         return schedule.check();
+    }
+    /// Whether backward passes are in two parts.
+    [[nodiscard]] bool is_split() const {
+        return pp > 1 && (pipeline == PipelineKind::zero_bubble || pipeline == PipelineKind::zero_bubble_v);
+    }
+    /// The stage that has the head, and so the losses.
+    [[nodiscard]] std::int64_t head_stage() const {
+        auto const of_model = model_place(0).pipeline;
+        return of_model.owner(of_model.virtual_stages() - 1);
     }
     /// The part of a model of one of the ranks that share a replica of it, of which there are tp * pp.
     [[nodiscard]] TrainingPlace model_place(std::int64_t rank) const {
@@ -95,17 +103,6 @@ struct TrainOptions {
     /// Of a step's sequences with these numbers in the global batch.
     [[nodiscard]] TrainingDropout dropout_at(std::int64_t step, List<std::uint32_t> sequences) const {
         return {static_cast<float>(dropout), dropout_seed, static_cast<std::uint64_t>(step), std::move(sequences)};
-    }
-
-private:
-    [[nodiscard]] Result<> check_pipeline() const {
-        bool const is_split = pipeline == PipelineKind::zero_bubble || pipeline == PipelineKind::zero_bubble_v;
-        if (pp == 1 || !is_split) return {};
-        return Error{ErrorCode::unsupported}
-            .in("training")
-            .at("pipeline")
-            .because("has backward passes in two parts, which are not trained yet")
-            .fix("use gpipe, one_forward_one_backward or interleaved");
     }
 };
 

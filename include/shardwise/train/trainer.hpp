@@ -71,7 +71,8 @@ public:
                                                 TrainingWeights& weights, Rule const& rule, Batches batches,
                                                 TrainOptions const& options, RopeDivisors const& divisors = {}) {
         bool const gathers = options.zero == ZeroStage::weights;
-        auto groups = detail::TrainingGroups<Comm>::create(comm, {options.tp, options.pp}, gathers);
+        auto groups =
+            detail::TrainingGroups<Comm>::create(comm, {options.tp, options.pp, options.head_stage()}, gathers);
         if (!groups) return groups.error();
         auto made = make(context, std::move(*groups), program, weights, rule, std::move(batches), options, divisors);
         if (auto const agreed = agree_on(comm, made ? Result<>{} : Result<>{made.error()}); !agreed)
@@ -305,8 +306,7 @@ private:
             shares.push_back(gradients_.counted(i, groups_.is_first_of_layer()));
             held.push_back(gradients_.held(i));
         }
-        auto const norm = options_.is_fast ? fast_norm(comm(), shares, stream, deadline)
-                                           : global_norm(comm(), shares, stream, deadline);
+        auto const norm = global_norm(comm(), shares, stream, deadline, options_.is_fast);
         if (!norm) return norm.error();
         TokenMean mean;
         if (groups_.is_counted()) {

@@ -130,6 +130,12 @@ public:
         if (options_.is_fast && ++added_[chunk] < count()) return {};
         return std::get<GradientTree>(trees_[chunk]).add(stream);
     }
+    /// Of a rank with less leaves than others, in place of what they add: see ShardedGradientTree::join.
+    template <Communicator C>
+    [[nodiscard]] Result<> join(C& comm, HostStream& stream, std::size_t chunk = 0) {
+        auto* const sharded = std::get_if<ShardedGradientTree>(&trees_[chunk]);
+        return sharded == nullptr ? Result<>{} : sharded->join(comm, stream);
+    }
     /// Sums over the leaves of all ranks. All of them call it.
     ///
     /// Order, Errors  as GradientTree::sum

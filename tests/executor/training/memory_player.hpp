@@ -34,28 +34,41 @@ private:
 /// Plays both passes of a block on its plan: each value is read where it was written last.
 class MemoryPlayer {
 public:
-    MemoryPlayer(BackwardBody const& body, BodyRows const& rows, Recompute what, List<char> const& rounded = {})
-        : body_(body), rows_(rows), plan_(plan_body_memory(body, rows, what, rounded)) {}
+    MemoryPlayer(BackwardBody const& body, BodyRows const& rows, Recompute what, List<char> const& rounded = {},
+                 bool is_split = false)
+        : body_(body), rows_(rows), plan_(plan_body_memory(body, rows, what, rounded, is_split)) {}
 
     void play() {
         OwnedMemory forward(plan_.working);
         for (std::size_t i = 0; i < body_.forward.operations().size(); ++i)
             run(forward, plan_.forward, i, rows_.forward);
-        OwnedMemory backward(plan_.working);
-        std::size_t next = 0;
-        std::size_t unpacked = 0;
-        for (std::size_t i = 0; i < body_.steps.size(); ++i) {
-            for (; unpacked < plan_.unpacked.size() && plan_.unpacked[unpacked].step == i; ++unpacked)
-                unpack(backward, plan_.unpacked[unpacked].value);
-            for (; next < plan_.again.size() && plan_.again[next].step == i; ++next)
-                run(backward, plan_.backward, plan_.again[next].operation, rows_.backward);
-            take_back(backward, body_.steps[i]);
-        }
-        CHECK(next == plan_.again.size());
-        CHECK(unpacked == plan_.unpacked.size());
+        OwnedMemory waiting(plan_.waiting);
+        play(plan_.backward, waiting);
+        bool const is_split = plan_.backward.part == BackwardPart::inputs;
+        CHECK(is_split == (plan_.parameters.part == BackwardPart::parameters));
+        if (is_split) play(plan_.parameters, waiting);
     }
 
 private:
+    /// `waiting` is what the first part of a backward pass leaves to the second.
+    void play(BodyMemory::Back const& pass, OwnedMemory& waiting) {
+        waiting_ = &waiting;
+        OwnedMemory backward(plan_.working);
+        if (pass.output_copy.place == BodyMemory::Place::waiting)
+            waiting.write(pass.output_copy, floats(body_.out_gradient, rows_.all), body_.out_gradient);
+        std::size_t next = 0;
+        std::size_t unpacked = 0;
+        for (std::size_t i = 0; i < body_.steps.size(); ++i) {
+            if (!runs_in(body_.steps[i], pass.part)) continue;
+            for (; unpacked < pass.unpacked.size() && pass.unpacked[unpacked].step == i; ++unpacked)
+                unpack(backward, pass, pass.unpacked[unpacked].value);
+            for (; next < pass.again.size() && pass.again[next].step == i; ++next)
+                run(backward, pass, pass.again[next].operation, rows_.backward);
+            take_back(backward, pass, body_.steps[i]);
+        }
+        CHECK(next == pass.again.size());
+        CHECK(unpacked == pass.unpacked.size());
+    }
     [[nodiscard]] std::int64_t floats(ValueId id, std::int64_t rows) const {
         return rows * body_.values[static_cast<std::size_t>(id)].width;
     }
@@ -75,22 +88,23 @@ private:
         auto const& spot = pass.values[static_cast<std::size_t>(id)];
         CHECK((spot.place != BodyMemory::Place::none || body_.values[static_cast<std::size_t>(id)].is_external));
         if (spot.place == BodyMemory::Place::working) CHECK(memory.has(spot, floats(id, rows), id));
+        if (spot.place == BodyMemory::Place::waiting) CHECK(waiting_->has(spot, floats(id, rows_.all), id));
     }
     void write(OwnedMemory& memory, BodyMemory::Pass const& pass, ValueId id, std::int64_t rows) {
         auto const& spot = pass.values[static_cast<std::size_t>(id)];
         CHECK(spot.place != BodyMemory::Place::none);
         if (spot.place == BodyMemory::Place::working) memory.write(spot, floats(id, rows), id);
         if (spot.place == BodyMemory::Place::kept) CHECK(spot.offset + floats(id, rows_.all) <= plan_.kept);
+        if (spot.place == BodyMemory::Place::waiting) waiting_->write(spot, floats(id, rows_.all), id);
     }
-    void unpack(OwnedMemory& memory, ValueId id) {
-        auto const& spot = plan_.backward.values[static_cast<std::size_t>(id)];
+    void unpack(OwnedMemory& memory, BodyMemory::Back const& pass, ValueId id) {
+        auto const& spot = pass.values[static_cast<std::size_t>(id)];
         CHECK(spot.packed >= 0);
         CHECK(spot.packed == plan_.forward.values[static_cast<std::size_t>(id)].packed);
         CHECK(spot.packed + ceil_divide(floats(id, rows_.all), 2) <= plan_.kept);
-        write(memory, plan_.backward, id, rows_.backward);
+        write(memory, pass, id, rows_.backward);
     }
-    void take_back(OwnedMemory& memory, GradientStep const& step) {
-        auto const& pass = plan_.backward;
+    void take_back(OwnedMemory& memory, BodyMemory::Back const& pass, GradientStep const& step) {
         read(memory, pass, step.reads, rows_.backward);
         detail::for_each_read(body_, step, [&](ValueId id) { read(memory, pass, id, rows_.backward); });
         if (step.part == GradientPart::inputs && detail::gradient_rule(body_, step).reads_log_sums) {
@@ -110,6 +124,7 @@ private:
     BackwardBody const& body_;
     BodyRows rows_;
     BodyMemory plan_;
+    OwnedMemory* waiting_ = nullptr;
 };
 
 }  // namespace shardwise::testing

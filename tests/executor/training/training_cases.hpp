@@ -109,7 +109,8 @@ struct TrainedModel {
     return Deadline::after(std::chrono::seconds(60));
 }
 
-/// Each leaf's losses and gradients of the golden batch, a micro-batch of so many sequences at a time.
+/// Each leaf's losses and gradients of the golden batch, a micro-batch of so many sequences at a time. With `is_split` the backward passes of
+/// a micro-batch are in two parts, of which all that are first come first.
 struct LeafResults {
     std::vector<std::vector<float>> losses;
     std::vector<std::vector<float>> gradients;
@@ -119,13 +120,17 @@ struct LeafResults {
 [[nodiscard]] inline LeafResults train_leaves(TrainedModel& trained, std::int64_t micro_batch,
                                               Recompute recompute = Recompute::none, float dropout = 0.0F,
                                               HostCommunicator* ranks = nullptr, Dtype precision = Dtype::f32,
-                                              float loss_scale = 1.0F) {
+                                              float loss_scale = 1.0F, bool is_split = false) {
     GoldenBatch const batch;
     auto stream = trained.context.make_stream();
-    auto pass = TrainedModel::take(TrainingPass::create(
-        trained.context, trained.program,
-        {.sequences = micro_batch, .context = golden_context, .recompute = recompute, .precision = precision}, {},
-        ranks));
+    auto pass = TrainedModel::take(TrainingPass::create(trained.context, trained.program,
+                                                        {.sequences = micro_batch,
+                                                         .context = golden_context,
+                                                         .waiting = is_split ? 2 : 0,
+                                                         .recompute = recompute,
+                                                         .precision = precision},
+                                                        {}, ranks));
+    ChunkPass const at{.waiting = is_split ? 1 : 0};
     LeafResults out;
     for (std::int64_t first = 0; first < golden_sequences; first += micro_batch) {
         auto const count = std::min(micro_batch, golden_sequences - first);
@@ -135,17 +140,30 @@ struct LeafResults {
         for (std::int64_t i = 0; i < count; ++i) draws.sequences.push_back(static_cast<std::uint32_t>(first + i));
         auto const ran = pass.forward(trained.weights, tokens, stream, draws);
         REQUIRE_MESSAGE(ran, (ran ? "" : ran.error().message()));
+        auto const scale = loss_scale / static_cast<float>(batch.counted);
+        auto const targets_of = [&](std::int64_t i) {
+            return TensorView<std::int32_t const, 1, Host>(batch.targets.data() + (first + i) * golden_context,
+                                                           {golden_context});
+        };
+        std::vector<float> first_losses(static_cast<std::size_t>(count * golden_context));
+        for (std::int64_t i = 0; is_split && i < count; ++i) {
+            auto const done =
+                pass.backward_inputs(trained.weights, i, targets_of(i), scale,
+                                     {first_losses.data() + i * golden_context, {golden_context}}, stream, at);
+            REQUIRE_MESSAGE(done, (done ? "" : done.error().message()));
+        }
         for (std::int64_t i = 0; i < count; ++i) {
             std::vector<float> losses(static_cast<std::size_t>(golden_context));
             std::vector<float> gradients(static_cast<std::size_t>(trained.program.layout().gradient_elements()), 7.0F);
-            TensorView<std::int32_t const, 1, Host> const targets(batch.targets.data() + (first + i) * golden_context,
-                                                                  {golden_context});
-            auto const done = pass.backward(trained.weights, i, targets, loss_scale / static_cast<float>(batch.counted),
-                                            {losses.data(), {golden_context}},
-                                            {gradients.data(), {static_cast<std::int64_t>(gradients.size())}}, stream);
+            TensorView<float, 1, Host> const loss(losses.data(), {golden_context});
+            TensorView<float, 1, Host> const to(gradients.data(), {static_cast<std::int64_t>(gradients.size())});
+            auto const done =
+                is_split ? pass.backward_parameters(trained.weights, i, targets_of(i), scale, loss, to, stream, at)
+                         : pass.backward(trained.weights, i, targets_of(i), scale, loss, to, stream);
             REQUIRE_MESSAGE(done, (done ? "" : done.error().message()));
             auto const ended = stream.synchronize(soon());
             REQUIRE_MESSAGE(ended, (ended ? "" : ended.error().message()));
+            if (is_split) CHECK(std::equal(losses.begin(), losses.end(), first_losses.begin() + i * golden_context));
             out.losses.push_back(std::move(losses));
             out.gradients.push_back(std::move(gradients));
         }

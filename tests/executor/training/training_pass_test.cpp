@@ -99,6 +99,22 @@ TEST_CASE("TrainingPass: what is computed again changes no bit, for every family
     }
 }
 
+TEST_CASE("TrainingPass: backward passes in two parts give the bits of one, for every family") {
+    for (auto const& golden : golden_trainings()) {
+        CAPTURE(golden.name);
+        TrainedModel trained(golden.config, 2);
+        auto const split = [&](std::int64_t micro_batch, Recompute recompute, Dtype precision) {
+            return train_leaves(trained, micro_batch, recompute, 0.25F, nullptr, precision, 1.0F, true);
+        };
+        for (auto const precision : {Dtype::f32, Dtype::bf16}) {
+            auto const expected = train_leaves(trained, 2, Recompute::none, 0.25F, nullptr, precision);
+            CHECK(split(2, Recompute::none, precision) == expected);
+            CHECK(split(3, Recompute::selective, precision) == expected);
+            CHECK(split(1, Recompute::full, precision) == expected);
+        }
+    }
+}
+
 TEST_CASE(
     "TrainingPass: dropout leaves the same elements in any micro-batch, on any threads and where they are computed "
     "again") {
@@ -201,6 +217,8 @@ TEST_CASE(
             for (auto const what : {Recompute::none, Recompute::selective, Recompute::full}) {
                 MemoryPlayer(body, {.all = 9, .forward = what == Recompute::none ? 9 : 3, .backward = 3}, what).play();
                 MemoryPlayer(body, {.all = 9, .forward = 3, .backward = 3}, what, rounded_values(body)).play();
+                MemoryPlayer(body, {.all = 9, .forward = 3, .backward = 3}, what, {}, true).play();
+                MemoryPlayer(body, {.all = 9, .forward = 3, .backward = 3}, what, rounded_values(body), true).play();
             }
         }
     }

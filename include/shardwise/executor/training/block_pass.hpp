@@ -51,12 +51,16 @@ inline void round_made(TrainingWalk const& walk, GradientStep const& step) {
     return {};
 }
 
-/// The steps of one block's backward pass, each behind what it reads and is not kept.
-[[nodiscard]] inline Result<> walk_back(TrainingWalk const& walk, BodyMemory const& memory) {
+/// The steps of one block's backward pass, or of a part of it, each behind what it reads and is not kept.
+[[nodiscard]] inline Result<> walk_back(TrainingWalk const& walk, BodyMemory::Back const& memory) {
     auto const& again = memory.again;
+    if (memory.output_copy.place != BodyMemory::Place::none) {
+        if (auto const done = walk.keep_output_gradient(memory.output_copy); !done) return done;
+    }
     std::size_t next = 0;
     std::size_t unpacked = 0;
     for (std::size_t i = 0; i < walk.body.steps.size(); ++i) {
+        if (!runs_in(walk.body.steps[i], memory.part)) continue;
         for (; unpacked < memory.unpacked.size() && memory.unpacked[unpacked].step == i; ++unpacked)
             walk.unpack_value(memory.unpacked[unpacked].value);
         for (; next < again.size() && again[next].step == i; ++next) {

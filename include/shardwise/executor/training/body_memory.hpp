@@ -26,6 +26,7 @@ struct BodyMemory {
         block_output,  // what the next block reads
         kept,          // the block's own memory, with the rows of all sequences
         working,       // the memory that all blocks share, with the rows of those that are computed
+        waiting,  // of gradients, the block's own memory between the parts of a backward pass, with the rows of all sequences
     };
     struct Spot {
         Place place = Place::none;
@@ -46,13 +47,23 @@ struct BodyMemory {
         List<Spot> log_sums;
     };
 
+    /// A walk back, or one of its two parts.
+    struct Back : Pass {
+        BackwardPart part = BackwardPart::whole;
+        List<Recomputation::Again> again;
+        /// In the order of their steps; before what runs again there.
+        List<Unpacked> unpacked;
+        /// Where the gradient of the block's output goes first, too, for the part that comes later.
+        Spot output_copy{};
+    };
+
     Pass forward;
-    Pass backward;
-    List<Recomputation::Again> again;
-    /// In the order of their steps; before what runs again there.
-    List<Unpacked> unpacked;
-    /// What each block of this kind keeps beside its input and output, and what it shares with others.
+    Back backward;
+    /// The second part of a backward pass in two, of which `backward` is the first.
+    Back parameters;
+    /// What each block of this kind keeps beside its input and output, of gradients between the parts, and what it shares with others.
     std::int64_t kept = 0;
+    std::int64_t waiting = 0;
     std::int64_t working = 0;
 };
 
@@ -71,16 +82,22 @@ class BodyMemoryPlanner {
 public:
     /// `rounded` are the values that are kept in 16 bits, or none.
     BodyMemoryPlanner(BackwardBody const& body, BodyRows const& rows, Recompute what, List<char> const& rounded)
-        : body_(body), rows_(rows), rounded_(rounded), how_(plan_recomputation(body, what)) {}
+        : body_(body), rows_(rows), what_(what), rounded_(rounded), how_(plan_recomputation(body, what)) {}
 
-    [[nodiscard]] BodyMemory plan() {
+    [[nodiscard]] BodyMemory plan(bool is_split) {
         made_.forward.values.resize(body_.values.size());
         made_.forward.log_sums.resize(body_.forward.operations().size());
         keep_values();
-        made_.backward = made_.forward;
+        static_cast<BodyMemory::Pass&>(made_.backward) = made_.forward;
+        static_cast<BodyMemory::Pass&>(made_.parameters) = made_.forward;
         plan_forward();
-        plan_backward();
-        made_.again = how_.again;
+        if (is_split) {
+            keep_gradients();
+            plan_backward(made_.backward, BackwardPart::inputs);
+            plan_backward(made_.parameters, BackwardPart::parameters);
+        } else {
+            plan_backward(made_.backward, BackwardPart::whole);
+        }
         return static_cast<BodyMemory&&>(made_);
     }
 
@@ -120,6 +137,18 @@ private:
             if (how_.keeps_log_sums[i] != 0) pass.log_sums[i] = keep(rows_.all * operation(i).attention.heads);
         }
     }
+    /// Gradients that parameters' are made of: the first part of a backward pass writes them where the second one finds them.
+    void keep_gradients() {
+        for (auto const& step : body_.steps) {
+            if (step.part != GradientPart::parameters) continue;
+            auto& later = made_.parameters.values[at(step.reads)];
+            if (later.place != Place::none) continue;
+            later = {Place::waiting, made_.waiting};
+            made_.waiting += round_up(rows_.all * width(step.reads), 16);
+            (step.reads == body_.out_gradient ? made_.backward.output_copy : made_.backward.values[at(step.reads)]) =
+                later;
+        }
+    }
     /// A value lives from the step that makes it to the last that reads it.
     void plan_forward() {
         List<Item> items;
@@ -127,18 +156,23 @@ private:
         for (auto const& op : body_.forward.operations()) run(items, made_.forward, op, event++, rows_.forward);
         lay_out(items);
     }
-    void plan_backward() {
-        auto& pass = made_.backward;
+    void plan_backward(BodyMemory::Back& pass, BackwardPart part) {
         List<Item> items;
-        if (body_.in_gradient != no_value) pass.values[at(body_.in_gradient)].place = Place::block_input;
-        if (body_.out_gradient != no_value) pass.values[at(body_.out_gradient)].place = Place::block_output;
+        pass.part = part;
+        pass.again = plan_recomputation(body_, what_, part).again;
+        unpacked_ = &pass.unpacked;
+        if (part != BackwardPart::parameters) {
+            if (body_.in_gradient != no_value) pass.values[at(body_.in_gradient)].place = Place::block_input;
+            if (body_.out_gradient != no_value) pass.values[at(body_.out_gradient)].place = Place::block_output;
+        }
         std::int64_t event = 0;
         std::size_t next = 0;
         for (std::size_t i = 0; i < body_.steps.size(); ++i) {
+            if (!runs_in(body_.steps[i], part)) continue;
             step_ = i;
             begin_ = event;
-            for (; next < how_.again.size() && how_.again[next].step == i; ++next) {
-                auto const number = how_.again[next].operation;
+            for (; next < pass.again.size() && pass.again[next].step == i; ++next) {
+                auto const number = pass.again[next].operation;
                 run(items, pass, operation(number), event, rows_.backward);
                 if (is_log_sum_read(number) && how_.keeps_log_sums[number] == 0)
                     note(items, pass.log_sums[number], event, rows_.backward * operation(number).attention.heads);
@@ -161,7 +195,7 @@ private:
         if (extend(items, spot, event) || spot.packed < 0) return;
         note(items, spot, begin_, rows_.backward * width(id));
         extend(items, spot, event);
-        made_.unpacked.push_back({id, step_});
+        unpacked_->push_back({id, step_});
     }
     void take_back(List<Item>& items, BodyMemory::Pass& pass, GradientStep const& step, std::int64_t event) {
         for (auto const to : step.writes) {
@@ -206,20 +240,23 @@ private:
 
     BackwardBody const& body_;
     BodyRows rows_;
+    Recompute what_;
     List<char> const& rounded_;
     Recomputation how_;
     BodyMemory made_;
-    /// The step of the backward pass that is planned, and when it begins.
+    /// Of the backward pass that is planned; its step, and when that begins.
+    List<BodyMemory::Unpacked>* unpacked_ = nullptr;
     std::size_t step_ = 0;
     std::int64_t begin_ = 0;
 };
 
 }  // namespace detail
 
-/// Lays the values and gradients of a block out; those that are `rounded` (rounded_values) are kept in 16 bits.
+/// Lays the values and gradients of a block out; those that are `rounded` (rounded_values) are kept in 16 bits. With `is_split` its
+/// backward pass is in two parts.
 [[nodiscard]] inline BodyMemory plan_body_memory(BackwardBody const& body, BodyRows const& rows, Recompute what,
-                                                 List<char> const& rounded = {}) {
-    return detail::BodyMemoryPlanner(body, rows, what, rounded).plan();
+                                                 List<char> const& rounded = {}, bool is_split = false) {
+    return detail::BodyMemoryPlanner(body, rows, what, rounded).plan(is_split);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -19,10 +20,12 @@ struct PassTraffic {
     CollectiveTraffic backward;
 };
 
-/// Counts it from the program alone.
-[[nodiscard]] inline PassTraffic pass_traffic(TrainingProgram const& program, std::int64_t tokens,
-                                              Recompute recompute) {
+/// Counts it from the program alone; `is_split` where backward passes are in two parts.
+[[nodiscard]] inline PassTraffic pass_traffic(TrainingProgram const& program, std::int64_t tokens, Recompute recompute,
+                                              bool is_split = false) {
     PassTraffic out;
+    std::vector<BackwardPart> parts{BackwardPart::whole};
+    if (is_split) parts = {BackwardPart::inputs, BackwardPart::parameters};
     auto const& place = program.place();
     for (auto const& block : program.blocks()) {
         auto const& shared = program.shared(block);
@@ -48,7 +51,10 @@ struct PassTraffic {
             sum += evenly(op.output);
         };
         for (std::size_t i = 0; i < body.forward.operations().size(); ++i) run(i, out.forward);
-        for (auto const& again : plan_recomputation(body, recompute).again) run(again.operation, out.backward);
+        for (auto const part : parts) {
+            for (auto const& again : plan_recomputation(body, recompute, part).again)
+                run(again.operation, out.backward);
+        }
         for (auto const& step : body.steps) {
             if (shared.empty()) break;
             if (step.part == GradientPart::reduction && step.spread == Spread::partial)
@@ -74,8 +80,12 @@ struct PassTraffic {
     auto const& head = program.head();
     for (std::int64_t first = 0; first < tokens; first += HeadLossOptions{}.chunk) {
         auto const count = std::min(HeadLossOptions{}.chunk, tokens - first);
-        for (auto const width : {head.vocabulary, head.hidden})
-            out.backward += detail::gather_traffic(detail::shared_evenly(width, place), count, place.rank);
+        auto const of_width = [&](std::int64_t width) {
+            return detail::gather_traffic(detail::shared_evenly(width, place), count, place.rank);
+        };
+        // Each part makes the logits.
+        for (std::size_t i = 0; i < parts.size(); ++i) out.backward += of_width(head.vocabulary);
+        out.backward += of_width(head.hidden);
     }
     return out;
 }

@@ -58,7 +58,8 @@ void for_each_read(BackwardBody const& body, GradientStep const& step, Call&& ca
 /// Chooses what is kept, from the first operation on, and then finds what runs again, from the first step of the backward pass on.
 class RecomputationPlanner {
 public:
-    RecomputationPlanner(BackwardBody const& body, Recompute what) : body_(body), what_(what) {}
+    RecomputationPlanner(BackwardBody const& body, Recompute what, BackwardPart part)
+        : body_(body), what_(what), part_(part) {}
 
     [[nodiscard]] Recomputation plan() {
         auto const& operations = body_.forward.operations();
@@ -71,8 +72,10 @@ public:
             auto const i = static_cast<std::size_t>(number);
             made_.keeps_log_sums[i] = is_there(operations[i].output) ? 1 : 0;
         }
-        for (std::size_t step = 0; step < body_.steps.size(); ++step)
+        for (std::size_t step = 0; step < body_.steps.size(); ++step) {
+            if (!runs_in(body_.steps[step], part_)) continue;
             for_each_read(body_, body_.steps[step], [&](ValueId id) { need(id, step); });
+        }
         return static_cast<Recomputation&&>(made_);
     }
 
@@ -124,6 +127,7 @@ private:
 
     BackwardBody const& body_;
     Recompute what_;
+    BackwardPart part_;
     Recomputation made_;
     /// By value, the operation that makes it.
     List<std::size_t> makers_;
@@ -132,9 +136,10 @@ private:
 
 }  // namespace detail
 
-/// Derives from a block's operations alone what it keeps and computes again.
-[[nodiscard]] inline Recomputation plan_recomputation(BackwardBody const& body, Recompute what) {
-    return detail::RecomputationPlanner(body, what).plan();
+/// Derives from a block's operations alone what it keeps, and what a part of its backward pass computes again.
+[[nodiscard]] inline Recomputation plan_recomputation(BackwardBody const& body, Recompute what,
+                                                      BackwardPart part = BackwardPart::whole) {
+    return detail::RecomputationPlanner(body, what, part).plan();
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

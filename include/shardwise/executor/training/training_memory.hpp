@@ -29,6 +29,8 @@ struct TrainingLimits {
     std::int64_t context = 0;
     /// Micro-batches, of a chunk of the model each, whose values are kept at once: more than one in a pipeline.
     std::int64_t in_flight = 1;
+    /// Of these, where backward passes are in two parts, those that are between them at once; 0: they are in one.
+    std::int64_t waiting = 0;
     /// What the backward pass computes again rather than to have it kept. The bits do not depend on it.
     Recompute recompute = Recompute::none;
     /// f32; or bf16 or f16, in which layers compute but for their hidden state: see rounded_values.
@@ -62,6 +64,10 @@ struct TrainingMemory {
     /// Of one micro-batch, and of all that are in flight.
     std::int64_t kept_of_one = 0;
     std::int64_t kept = 0;
+    /// The same of gradients that wait between the parts of a backward pass.
+    std::vector<std::int64_t> waiting_at;
+    std::int64_t waiting_of_one = 0;
+    std::int64_t waiting = 0;
     /// In the working memory: a block's working values, the gradients of two hidden states, a weight for each token, scratch, tables.
     std::int64_t gradients_at = 0;
     std::int64_t gradient_size = 0;
@@ -80,7 +86,7 @@ struct TrainingMemory {
 
     /// What a pass allocates.
     [[nodiscard]] Bytes bytes() const {
-        return Bytes{(kept + working) * static_cast<std::int64_t>(sizeof(float)) +
+        return Bytes{(kept + waiting + working) * static_cast<std::int64_t>(sizeof(float)) +
                      positions * static_cast<std::int64_t>(sizeof(std::int32_t))};
     }
 };
@@ -163,6 +169,8 @@ namespace detail {
     auto const leaf = limits.context;
     if (limits.in_flight < 1)
         return Error{ErrorCode::invalid_argument}.in("training").at("in_flight").got(limits.in_flight).at_least(1);
+    if (limits.waiting < 0)
+        return Error{ErrorCode::invalid_argument}.in("training").at("waiting").got(limits.waiting).at_least(0);
     if (rows > max_rows) return Error{ErrorCode::size_overflow}.in("training").at("tokens").got(rows);
     auto const padded = [](std::int64_t floats) { return round_up(floats, 16); };
 
@@ -185,7 +193,8 @@ namespace detail {
         bool const is_parted = detail::is_group_parted(program, number - 1);
         out.gathered.take(detail::gather_sizes(body, shared, program.place(), leaf, is_parted));
         out.rounded.push_back(is_halved ? rounded_values(body) : List<char>{});
-        out.bodies.push_back(plan_body_memory(body, body_rows, limits.recompute, out.rounded.back()));
+        out.bodies.push_back(
+            plan_body_memory(body, body_rows, limits.recompute, out.rounded.back(), limits.waiting > 0));
         working = std::max(working, out.bodies.back().working);
         TrainingMemory::Table table;
         for (auto const& op : body.forward.operations()) {
@@ -217,6 +226,7 @@ namespace detail {
     }
     for (auto const& chunk : program.chunks()) {
         std::int64_t kept = 0;
+        std::int64_t waiting = 0;
         for (auto i = chunk.begin; i < chunk.end; ++i) {
             auto const& block = program.blocks()[static_cast<std::size_t>(i)];
             auto const& body = program.body(block);
@@ -226,16 +236,22 @@ namespace detail {
             out.hidden_at.push_back(is_first ? (reads_ids ? 0 : -1) : out.output_at.back());
             out.kept_at.push_back(kept);
             kept += out.bodies[block.body].kept;
+            out.waiting_at.push_back(waiting);
+            waiting += out.bodies[block.body].waiting;
             auto const& made = body.values[static_cast<std::size_t>(body.forward.operations().back().output)];
             out.output_at.push_back(kept);
             kept += padded(rows * made.width);
             out.gradient_size = std::max({out.gradient_size, padded(leaf * made.width), padded(leaf * in.width)});
         }
         out.kept_of_one = std::max(out.kept_of_one, kept);
+        out.waiting_of_one = std::max(out.waiting_of_one, waiting);
     }
     auto const all_kept = checked_multiply(out.kept_of_one, limits.in_flight);
-    if (!all_kept) return Error{ErrorCode::size_overflow}.in("training").at("in_flight").got(limits.in_flight);
+    auto const all_waiting = checked_multiply(out.waiting_of_one, limits.waiting);
+    if (!all_kept || !all_waiting)
+        return Error{ErrorCode::size_overflow}.in("training").at("in_flight").got(limits.in_flight);
     out.kept = *all_kept;
+    out.waiting = *all_waiting;
     if (program.has_head()) {
         auto const& head = program.head();
         out.scratch = std::max(out.scratch, head_cross_entropy_workspace(leaf, head.vocabulary));

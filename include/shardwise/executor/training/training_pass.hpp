@@ -6,8 +6,9 @@
 #include <shardwise/executor/training/add_tied_gradients.hpp>
 #include <shardwise/executor/training/block_pass.hpp>
 #include <shardwise/executor/training/check_pass.hpp>
+#include <shardwise/executor/training/chunk_pass.hpp>
 #include <shardwise/executor/training/gathered_layers.hpp>
-#include <shardwise/executor/training/shared_head.hpp>
+#include <shardwise/executor/training/head_pass.hpp>
 #include <shardwise/executor/training/training_memory.hpp>
 #include <shardwise/executor/training/training_weights.hpp>
 
@@ -20,23 +21,6 @@
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
-
-/// A micro-batch in a chunk of a pipeline's rank: without any, in the whole model.
-///
-/// Shapes  rows of a micro-batch in its order, at least as many as it has tokens [rows, hidden]
-struct ChunkPass {
-    std::int64_t chunk = 0;
-    /// Where its values are kept, among those in flight.
-    std::int64_t place = 0;
-    /// What the stage before made, which stays until the backward pass is done; empty in the first.
-    TensorView<float, 2, Host> in{};
-    /// Of a backward pass, the gradients of what this stage made; empty in the last.
-    TensorView<float const, 2, Host> gradients{};
-    /// What the pass makes for a neighbour: the hidden state, or the gradients of `in`; empty where nobody takes it.
-    TensorView<float, 2, Host> out{};
-    /// Of a backward pass, whether the parameters' gradients are added to what is there.
-    bool adds_gradients = false;
-};
 
 /// Loss and gradients of a model on a rank: a walk over its blocks that keeps what their backward passes read, and a walk back, which
 /// computes again what was not kept.
@@ -74,6 +58,8 @@ public:
         if (!plan) return plan.error();
         auto kept = Buffer<float, Host>::allocate(context, plan->kept);
         if (!kept) return kept.error();
+        auto waiting = Buffer<float, Host>::allocate(context, plan->waiting);
+        if (!waiting) return waiting.error();
         auto working = Buffer<float, Host>::allocate(context, plan->working);
         if (!working) return working.error();
         auto positions = Buffer<std::int32_t, Host>::allocate(context, plan->positions);
@@ -86,6 +72,7 @@ public:
         TrainingPass pass(program, limits, std::move(*plan));
         pass.layers_ = std::move(layers);
         pass.kept_ = std::move(*kept);
+        pass.waiting_ = std::move(*waiting);
         pass.working_ = std::move(*working);
         pass.positions_ = std::move(*positions);
         auto* const gathered = pass.working_.data() + pass.plan_.gathered_at;
@@ -105,7 +92,9 @@ public:
     /// What gathers weights; null where they are whole.
     [[nodiscard]] GatheredLayers* layers() { return layers_.get(); }
     /// What was allocated, but for what layers are gathered in.
-    [[nodiscard]] Bytes bytes() const { return kept_.bytes() + working_.bytes() + positions_.bytes(); }
+    [[nodiscard]] Bytes bytes() const {
+        return kept_.bytes() + waiting_.bytes() + working_.bytes() + positions_.bytes();
+    }
 
     /// Computes all blocks for some sequences and keeps what their losses and gradients need. These are of what `dropout` leaves.
     ///
@@ -157,54 +146,23 @@ public:
     /// Errors  shape_mismatch; invalid_argument for a sequence that was not taken; a target that is no id stops the stream
     [[nodiscard]] Result<> backward(TrainingWeights const& weights, std::int64_t sequence, Ids targets, float scale,
                                     Vector losses, Vector gradients, HostStream& stream, ChunkPass const& at = {}) {
-        auto const& taken =
-            taken_[static_cast<std::size_t>(std::clamp<std::int64_t>(at.place, 0, limits_.in_flight - 1))];
-        if (auto const checked = check_leaf(weights, taken, sequence, targets, losses); !checked) return checked;
-        if (auto const checked = check_chunk(at, taken.sequences * taken.length); !checked) return checked;
-        if (auto const known = check_views(subject, gradients); !known) return known;
-        auto const& layout = program_->layout();
-        auto const& chunk = program_->chunks()[static_cast<std::size_t>(at.chunk)];
-        auto const own = layout.chunks()[static_cast<std::size_t>(at.chunk)];
-        if (gradients.elements() != own.size())
-            return Error{ErrorCode::shape_mismatch}
-                .in(subject)
-                .because("the gradients are not those of the layout")
-                .got(gradients.elements())
-                .expected(own.size());
-        auto const clear = [to = gradients.data()](std::int64_t begin, std::int64_t end) {
-            std::fill(to + begin, to + end, 0.0F);
-        };
-        if (!at.adds_gradients) Host::launch(gradients.elements(), clear, stream, std::int64_t{1} << 16U);
-        std::vector<char> is_written(layout.parameters().size() + layout.ties().size(), at.adds_gradients ? 1 : 0);
-        auto* above = working_.data() + plan_.gradients_at;
-        auto* below = above + plan_.gradient_size;
-        // Where the gradients of all chunks would begin.
-        auto* const all = gradients.data() - own.begin;
-        if (has_head(chunk)) {
-            if (auto const done =
-                    run_head(weights, taken, sequence, targets, scale, losses, all, above, is_written, stream);
-                !done)
-                return done;
-        } else if (auto const done = take_rows(at.gradients, taken, sequence, above, stream); !done) {
-            return done;
-        }
-        for (auto i = static_cast<std::size_t>(chunk.end); i-- > static_cast<std::size_t>(chunk.begin);) {
-            auto const next = i > static_cast<std::size_t>(chunk.begin) ? Layer(i - 1) : Layer();
-            auto walk = walk_of(i, next, weights, taken, sequence, 1, memory_of(i).backward, stream);
-            walk.parameter_gradients = all;
-            walk.is_written = is_written.data();
-            walk.output_gradient = above;
-            walk.input_gradient = below;
-            if (i == program_->dropped_output() && walk.dropout != nullptr) {
-                auto const gradient = walk.gradient(walk.body.out_gradient);
-                if (auto const done = walk.drop(gradient, gradient, 0); !done) return done;
-            }
-            if (auto const done = detail::walk_back(walk, memory_of(i)); !done) return done;
-            std::swap(above, below);
-        }
-        if (at.out.empty()) return {};
-        auto const elements = taken.length * at.out.extent(1);
-        return Host::copy<float>({above, {elements}}, {at.out.data() + sequence * elements, {elements}}, stream);
+        return walk_back(weights, {sequence, targets, scale, losses, gradients, BackwardPart::whole}, stream, at);
+    }
+    /// The first part of such a pass: the losses, and the gradients of what the chunk read. What its parameters' are made of is kept in
+    /// `at.waiting`, for which the limits say how many there are.
+    ///
+    /// Shapes, Order, Errors  as backward
+    [[nodiscard]] Result<> backward_inputs(TrainingWeights const& weights, std::int64_t sequence, Ids targets,
+                                           float scale, Vector losses, HostStream& stream, ChunkPass const& at) {
+        return walk_back(weights, {sequence, targets, scale, losses, {}, BackwardPart::inputs}, stream, at);
+    }
+    /// The second part: the gradients of parameters, with the bits of `backward`. The head's logits are made again.
+    ///
+    /// Shapes, Order, Errors  as backward
+    [[nodiscard]] Result<> backward_parameters(TrainingWeights const& weights, std::int64_t sequence, Ids targets,
+                                               float scale, Vector losses, Vector gradients, HostStream& stream,
+                                               ChunkPass const& at) {
+        return walk_back(weights, {sequence, targets, scale, losses, gradients, BackwardPart::parameters}, stream, at);
     }
 
     /// The loss of each token alone.
@@ -217,20 +175,14 @@ public:
         if (!program_->has_head())
             return Error{ErrorCode::invalid_argument}.in(subject).at("losses").because("are those of another stage");
         std::vector<char> none;
-        return run_head(weights, taken, sequence, targets, 1.0F, losses, nullptr, nullptr, none, stream);
+        return run_head(weights, taken, {sequence, targets, 1.0F, losses}, nullptr, nullptr, none, stream);
     }
 
 private:
     static constexpr std::string_view subject = "training";
 
-    /// What the last forward pass took at a place.
-    struct Taken {
-        std::int64_t sequences = 0;
-        std::int64_t length = 0;
-        Ids ids{};
-        TrainingDropout dropout{};
-        ChunkPass at{};
-    };
+    using Taken = detail::TakenRows;
+    using Leaf = detail::LeafBack;
 
     TrainingPass(TrainingProgram const& program, TrainingLimits const& limits, TrainingMemory plan)
         : program_(&program),
@@ -261,6 +213,83 @@ private:
         return detail::check_leaf(sequence, taken.sequences, taken.length, targets, losses);
     }
 
+    /// Errors  as backward
+    [[nodiscard]] Result<> walk_back(TrainingWeights const& weights, Leaf const& leaf, HostStream& stream,
+                                     ChunkPass const& at) {
+        auto const& taken =
+            taken_[static_cast<std::size_t>(std::clamp<std::int64_t>(at.place, 0, limits_.in_flight - 1))];
+        if (auto const checked = check_leaf(weights, taken, leaf.sequence, leaf.targets, leaf.losses); !checked)
+            return checked;
+        if (auto const checked = check_part(leaf.part, at); !checked) return checked;
+        if (auto const checked = check_chunk(at, taken.sequences * taken.length); !checked) return checked;
+        auto const& layout = program_->layout();
+        auto const& chunk = program_->chunks()[static_cast<std::size_t>(at.chunk)];
+        auto const own = layout.chunks()[static_cast<std::size_t>(at.chunk)];
+        bool const is_of_inputs = leaf.part != BackwardPart::parameters;
+        // Where the gradients of all chunks would begin.
+        float* all = nullptr;
+        if (leaf.part != BackwardPart::inputs) {
+            auto const begun = begin_gradients(leaf.gradients, own.size(), at.adds_gradients, stream);
+            if (!begun) return begun;
+            all = leaf.gradients.data() - own.begin;
+        }
+        std::vector<char> is_written(layout.parameters().size() + layout.ties().size(), at.adds_gradients ? 1 : 0);
+        auto* above = working_.data() + plan_.gradients_at;
+        auto* below = above + plan_.gradient_size;
+        if (has_head(chunk)) {
+            auto const done = run_head(weights, taken, leaf, all, is_of_inputs ? above : nullptr, is_written, stream);
+            if (!done) return done;
+        } else if (is_of_inputs) {
+            auto const done = detail::take_rows(at.gradients, taken, leaf.sequence, above, stream);
+            if (!done) return done;
+        }
+        for (auto i = static_cast<std::size_t>(chunk.end); i-- > static_cast<std::size_t>(chunk.begin);) {
+            auto const next = i > static_cast<std::size_t>(chunk.begin) ? Layer(i - 1) : Layer();
+            auto const& memory = is_of_inputs ? memory_of(i).backward : memory_of(i).parameters;
+            auto walk = walk_of(i, next, weights, taken, leaf.sequence, 1, memory, stream);
+            walk.waiting = waiting_.data() + at.waiting * plan_.waiting_of_one + plan_.waiting_at[i];
+            walk.parameter_gradients = all;
+            walk.is_written = is_written.data();
+            walk.output_gradient = above;
+            walk.input_gradient = below;
+            if (is_of_inputs && i == program_->dropped_output() && walk.dropout != nullptr) {
+                auto const gradient = walk.gradient(walk.body.out_gradient);
+                if (auto const done = walk.drop(gradient, gradient, 0); !done) return done;
+            }
+            if (auto const done = detail::walk_back(walk, memory); !done) return done;
+            std::swap(above, below);
+        }
+        if (at.out.empty() || !is_of_inputs) return {};
+        auto const elements = taken.length * at.out.extent(1);
+        return Host::copy<float>({above, {elements}}, {at.out.data() + leaf.sequence * elements, {elements}}, stream);
+    }
+
+    /// The gradients of a leaf are sums that begin with 0.
+    [[nodiscard]] static Result<> begin_gradients(Vector gradients, std::int64_t elements, bool are_added,
+                                                  HostStream& stream) {
+        if (auto const known = check_views(subject, gradients); !known) return known;
+        if (gradients.elements() != elements)
+            return Error{ErrorCode::shape_mismatch}
+                .in(subject)
+                .because("the gradients are not those of the layout")
+                .got(gradients.elements())
+                .expected(elements);
+        if (are_added) return {};
+        auto const fill = [to = gradients.data()](std::int64_t begin, std::int64_t end) {
+            std::fill(to + begin, to + end, 0.0F);
+        };
+        Host::launch(elements, fill, stream, std::int64_t{1} << 16U);
+        return {};
+    }
+    /// Errors  invalid_argument for a part that the memory is not planned for
+    [[nodiscard]] Result<> check_part(BackwardPart part, ChunkPass const& at) const {
+        Error bad{ErrorCode::invalid_argument};
+        bad.in(subject);
+        if ((part == BackwardPart::whole) != (limits_.waiting == 0))
+            return bad.at("backward").because("is in as many parts as the limits do not say");
+        if (part == BackwardPart::whole || (at.waiting >= 0 && at.waiting < limits_.waiting)) return {};
+        return bad.at("waiting").got(at.waiting).between(0, limits_.waiting - 1);
+    }
     [[nodiscard]] BodyMemory const& memory_of(std::size_t block) const {
         return plan_.bodies[program_->blocks()[block].body];
     }
@@ -271,19 +300,6 @@ private:
     /// Where what a chunk made lies among what it keeps.
     [[nodiscard]] std::int64_t output_of(UnitRange chunk) const {
         return plan_.output_at[static_cast<std::size_t>(chunk.end) - 1];
-    }
-    /// The gradients of what the chunk made, of one sequence.
-    [[nodiscard]] static Result<> take_rows(TensorView<float const, 2, Host> from, Taken const& taken,
-                                            std::int64_t sequence, float* to, HostStream& stream) {
-        if (from.extent(0) < taken.sequences * taken.length || !from.is_dense())
-            return Error{ErrorCode::shape_mismatch}
-                .in(subject)
-                .at("gradients")
-                .because("have not the rows of the stage behind")
-                .got(from.extent(0))
-                .at_least(taken.sequences * taken.length);
-        auto const elements = taken.length * from.extent(1);
-        return Host::copy<float>({from.data() + sequence * elements, {elements}}, {to, {elements}}, stream);
     }
     /// What a forward pass reads after a block, the head included.
     [[nodiscard]] Layer after(std::size_t number, UnitRange chunk) const {
@@ -335,52 +351,24 @@ private:
         return walk;
     }
 
-    /// The loss; with `gradients`, those of the head, and of its input in `above`.
-    [[nodiscard]] Result<> run_head(TrainingWeights const& weights, Taken const& taken, std::int64_t sequence,
-                                    Ids targets, float scale, Vector losses, float* gradients, float* above,
-                                    std::vector<char>& is_written, HostStream& stream) {
-        auto const length = taken.length;
-        auto const& head = layers_ == nullptr ? program_->head() : layers_->parts().head();
-        auto const& config = program_->model().config;
-        auto const* from = weights.data();
-        auto const* turned_from = weights.turned();
+    /// The loss; with `gradients` those of the head, with `above` those of its input.
+    [[nodiscard]] Result<> run_head(TrainingWeights const& weights, Taken const& taken, Leaf const& leaf,
+                                    float* gradients, float* above, std::vector<char>& is_written, HostStream& stream) {
+        detail::HeadPass pass{tensor_, layers_ == nullptr ? program_->head() : layers_->parts().head()};
+        pass.weights = weights.data();
+        pass.turned = weights.turned();
+        pass.soft_cap = static_cast<float>(program_->model().config.logit_softcap);
         if (layers_ != nullptr) {
             auto const last = program_->blocks().size();
-            auto const next = gradients == nullptr ? Layer() : Layer(last - 1);
-            from = turned_from = layers_->take(last, next, weights, stream);
+            auto const next = pass.goes_back(gradients, above) ? Layer(last - 1) : Layer();
+            pass.weights = pass.turned = layers_->take(last, next, weights, stream);
         }
-        using Matrix = TensorView<float, 2, Host>;
-        Matrix const hidden(kept_of(taken) + plan_.output_at.back() + sequence * length * head.hidden,
-                            {length, head.hidden});
-        // Of one rank all rows of the vocabulary.
-        auto const rows = head.rows.size();
-        HeadLoss in{.in = hidden,
-                    .head = TensorView<float const, 2, Host>(from + head.weight.weight, {rows, head.hidden}),
-                    .targets = targets};
-        if (head.bias.elements > 0) in.bias = {from + head.bias.weight, {head.bias.elements}};
-        HeadLossGradients to{.loss = losses};
-        if (gradients != nullptr) {
-            Vector const factors{working_.data() + plan_.weights_at, {length}};
-            stream.submit([factors, scale] {
-                std::fill_n(factors.data(), factors.elements(), scale);
-                return Result<>{};
-            });
-            in.weights = factors;
-            to.in = Matrix(above, {length, head.hidden});
-            if (!head.weight.is_frozen) {
-                to.head = Matrix(gradients + head.weight.gradient, {rows, head.hidden});
-                to.is_head_added = is_written[head.weight.number] != 0;
-                if (head.bias.elements > 0) to.bias = {gradients + head.bias.gradient, {head.bias.elements}};
-                is_written[head.weight.number] = 1;
-                if (head.bias.elements > 0) is_written[head.bias.number] = 1;
-            }
-        }
-        HeadLossOptions const options{.soft_cap = static_cast<float>(config.logit_softcap)};
-        Vector const scratch{working_.data() + plan_.scratch_at, {plan_.scratch}};
-        if (tensor_.place.ranks == 1) return head_cross_entropy(in, to, options, scratch, stream);
-        auto const columns = split_units(head.hidden, tensor_.place.ranks, tensor_.place.rank).size();
-        TensorView<float const, 2, Host> const turned(turned_from + head.turned, {head.vocabulary, columns});
-        return detail::shared_head_cross_entropy(tensor_, in, turned, to, options, scratch, stream);
+        auto const elements = taken.length * pass.head.hidden;
+        pass.hidden = {kept_of(taken) + plan_.output_at.back() + leaf.sequence * elements,
+                       {taken.length, pass.head.hidden}};
+        pass.factors = {working_.data() + plan_.weights_at, {taken.length}};
+        pass.scratch = {working_.data() + plan_.scratch_at, {plan_.scratch}};
+        return pass.run(leaf, gradients, above, is_written, stream);
     }
 
     TrainingProgram const* program_;
@@ -390,6 +378,7 @@ private:
     /// Null where weights are whole.
     std::unique_ptr<GatheredLayers> layers_;
     Buffer<float, Host> kept_;
+    Buffer<float, Host> waiting_;
     Buffer<float, Host> working_;
     Buffer<std::int32_t, Host> positions_;
     /// By place.

@@ -51,6 +51,8 @@ struct TrainingWalk {
     std::int64_t sequence = 0;
 
     float* kept = nullptr;
+    /// Of gradients, between the parts of a backward pass.
+    float* waiting = nullptr;
     float* working = nullptr;
     float* block_input = nullptr;
     float* block_output = nullptr;
@@ -86,7 +88,15 @@ struct TrainingWalk {
         auto* from = working + spot.offset;
         if (spot.place == BodyMemory::Place::block_input) from = input_gradient;
         if (spot.place == BodyMemory::Place::block_output) from = output_gradient;
+        if (spot.place == BodyMemory::Place::waiting) from = waiting + spot.offset + first * width(id);
         return {from, {tokens, width(id)}};
+    }
+    /// Keeps the gradient of the block's output for the part of its backward pass that comes later.
+    [[nodiscard]] Result<> keep_output_gradient(BodyMemory::Spot const& to) const {
+        auto const columns = width(body.out_gradient);
+        auto const elements = tokens * columns;
+        return Host::copy<float>({output_gradient, {elements}}, {waiting + to.offset + first * columns, {elements}},
+                                 stream);
     }
     /// Rounds what an operation has made, and keeps it where the block keeps it in 16 bits.
     void round_value(ValueId id) const {

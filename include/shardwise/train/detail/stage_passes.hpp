@@ -22,6 +22,8 @@ struct PipelineRecord {
     std::vector<PipelineSlot> slots;
     /// The most micro-batches, of a chunk each, whose values were kept at once.
     std::int64_t max_in_flight = 0;
+    /// Of these the most that were between the two parts of their backward passes.
+    std::int64_t max_waiting = 0;
 };
 
 namespace detail {
@@ -33,6 +35,8 @@ struct StagePlan {
     PipelineSchedule forward;
     std::int64_t stage = 0;
     std::int64_t leaves = 0;
+    /// Those that the table is made for: as many as the rank with most has, where all take part in what is done with each.
+    std::int64_t joined = 0;
     /// Sequences of a micro-batch, the last of which may have fewer.
     std::int64_t micro_batch = 1;
     /// Tokens of a micro-batch, and the width of the hidden state.
@@ -42,15 +46,16 @@ struct StagePlan {
 
     /// Errors  as pipeline_table
     [[nodiscard]] static Result<StagePlan> create(TrainingProgram const& program, TrainOptions const& options,
-                                                  std::int64_t leaves, std::int64_t context) {
+                                                  std::int64_t leaves, std::int64_t joined, std::int64_t context) {
         StagePlan out;
         out.stage = program.place().pipeline.stage;
         out.leaves = leaves;
-        out.micro_batch = std::min(options.micro_batch, leaves);
+        out.joined = joined;
+        out.micro_batch = std::min(options.micro_batch, joined);
         out.rows = out.micro_batch * context;
         out.width = program.boundary_width();
         out.is_reversed = options.pipeline == PipelineKind::gpipe;
-        auto table = pipeline_table(options.pipeline, options.pp, ceil_divide(leaves, out.micro_batch));
+        auto table = pipeline_table(options.pipeline, options.pp, ceil_divide(joined, out.micro_batch));
         if (!table) return table.error();
         out.table = *std::move(table);
         out.forward = {.stages = out.table.stages,
@@ -68,12 +73,18 @@ struct StagePlan {
     }
 
     [[nodiscard]] std::int64_t in_flight() const { return max_in_flight(table, stage); }
-    /// The leaves of a micro-batch of the table. Backward passes that run from the last micro-batch to the first are given the leaves in that
+    [[nodiscard]] std::int64_t waiting() const { return max_waiting(table, stage); }
+    /// The leaves of a micro-batch of the table, of which those from `leaves` on are other ranks' alone. Backward passes that run from the last micro-batch to the first are given the leaves in that
     /// order, so that those are added up as one rank adds them.
     [[nodiscard]] UnitRange leaves_of(std::int64_t number) const {
         auto const count = table.micro_batches;
         auto const first = (is_reversed ? count - 1 - number : number) * micro_batch;
-        return {first, std::min(first + micro_batch, leaves)};
+        return {first, std::min(first + micro_batch, joined)};
+    }
+    /// Those of them that this rank has.
+    [[nodiscard]] UnitRange own_leaves_of(std::int64_t number) const {
+        auto const all = leaves_of(number);
+        return {std::min(all.begin, leaves), std::min(all.end, leaves)};
     }
 
     using Pipeline = PipelineParallel<Host, HostCommunicator>;
@@ -139,7 +150,7 @@ public:
     [[nodiscard]] Result<> add(LeafPasses<Comm> const& passes, std::int64_t step, float scale, HostStream& stream,
                                Deadline deadline) {
         record_ = {};
-        Training<Comm> work{passes, plan_, record_, step, scale, Places(plan_.in_flight())};
+        Training<Comm> work{passes, plan_, record_, step, scale, Places(plan_.in_flight()), Places(plan_.waiting())};
         return table_.run(work, stream, deadline);
     }
     /// The losses of the first sequences alone, in the last stage.
@@ -211,13 +222,16 @@ private:
         std::int64_t step;
         float scale;
         Places places;
+        /// Of gradients between the parts of a backward pass.
+        Places waiting;
 
         [[nodiscard]] Result<> forward(PipelineSlot const& slot, In in, Out out, HostStream& stream) {
             auto const place = places.take(slot);
             if (!place) return place.error();
             record.slots.push_back(slot);
             record.max_in_flight = std::max(record.max_in_flight, places.count());
-            auto const leaves = plan.leaves_of(slot.micro_batch);
+            auto const leaves = plan.own_leaves_of(slot.micro_batch);
+            if (leaves.size() == 0) return {};
             auto dropout = passes.options.dropout_at(step, passes.gradients.leaf_numbers(leaves.begin, leaves.size()));
             return passes.pass.forward(passes.weights, passes.sequences.tokens(leaves.begin, leaves.size()), stream,
                                        std::move(dropout),
@@ -226,25 +240,72 @@ private:
         [[nodiscard]] Result<> backward(PipelineSlot const& slot, In in, In gradients, Out out, HostStream& stream) {
             auto const place = places.find(slot);
             if (!place) return place.error();
-            record.slots.push_back(slot);
-            auto const leaves = plan.leaves_of(slot.micro_batch);
-            auto const chunk = static_cast<std::size_t>(slot.chunk);
             ChunkPass at{.chunk = slot.chunk, .place = *place, .in = as_input(in), .gradients = gradients, .out = out};
-            for (auto i = leaves.begin; i < leaves.end; ++i) {
-                auto const leaf = passes.gradients.leaf(chunk);
-                if (!leaf) return leaf.error();
-                at.adds_gradients = passes.gradients.adds_leaf(chunk);
-                auto const done = passes.pass.backward(passes.weights, i - leaves.begin, passes.sequences.targets(i),
-                                                       scale, passes.sequences.losses(i), *leaf, stream, at);
-                if (!done) return done;
-                auto const added = passes.gradients.add(passes.groups.data(), stream, chunk);
-                if (!added) return added;
-            }
+            if (plan.table.is_split) return backward_inputs(slot, at, stream);
+            record.slots.push_back(slot);
+            auto const done = add_leaves(slot, at, stream, [&](std::int64_t i, TrainingPass::Vector leaf) {
+                return passes.pass.backward(passes.weights, i, passes.sequences.targets(first_of(slot) + i), scale,
+                                            passes.sequences.losses(first_of(slot) + i), leaf, stream, at);
+            });
             places.release(*place);
+            return done;
+        }
+        /// The first part: no gradient of a parameter.
+        [[nodiscard]] Result<> backward_inputs(PipelineSlot const& slot, ChunkPass at, HostStream& stream) {
+            auto const between = waiting.take(slot);
+            if (!between) return between.error();
+            at.waiting = *between;
+            record.slots.push_back(slot);
+            record.max_waiting = std::max(record.max_waiting, waiting.count());
+            for (std::int64_t i = 0; i < plan.own_leaves_of(slot.micro_batch).size(); ++i) {
+                auto const done =
+                    passes.pass.backward_inputs(passes.weights, i, passes.sequences.targets(first_of(slot) + i), scale,
+                                                passes.sequences.losses(first_of(slot) + i), stream, at);
+                if (!done) return done;
+            }
             return {};
         }
-        [[nodiscard]] Result<> weights(PipelineSlot const&, In, In, HostStream&) {
-            return Error{ErrorCode::unsupported}.in("pipeline").because("has backward passes in two parts");
+        [[nodiscard]] Result<> weights(PipelineSlot const& slot, In in, In gradients, HostStream& stream) {
+            auto const place = places.find(slot);
+            if (!place) return place.error();
+            auto const between = waiting.find(slot);
+            if (!between) return between.error();
+            record.slots.push_back(slot);
+            ChunkPass at{
+                .chunk = slot.chunk, .place = *place, .waiting = *between, .in = as_input(in), .gradients = gradients};
+            auto const done = add_leaves(slot, at, stream, [&](std::int64_t i, TrainingPass::Vector leaf) {
+                return passes.pass.backward_parameters(passes.weights, i, passes.sequences.targets(first_of(slot) + i),
+                                                       scale, passes.sequences.losses(first_of(slot) + i), leaf, stream,
+                                                       at);
+            });
+            waiting.release(*between);
+            places.release(*place);
+            return done;
+        }
+
+    private:
+        [[nodiscard]] std::int64_t first_of(PipelineSlot const& slot) const {
+            return plan.leaves_of(slot.micro_batch).begin;
+        }
+        /// Takes the gradients of a micro-batch's leaves into the sum, which `back(number, gradients)` makes by `at`.
+        template <class Back>
+        [[nodiscard]] Result<> add_leaves(PipelineSlot const& slot, ChunkPass& at, HostStream& stream,
+                                          Back const& back) {
+            auto& gradients = passes.gradients;
+            auto const chunk = static_cast<std::size_t>(slot.chunk);
+            auto const all = plan.leaves_of(slot.micro_batch);
+            for (auto i = all.begin; i < all.end; ++i) {
+                if (i >= plan.leaves) {
+                    if (auto const done = gradients.join(passes.groups.data(), stream, chunk); !done) return done;
+                    continue;
+                }
+                auto const leaf = gradients.leaf(chunk);
+                if (!leaf) return leaf.error();
+                at.adds_gradients = gradients.adds_leaf(chunk);
+                if (auto const done = back(i - all.begin, *leaf); !done) return done;
+                if (auto const added = gradients.add(passes.groups.data(), stream, chunk); !added) return added;
+            }
+            return {};
         }
     };
 

@@ -66,6 +66,13 @@ struct TrainerSizes {
     /// How gradients are added up.
     [[nodiscard]] GradientSums sums() const { return {batch.batch, data(), options.zero, options.is_fast}; }
     [[nodiscard]] std::int64_t leaves() const { return split_units(batch.batch, data().ranks, data().rank).size(); }
+    /// Those that a stage's table is made for: those of the rank with most, where all data-parallel ranks exchange what belongs to each leaf
+    /// of each chunk in one order.
+    [[nodiscard]] std::int64_t joined_leaves() const {
+        bool const joins = options.zero == ZeroStage::weights ||
+                           (options.zero == ZeroStage::gradients && pipeline_chunks(options.pipeline) > 1);
+        return joins ? split_units(batch.batch, data().ranks, 0).size() : leaves();
+    }
     /// Elements that a rank has of the sum of a parameter's gradient.
     [[nodiscard]] std::int64_t held(std::size_t parameter) const {
         auto const elements = program.layout().parameters()[parameter].elements;
@@ -75,19 +82,22 @@ struct TrainerSizes {
     ///
     /// Errors  as StagePlan
     [[nodiscard]] Result<StagePlan> stages() const {
-        return StagePlan::create(program, options, leaves(), batch.context);
+        return StagePlan::create(program, options, leaves(), joined_leaves(), batch.context);
     }
     /// Errors  as `stages`
     [[nodiscard]] Result<TrainingLimits> limits() const {
         std::int64_t in_flight = 1;
+        std::int64_t waiting = 0;
         if (options.pp > 1) {
             auto const plan = stages();
             if (!plan) return plan.error();
             in_flight = plan->in_flight();
+            waiting = plan->waiting();
         }
         return TrainingLimits{.sequences = std::min(options.micro_batch, leaves()),
                               .context = batch.context,
                               .in_flight = in_flight,
+                              .waiting = waiting,
                               .recompute = options.recompute,
                               .precision = options.precision};
     }
@@ -157,7 +167,7 @@ struct TrainerSizes {
             out += StageTies::traffic(program.layout(), [this](std::size_t i) { return held(i); });
         }
         if (options.tp == 1) return out;
-        auto const pass = pass_traffic(program, batch.context, options.recompute);
+        auto const pass = pass_traffic(program, batch.context, options.recompute, options.is_split());
         for (std::int64_t i = 0; i < leaves(); ++i) {
             out += pass.forward;
             out += pass.backward;

@@ -18,6 +18,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 struct ReplicaDegrees {
     std::int64_t tp = 1;
     std::int64_t pp = 1;
+    /// The stage that has the losses; -1: the last.
+    std::int64_t head_stage = -1;
 
     [[nodiscard]] std::int64_t ranks() const { return tp * pp; }
     /// The place of a rank of all among those that have the same part of the model.
@@ -38,6 +40,7 @@ public:
     [[nodiscard]] static Result<TrainingGroups> create(Comm& world, ReplicaDegrees const& degrees,
                                                        bool gathers = false) {
         TrainingGroups out(world);
+        out.head_stage_ = degrees.head_stage < 0 ? degrees.pp - 1 : degrees.head_stage;
         gathers = gathers && world.size() > degrees.ranks();
         if (degrees.ranks() <= 1 && !gathers) return Result<TrainingGroups>(std::move(out));
         if (world.size() % degrees.ranks() != 0)
@@ -105,9 +108,9 @@ public:
     }
     /// Whether this rank speaks for its tensor-parallel group in sums over all ranks of what the group's ranks have alike.
     [[nodiscard]] bool is_first_of_layer() { return tensor() == nullptr || tensor()->rank() == 0; }
-    /// The same for its replica: its last stage, which has the losses.
+    /// The same for its replica: the stage that has the losses.
     [[nodiscard]] bool is_counted() {
-        return is_first_of_layer() && (pipeline() == nullptr || pipeline()->rank() + 1 == pipeline()->size());
+        return is_first_of_layer() && (pipeline() == nullptr || pipeline()->rank() == head_stage_);
     }
     [[nodiscard]] TensorPlace place_in_data() { return {data().size(), data().rank()}; }
 
@@ -155,6 +158,7 @@ private:
     }
 
     Comm* world_;
+    std::int64_t head_stage_ = 0;
     std::unique_ptr<Comm> data_;
     std::unique_ptr<Comm> tensor_;
     std::unique_ptr<Comm> weights_;

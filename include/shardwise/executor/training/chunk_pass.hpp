@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/backend/host.hpp>
+#include <shardwise/core/result.hpp>
+#include <shardwise/core/tensor_view.hpp>
+#include <shardwise/executor/training/training_dropout.hpp>
+#include <shardwise/model/backward_program.hpp>
+
+#include <cstdint>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+/// A micro-batch in a chunk of a pipeline's rank: without any, in the whole model.
+///
+/// Shapes  rows of a micro-batch in its order, at least as many as it has tokens [rows, hidden]
+struct ChunkPass {
+    std::int64_t chunk = 0;
+    /// Where its values are kept, among those in flight.
+    std::int64_t place = 0;
+    /// Of a backward pass in two parts, where its gradients lie between them.
+    std::int64_t waiting = 0;
+    /// What the stage before made, which stays until the backward pass is done; empty in the first.
+    TensorView<float, 2, Host> in{};
+    /// Of a backward pass, the gradients of what this stage made; empty in the last.
+    TensorView<float const, 2, Host> gradients{};
+    /// What the pass makes for a neighbour: the hidden state, or the gradients of `in`; empty where nobody takes it.
+    TensorView<float, 2, Host> out{};
+    /// Of a backward pass, whether the parameters' gradients are added to what is there.
+    bool adds_gradients = false;
+};
+
+namespace detail {
+
+/// What the last forward pass took at a place.
+struct TakenRows {
+    std::int64_t sequences = 0;
+    std::int64_t length = 0;
+    TensorView<std::int32_t const, 1, Host> ids{};
+    TrainingDropout dropout{};
+    ChunkPass at{};
+};
+
+/// A sequence on its way back.
+struct LeafBack {
+    std::int64_t sequence = 0;
+    TensorView<std::int32_t const, 1, Host> targets{};
+    float scale = 1.0F;
+    TensorView<float, 1, Host> losses{};
+    /// Of parameters; empty where this part makes none.
+    TensorView<float, 1, Host> gradients{};
+    BackwardPart part = BackwardPart::whole;
+};
+
+/// The gradients of what a chunk made, of one sequence.
+[[nodiscard]] inline Result<> take_rows(TensorView<float const, 2, Host> from, TakenRows const& taken,
+                                        std::int64_t sequence, float* to, HostStream& stream) {
+    if (from.extent(0) < taken.sequences * taken.length || !from.is_dense())
+        return Error{ErrorCode::shape_mismatch}
+            .in("training")
+            .at("gradients")
+            .because("have not the rows of the stage behind")
+            .got(from.extent(0))
+            .at_least(taken.sequences * taken.length);
+    auto const elements = taken.length * from.extent(1);
+    return Host::copy<float>({from.data() + sequence * elements, {elements}}, {to, {elements}}, stream);
+}
+
+}  // namespace detail
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

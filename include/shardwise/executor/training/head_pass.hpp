@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/executor/training/chunk_pass.hpp>
+#include <shardwise/executor/training/shared_head.hpp>
+#include <shardwise/executor/training/training_program.hpp>
+
+#include <algorithm>
+#include <vector>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+/// The head and the loss of one sequence: what they read.
+struct HeadPass {
+    using Matrix = TensorView<float, 2, Host>;
+    using ConstMatrix = TensorView<float const, 2, Host>;
+    using Vector = TensorView<float, 1, Host>;
+
+    TensorRank const& tensor;
+    TrainedHead const& head;
+    float const* weights = nullptr;
+    /// The copies of weights that are cut along the other axis.
+    float const* turned = nullptr;
+    Matrix hidden{};
+    float soft_cap = 0.0F;
+    /// A weight for each token, and memory.
+    Vector factors{};
+    Vector scratch{};
+
+    /// Whether more is asked for than losses.
+    [[nodiscard]] static bool goes_back(float const* gradients, float const* above) {
+        return gradients != nullptr || above != nullptr;
+    }
+    /// The losses; with `gradients` those of the head, with `above` those of its input.
+    [[nodiscard]] Result<> run(LeafBack const& leaf, float* gradients, float* above, std::vector<char>& is_written,
+                               HostStream& stream) const {
+        // Nothing but parameters' gradients is asked for, and there are none.
+        if (goes_back(gradients, above) && above == nullptr && head.weight.is_frozen) return {};
+        // Of one rank all rows of the vocabulary.
+        auto const rows = head.rows.size();
+        HeadLoss in{.in = hidden,
+                    .head = ConstMatrix(weights + head.weight.weight, {rows, head.hidden}),
+                    .targets = leaf.targets};
+        if (head.bias.elements > 0) in.bias = {weights + head.bias.weight, {head.bias.elements}};
+        HeadLossGradients to{.loss = leaf.losses};
+        if (goes_back(gradients, above)) {
+            stream.submit([to_all = factors, scale = leaf.scale] {
+                std::fill_n(to_all.data(), to_all.elements(), scale);
+                return Result<>{};
+            });
+            in.weights = factors;
+        }
+        if (above != nullptr) to.in = Matrix(above, {hidden.extent(0), head.hidden});
+        if (gradients != nullptr && !head.weight.is_frozen) {
+            to.head = Matrix(gradients + head.weight.gradient, {rows, head.hidden});
+            to.is_head_added = is_written[head.weight.number] != 0;
+            if (head.bias.elements > 0) to.bias = {gradients + head.bias.gradient, {head.bias.elements}};
+            is_written[head.weight.number] = 1;
+            if (head.bias.elements > 0) is_written[head.bias.number] = 1;
+        }
+        HeadLossOptions const options{.soft_cap = soft_cap};
+        if (tensor.place.ranks == 1) return head_cross_entropy(in, to, options, scratch, stream);
+        auto const columns = split_units(head.hidden, tensor.place.ranks, tensor.place.rank).size();
+        ConstMatrix const other(turned + head.turned, {head.vocabulary, columns});
+        return shared_head_cross_entropy(tensor, in, other, to, options, scratch, stream);
+    }
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail
