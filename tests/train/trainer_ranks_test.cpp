@@ -81,7 +81,8 @@ TEST_CASE("Trainer: fast sums are near those of the tree on any ranks, in the pr
         for (auto way : {Way{}, Way{.ranks = 2}, Way{.ranks = 3, .zero = ZeroStage::optimizer},
                          Way{.ranks = 2, .zero = ZeroStage::gradients}, Way{.ranks = 2, .zero = ZeroStage::weights},
                          Way{.ranks = 4, .zero = ZeroStage::gradients, .tp = 2}, Way{.ranks = 4, .pp = 2},
-                         Way{.ranks = 2, .pp = 2, .pipeline = PipelineKind::gpipe}}) {
+                         Way{.ranks = 2, .pp = 2, .pipeline = PipelineKind::gpipe},
+                         Way{.ranks = 4, .pp = 2, .pipeline = PipelineKind::zero_bubble}}) {
             CAPTURE(way.ranks);
             CAPTURE(static_cast<int>(way.zero));
             way.dropout = 0.1;

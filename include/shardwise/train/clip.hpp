@@ -37,34 +37,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     return std::min(1.0, most / (norm + 1e-6));
 }
 
-/// The norm of all gradients of all ranks. Each element of the model stands in one rank's list alone, once.
-///
-/// Order   waits for the stream
-/// Errors  as GradientNorm and a collective
-template <Communicator C>
-[[nodiscard]] Result<double> global_norm(C& comm, Span<TensorView<float const, 1, Host> const> gradients,
-                                         HostStream& stream, Deadline deadline) {
-    GradientMax largest;
-    Result<> added;
-    for (auto const& gradient : gradients) {
-        if (added) added = largest.add(gradient, stream);
-    }
-    // What is in the stream refers to this frame, also after an error.
-    if (auto const done = stream.synchronize(deadline); added) added = done;
-    if (!added) return end_group(comm, added.error());
-    if (auto const done = largest.max_over_ranks(comm); !done) return done.error();
-    GradientNorm norm(largest);
-    for (auto const& gradient : gradients) {
-        if (added) added = norm.add(gradient, stream);
-    }
-    if (auto const done = stream.synchronize(deadline); added) added = done;
-    if (!added) return end_group(comm, added.error());
-    if (auto const done = norm.sum_over_ranks(comm); !done) return done.error();
-    return norm.norm();
-}
-
-/// The same norm by sums in double, in one pass: other ranks may give other last bits, all of one group have the same. Infinite where a
-/// gradient is no number.
+/// The norm of all gradients of all ranks, summed in double in one pass: other ranks may give other last bits, all of one group have the same.
+/// Each element of the model stands in one rank's list alone, once. Infinite where a gradient is no number.
 ///
 /// Order   waits for the stream
 /// Errors  as a view without memory and a collective
@@ -105,6 +79,33 @@ template <Communicator C>
     double squares = 0.0;
     for (auto const sum : all) squares += sum;
     return squares < HUGE_VAL ? std::sqrt(squares) : HUGE_VAL;
+}
+
+/// The same norm by integers, in two passes: the same bits on any ranks. With `is_fast` it is fast_norm.
+///
+/// Order   waits for the stream
+/// Errors  as GradientNorm and a collective
+template <Communicator C>
+[[nodiscard]] Result<double> global_norm(C& comm, Span<TensorView<float const, 1, Host> const> gradients,
+                                         HostStream& stream, Deadline deadline, bool is_fast = false) {
+    if (is_fast) return fast_norm(comm, gradients, stream, deadline);
+    GradientMax largest;
+    Result<> added;
+    for (auto const& gradient : gradients) {
+        if (added) added = largest.add(gradient, stream);
+    }
+    // What is in the stream refers to this frame, also after an error.
+    if (auto const done = stream.synchronize(deadline); added) added = done;
+    if (!added) return end_group(comm, added.error());
+    if (auto const done = largest.max_over_ranks(comm); !done) return done.error();
+    GradientNorm norm(largest);
+    for (auto const& gradient : gradients) {
+        if (added) added = norm.add(gradient, stream);
+    }
+    if (auto const done = stream.synchronize(deadline); added) added = done;
+    if (!added) return end_group(comm, added.error());
+    if (auto const done = norm.sum_over_ranks(comm); !done) return done.error();
+    return norm.norm();
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -297,8 +297,7 @@ private:
             shares.push_back(gradients_.counted(i, groups_.is_first_of_layer()));
             held.push_back(gradients_.held(i));
         }
-        auto const norm = options_.is_fast ? fast_norm(comm(), shares, stream, deadline)
-                                           : global_norm(comm(), shares, stream, deadline);
+        auto const norm = global_norm(comm(), shares, stream, deadline, options_.is_fast);
         if (!norm) return norm.error();
         TokenMean mean;
         if (groups_.is_counted()) {

@@ -53,6 +53,7 @@ struct HeadPass {
         if (above != nullptr) to.in = Matrix(above, {hidden.extent(0), head.hidden});
         if (gradients != nullptr && !head.weight.is_frozen) {
             to.head = Matrix(gradients + head.weight.gradient, {rows, head.hidden});
+            to.is_head_added = is_written[head.weight.number] != 0;
             if (head.bias.elements > 0) to.bias = {gradients + head.bias.gradient, {head.bias.elements}};
             to.is_head_added = is_written[head.weight.number] != 0;
             is_written[head.weight.number] = 1;

@@ -229,7 +229,8 @@ private:
         // Where the gradients of all chunks would begin.
         float* all = nullptr;
         if (leaf.part != BackwardPart::inputs) {
-            if (auto const cleared = clear(leaf.gradients, own.size(), at.adds_gradients, stream); !cleared) return cleared;
+            auto const begun = begin_gradients(leaf.gradients, own.size(), at.adds_gradients, stream);
+            if (!begun) return begun;
             all = leaf.gradients.data() - own.begin;
         }
         std::vector<char> is_written(layout.parameters().size() + layout.ties().size(), at.adds_gradients ? 1 : 0);
@@ -266,8 +267,9 @@ private:
         return Host::copy<float>({above, {elements}}, {at.out.data() + leaf.sequence * elements, {elements}}, stream);
     }
 
-    /// The gradients of a leaf are sums that begin with 0, or with what is there.
-    [[nodiscard]] static Result<> clear(Vector gradients, std::int64_t elements, bool is_added, HostStream& stream) {
+    /// The gradients of a leaf are sums that begin with 0.
+    [[nodiscard]] static Result<> begin_gradients(Vector gradients, std::int64_t elements, bool are_added,
+                                                  HostStream& stream) {
         if (auto const known = check_views(subject, gradients); !known) return known;
         if (gradients.elements() != elements)
             return Error{ErrorCode::shape_mismatch}
@@ -275,7 +277,7 @@ private:
                 .because("the gradients are not those of the layout")
                 .got(gradients.elements())
                 .expected(elements);
-        if (is_added) return {};
+        if (are_added) return {};
         auto const fill = [to = gradients.data()](std::int64_t begin, std::int64_t end) {
             std::fill(to + begin, to + end, 0.0F);
         };

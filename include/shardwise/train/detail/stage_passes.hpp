@@ -263,8 +263,7 @@ private:
             ChunkPass at{.chunk = slot.chunk, .place = *place, .in = as_input(in), .gradients = gradients, .out = out};
             if (plan.table.is_split) return backward_inputs(slot, at, stream);
             record.slots.push_back(slot);
-            auto const done = add_leaves(slot, stream, [&](std::int64_t i, TrainingPass::Vector leaf) {
-                at.adds_gradients = passes.gradients.adds_leaf(static_cast<std::size_t>(slot.chunk));
+            auto const done = add_leaves(slot, at, stream, [&](std::int64_t i, TrainingPass::Vector leaf) {
                 return passes.pass.backward(passes.weights, i, passes.sequences.targets(first_of(slot) + i), scale,
                                             passes.sequences.losses(first_of(slot) + i), leaf, stream, at);
             });
@@ -300,8 +299,7 @@ private:
             record.slots.push_back(slot);
             ChunkPass at{
                 .chunk = slot.chunk, .place = *place, .waiting = *between, .in = as_input(in), .gradients = gradients};
-            auto const done = add_leaves(slot, stream, [&](std::int64_t i, TrainingPass::Vector leaf) {
-                at.adds_gradients = passes.gradients.adds_leaf(static_cast<std::size_t>(slot.chunk));
+            auto const done = add_leaves(slot, at, stream, [&](std::int64_t i, TrainingPass::Vector leaf) {
                 return passes.pass.backward_parameters(passes.weights, i, passes.sequences.targets(first_of(slot) + i),
                                                        scale, passes.sequences.losses(first_of(slot) + i), leaf, stream,
                                                        at);
@@ -323,9 +321,10 @@ private:
             if (auto* const layers = passes.pass.layers())
                 layers->join_backward(passes.weights, stream, static_cast<std::size_t>(slot.chunk));
         }
-        /// Takes the gradients of a micro-batch's leaves into the sum, which `back(number, gradients)` makes.
+        /// Takes the gradients of a micro-batch's leaves into the sum, which `back(number, gradients)` makes by `at`.
         template <class Back>
-        [[nodiscard]] Result<> add_leaves(PipelineSlot const& slot, HostStream& stream, Back const& back) {
+        [[nodiscard]] Result<> add_leaves(PipelineSlot const& slot, ChunkPass& at, HostStream& stream,
+                                          Back const& back) {
             auto& gradients = passes.gradients;
             auto const chunk = static_cast<std::size_t>(slot.chunk);
             auto const all = plan.leaves_of(slot.micro_batch);
@@ -338,6 +337,7 @@ private:
                 }
                 auto const leaf = gradients.leaf(chunk);
                 if (!leaf) return leaf.error();
+                at.adds_gradients = gradients.adds_leaf(chunk);
                 if (auto const done = back(i - all.begin, *leaf); !done) return done;
                 if (auto const added = gradients.add(passes.groups.data(), stream, chunk); !added) return added;
             }
