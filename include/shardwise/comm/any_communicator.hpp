@@ -130,6 +130,14 @@ public:
         if (is_timed_) time_ += Clock::now() - begin;
         return done;
     }
+    /// Has waits leave the core to others at once from now on, or not; nothing where the kind waits in its own way.
+    void wait_gently(bool is_gentle) {
+        std::visit(
+            [is_gentle](auto& one) {
+                if constexpr (requires { one.wait_gently(is_gentle); }) one.wait_gently(is_gentle);
+            },
+            one_);
+    }
     /// Adds up from now on how long collectives and receives take, what they wait for other ranks included.
     void measure_calls() { is_timed_ = true; }
     [[nodiscard]] std::chrono::nanoseconds time_of_calls() const { return time_; }

@@ -146,6 +146,7 @@ public:
     using Base::theirs;
     using Base::took;
     using Base::traffic;
+    using Base::wait_gently;
 
     /// Cuts the group: ranks that give one color become a group of their own, numbered by their rank here.
     ///

@@ -180,9 +180,9 @@ public:
         auto& one = exchanges_[reduced_];
         carry(one, stream);
         beside.follow(stream);
-        beside.measure(comm, true);
+        beside.bracket(comm, true);
         exchange(one, comm, beside.stream());
-        beside.measure(comm, false);
+        beside.bracket(comm, false);
         ++reduced_;
         return {};
     }

@@ -32,20 +32,30 @@ inline void pause_core() {
 #endif
 }
 
+/// Whether a group has more ranks than the machine has cores.
+[[nodiscard]] inline bool outnumbers_cores(std::int32_t ranks) {
+    auto const cores = std::thread::hardware_concurrency();
+    return cores > 0 && static_cast<unsigned>(ranks) > cores;
+}
+
 /// How a rank waits: it spins while the answer is likely near, then gives the core to others, then sleeps between its looks;
 /// and now and then it looks at the clock and at the others. The clock is first read when the answer is late: short waits cost
 /// no system call.
 class Waiter {
 public:
     /// Where ranks outnumber cores, spinning only helps while the others run.
-    /// `sleeps` is false where looking is what moves the data (MPI).
-    Waiter(bool is_crowded, std::chrono::nanoseconds timeout, bool sleeps = true)
-        : is_crowded_(is_crowded), sleeps_(sleeps), timeout_(timeout) {}
+    /// `sleeps` is false where looking is what moves the data (MPI); `is_gentle` where the core has other work of this rank.
+    Waiter(bool is_crowded, std::chrono::nanoseconds timeout, bool sleeps = true, bool is_gentle = false)
+        : is_crowded_(is_crowded), sleeps_(sleeps), is_gentle_(is_gentle), timeout_(timeout) {}
 
     /// Waits a moment. True now and then: time to see whether the group has failed. `needs_core()` is asked now and then whether
     /// the one that is waited for needs the core that the caller is on.
     template <class NeedsCore>
     [[nodiscard]] bool rest(NeedsCore const& needs_core) {
+        if (is_gentle_ && ++turns_ > gentle_turns) {
+            std::this_thread::sleep_for(std::chrono::microseconds(50));
+            return true;
+        }
         auto const interval = is_crowded_ ? crowded_interval : interval_of_looks;
         bool const is_look = turns_ % interval == (is_crowded_ ? 0 : interval / 2);
         if (turns_ < (is_crowded_ ? crowded_turns : all_turns) && !(is_look && needs_core())) {
@@ -90,11 +100,14 @@ private:
     static constexpr int all_turns = 4000;
     /// A few microseconds: about as long as the one that is waited for takes to get its core.
     static constexpr int crowded_turns = 1024;
+    /// About what a message takes between two caches.
+    static constexpr int gentle_turns = 100;
     static constexpr int interval_of_looks = 256;
     static constexpr int crowded_interval = 8;
 
     bool is_crowded_;
     bool sleeps_;
+    bool is_gentle_;
     int turns_ = 0;
     bool has_begun_ = false;
     std::chrono::nanoseconds timeout_;

@@ -63,6 +63,8 @@ public:
 
     [[nodiscard]] std::int32_t rank() const { return rank_; }
     [[nodiscard]] std::int32_t size() const { return region_->ranks; }
+    /// From now on a wait leaves the core to others at once, or does not.
+    void wait_gently(bool is_gentle) { is_gentle_ = is_gentle; }
     /// What errors of the group call its ranks.
     [[nodiscard]] RankNames const& rank_names() const { return names_; }
     [[nodiscard]] std::size_t chunk_bytes() const { return region_->chunk_bytes; }
@@ -148,7 +150,7 @@ public:
         ++step_;
         StepProtocol::publish(own.arrived, step_);
         WaitTrace const traced(traffic_.tracer());
-        Waiter waiter(is_crowded_, options_.timeout);
+        Waiter waiter(is_crowded_, options_.timeout, true, is_gentle_);
         for (std::int32_t peer = 0; peer < size(); ++peer) {
             while (peer != rank_ && !has_arrived(peer)) {
                 if (!waiter.rest([&] { return awaits_own_core(peer); })) continue;
@@ -241,10 +243,6 @@ public:
     void leave() const { region_->slot(rank_).presence.store(Presence::left, std::memory_order_release); }
 
 private:
-    [[nodiscard]] static bool outnumbers_cores(std::int32_t ranks) {
-        auto const cores = std::thread::hardware_concurrency();
-        return cores > 0 && static_cast<unsigned>(ranks) > cores;
-    }
     [[nodiscard]] bool is_poisoned() const { return region_->poison.load(std::memory_order_acquire) != Poison::none; }
     [[nodiscard]] bool has_arrived(std::int32_t peer) const {
         return StepProtocol::has_published(published(peer).arrived, step_);
@@ -349,7 +347,7 @@ private:
     [[nodiscard]] Result<> wait_for(std::int32_t peer, std::string_view what, Condition const& is_met) {
         if (is_poisoned()) return *poisoned();
         WaitTrace const traced(traffic_.tracer());
-        Waiter waiter(is_crowded_, options_.timeout);
+        Waiter waiter(is_crowded_, options_.timeout, true, is_gentle_);
         while (!is_met()) {
             auto const needs_own_core = [&] {
                 auto const core = current_core();
@@ -385,6 +383,7 @@ private:
     Watch watch_;
     std::uint32_t step_;
     bool is_crowded_;
+    bool is_gentle_ = false;
     StagingRing ring_;
     StoreChoice stores_;
     std::size_t place_ = 0;

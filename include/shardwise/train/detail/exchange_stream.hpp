@@ -44,15 +44,16 @@ public:
         state_->computed.record(computes);
         state_->computed.block(state_->stream, state_->timeout);
     }
-    /// Counts what calls of a communicator that tells take in the stream: before them, and behind them.
+    /// Before calls in the stream and behind them: their waits leave the core to what is computed, and the time of a communicator that tells
+    /// is counted.
     template <class C>
-    void measure(C& comm, bool is_begin) {
-        if constexpr (requires { comm.time_of_calls(); }) {
-            state_->stream.submit([state = state_.get(), &comm, is_begin] {
+    void bracket(C& comm, bool is_begin) {
+        state_->stream.submit([state = state_.get(), &comm, is_begin] {
+            if constexpr (requires { comm.wait_gently(is_begin); }) comm.wait_gently(is_begin);
+            if constexpr (requires { comm.time_of_calls(); })
                 state->called += is_begin ? -comm.time_of_calls() : comm.time_of_calls();
-                return Result<>{};
-            });
-        }
+            return Result<>{};
+        });
     }
     /// Holds `computes` up until all that was put in is done.
     ///
