@@ -90,6 +90,14 @@ template <class Count>
     return {};
 }
 
+[[nodiscard]] Result<> read_offload(Arguments const& arguments, TrainRequest& request) {
+    if (!arguments.offload) return {};
+    auto const chosen = choose<Offload>("--offload", *arguments.offload, offload_choices);
+    if (!chosen) return chosen.error();
+    request.offload = *chosen;
+    return {};
+}
+
 /// The words are checked already. The host's products of training take float32 whatever units it has: auto is fp32.
 [[nodiscard]] Dtype read_precision(Arguments const& arguments) {
     auto const is_word = [&](std::string_view word) {
@@ -218,7 +226,6 @@ Result<TrainRequest> read_train_request(Arguments const& arguments) {
     while (request.out.size() > 1 && request.out.back() == '/') request.out.pop_back();
     request.is_from_scratch = arguments.from_scratch;
     request.precision = read_precision(arguments);
-    request.is_offloaded = arguments.offload && equal_ignoring_case(*arguments.offload, "optimizer");
     request.tokenizer = arguments.tokenizer;
     request.valid = arguments.valid;
     request.csv = arguments.csv;
@@ -232,6 +239,7 @@ Result<TrainRequest> read_train_request(Arguments const& arguments) {
                                  : arguments.micro_batch;
     for (auto const& read :
          {read_recompute(arguments, request),
+          read_offload(arguments, request),
           read_optimizer(arguments, request),
           read_schedule(arguments, request),
           read_real({"--valid-part", arguments.valid_part, std::numeric_limits<double>::min(), 1.0,
