@@ -165,8 +165,6 @@ std::optional<TrainedEstimate> estimate_trained(Model const& model, EstimateRequ
     };
     if (degrees.ep > 1 || degrees.sequence_parallel)
         return refuse("it has data- and tensor-parallel ranks and stages alone");
-    if (degrees.pp > 1 && plan.offload == Offload::all) return refuse("weights of a stage lie in memory");
-    if (degrees.pp > 1 && plan.zero == 3) return refuse("a stage holds its weights whole");
     if (request.quant) return refuse("packed weights are trained beside an adapter alone");
     TrainOptions options;
     options.micro_batch = micro_batch_of(request).batch;

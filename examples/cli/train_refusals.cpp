@@ -127,22 +127,6 @@ struct NumberFlag {
                    "add --lora R, or leave it out");
 }
 
-/// What does not run over stages yet.
-[[nodiscard]] Result<> check_stages(Arguments const& arguments) {
-    if (!arguments.pp || *arguments.pp == "1") return {};
-    if (arguments.zero && *arguments.zero == "3")
-        return refused("--zero 3, --pp", "do not run together yet: a stage holds its weights whole", "use --zero 2");
-    if (is_all(arguments))
-        return refused("--offload all, --pp", "do not run together yet: a stage's weights lie in memory",
-                       "use --offload optimizer");
-    if (arguments.kahan_sum)
-        return refused("--kahan-sum, --pp", "do not run together yet: stages hold weights in fp32", "leave one out");
-    if (arguments.lora)
-        return refused("--lora, --pp", "do not run together yet: stages train all of their weights",
-                       "use --tp or --dp");
-    return {};
-}
-
 /// Whether a word of --mode and the degrees say the same.
 [[nodiscard]] Result<> check_mode(Arguments const& arguments) {
     bool const has_stages = arguments.pp && *arguments.pp != "1";
@@ -186,7 +170,7 @@ struct NumberFlag {
 
 Result<> check_trained(Arguments const& arguments) {
     for (auto const& checked : {check_words(arguments), check_numbers(arguments), check_switches(arguments),
-                                check_adapters(arguments), check_stages(arguments), check_mode(arguments)}) {
+                                check_adapters(arguments), check_mode(arguments)}) {
         if (!checked) return checked;
     }
     if (!arguments.devices || equal_ignoring_case(*arguments.devices, "cpu")) return {};

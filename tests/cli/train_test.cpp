@@ -131,11 +131,12 @@ TEST_CASE("train: the same weights on any ranks, with any micro-batch, threads a
              {"--dp", "2", "--zero", "1", "--offload", "optimizer"},
              {"--offload", "all", "--save-every", "2"},
              {"--dp", "2", "--tp", "2", "--zero", "3", "--offload", "all"},
+             {"--pp", "2", "--offload", "all"},
              {"--tp", "4", "--micro-batch", "3"},
              {"--tp", "2", "--dp", "2", "--zero", "1", "--mode", "hybrid"},
              {"--pp", "2"},
              {"--pp", "2", "--dp", "2", "--tp", "2", "--zero", "2", "--pipeline", "gpipe", "--micro-batch", "1"},
-             {"--pp", "2", "--dp", "2", "--zero", "1", "--pipeline", "zero_bubble"},
+             {"--pp", "2", "--dp", "2", "--zero", "3", "--pipeline", "zero_bubble"},
              {"--micro-batch", "3", "--recompute", "selective"}}) {
         auto words = more;
         words.insert(words.end(), {"--steps", "4"});
@@ -219,10 +220,10 @@ TEST_CASE("train: weights in bf16 have a compensation in place of masters, on an
     auto const saved = read_text(training.out("whole") + "/step-000004/optimizer.safetensors");
     CHECK(saved.find("kahan_comp.lm_head.weight") != std::string::npos);
     CHECK(saved.find("master.") == std::string::npos);
-    for (auto const* const zero : {"1", "3", "0"}) {
+    for (auto const* const zero : {"1", "3", "0", "2"}) {
         CAPTURE(zero);
-        // Without a stage of ZeRO the ranks share layers.
-        auto const* const degree = *zero == '0' ? "--tp" : "--dp";
+        // Without a stage of ZeRO the ranks share layers, with the second one they are stages.
+        auto const* const degree = *zero == '0' ? "--tp" : *zero == '2' ? "--pp" : "--dp";
         auto const answer = training.train(zero, with({degree, "2", "--zero", zero, "--save-every", "2"}));
         CHECK(answer.text("weights_hash") == hash);
         for (std::size_t rank = 0; rank < 2; ++rank)
@@ -287,8 +288,6 @@ TEST_CASE("train: what does not run yet is refused by its flag, and nothing is w
                               {{"--pp", "3"}, 2, "--pp: is more than the model's"},
                               {{"--pp", "2", "--pipeline", "zero_buble"}, 2, "did you mean zero_bubble?"},
                               {{"--pp", "2", "--pipeline", "zero_bubble_v"}, 2, "2 chunks of a stage"},
-                              {{"--pp", "2", "--zero", "3"}, 1, "--zero 3, --pp"},
-                              {{"--pp", "2", "--lora", "1"}, 1, "--lora, --pp"},
                               {{"--pp", "2", "--mode", "single"}, 2, "--mode, --pp"},
                               {{"--zero", "3", "--lora", "4"}, 1, "--zero 3, --lora"},
                               {{"--precision", "fp17"}, 2, "did you mean fp16?"},
@@ -297,7 +296,6 @@ TEST_CASE("train: what does not run yet is refused by its flag, and nothing is w
                               {{"--kahan-sum", "--precision", "bf16", "--optimizer", "sgd"}, 1, "adamw alone"},
                               {{"--recompute", "fulll"}, 2, "did you mean full?"},
                               {{"--dropout", "1"}, 2, "--dropout: 1: is out of range"},
-                              {{"--offload", "all", "--pp", "2"}, 1, "--offload all, --pp"},
                               {{"--offload", "all", "--lora", "4"}, 1, "--offload all, --lora"},
                               {{"--offload", "alll"}, 2, "did you mean all?"},
                               {{"--mode", "hybrid"}, 2, "--mode hybrid"},

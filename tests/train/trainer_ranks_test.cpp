@@ -176,7 +176,8 @@ TEST_CASE("Trainer: weights, gradients and state in files give the same bits, in
               {Way{.micro_batch = 2, .threads = 2}, Way{.ranks = 2}, Way{.ranks = 3, .zero = ZeroStage::optimizer},
                Way{.ranks = 2, .zero = ZeroStage::gradients, .recompute = Recompute::full},
                Way{.ranks = 3, .zero = ZeroStage::weights, .micro_batch = 2}, Way{.ranks = 2, .tp = 2},
-               Way{.ranks = 4, .zero = ZeroStage::weights, .tp = 2}},
+               Way{.ranks = 4, .zero = ZeroStage::weights, .tp = 2}, Way{.ranks = 2, .pp = 2},
+               Way{.ranks = 4, .zero = ZeroStage::weights, .pp = 2, .pipeline = PipelineKind::zero_bubble}},
               Dtype::f32);
         // Without any state.
         check(Sgd{}, {Way{.micro_batch = 5}}, Dtype::f32);

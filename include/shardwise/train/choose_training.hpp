@@ -5,7 +5,6 @@
 #include <shardwise/core/split.hpp>
 #include <shardwise/cost/block_work.hpp>
 #include <shardwise/schedule/pipeline_time.hpp>
-#include <shardwise/train/detail/make_layers.hpp>
 #include <shardwise/train/estimate_training.hpp>
 
 #include <algorithm>
@@ -154,7 +153,6 @@ public:
             options.weights_folder()};
         if (auto const held = storage.check(low_rank_.rank > 0); !held)
             return held;
-        if (auto const staged = detail::check_staged(storage, options); !staged) return staged;
         auto const programs = programs_of(way);
         if (!programs) return programs.error();
         auto const taken = memory(way, 0);

@@ -120,15 +120,18 @@ public:
     void forget() { state_->held = state_->ahead = {}; }
 
     /// Takes part in what other ranks gather for a forward pass, and for a backward pass or the losses of a sequence, where this one has no
-    /// sequence.
+    /// sequence; of a pipeline's rank, in the passes through one of its chunks.
     ///
     /// Order, Errors  as take
-    void join_forward(TrainingWeights const& weights, HostStream& stream) {
+    void join_forward(TrainingWeights const& weights, HostStream& stream, std::size_t chunk = 0) {
         forget();
-        for (std::size_t i = 0; i < parts().head_number(); ++i) (void)take(i, i + 1, weights, stream);
+        auto const range = parts().chunk(chunk);
+        for (auto i = range.begin; i < range.end; ++i) (void)take(at(i), parts().after(at(i), chunk), weights, stream);
     }
-    void join_backward(TrainingWeights const& weights, HostStream& stream) {
-        for (auto i = parts().size(); i-- > 0;) (void)take(i, i > 0 ? Number(i - 1) : Number(), weights, stream);
+    void join_backward(TrainingWeights const& weights, HostStream& stream, std::size_t chunk = 0) {
+        auto const range = parts().chunk(chunk);
+        for (auto i = parts().has_head(chunk) ? range.end + 1 : range.end; i-- > range.begin;)
+            (void)take(at(i), i > range.begin ? Number(at(i - 1)) : Number(), weights, stream);
     }
     void join_losses(TrainingWeights const& weights, HostStream& stream) {
         (void)take(parts().head_number(), Number(), weights, stream);
@@ -220,6 +223,7 @@ private:
         HostStream gathers;
     };
 
+    [[nodiscard]] static std::size_t at(std::int64_t layer) { return static_cast<std::size_t>(layer); }
     [[nodiscard]] static std::int64_t slots(WeightStorage const& storage) { return storage.shares.ranks > 1 || storage.is_mapped() ? 2 : 1; }
     [[nodiscard]] static std::int64_t staged(LayerParts const& parts, WeightStorage const& storage) {
         return storage.is_half() && storage.shares.ranks > 1 ? parts.largest_parameter() : 0;

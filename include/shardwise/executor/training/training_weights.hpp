@@ -80,8 +80,8 @@ public:
         LoadOptions const float_options{.dtype = Dtype::f32};
         ParameterLoader<Host> float_loader(context, stored, float_options);
         auto const readers = detail::parameter_readers(stored.model());
-        for (std::size_t i = 0; i < adapter.halves().size(); ++i) {
-            if (adapter.halves()[i].is_a) made->begin_half(i, seed);
+        for (std::size_t i = 0; !adapter.empty() && i < made->layout_.parameters().size(); ++i) {
+            if (!is_low_rank_b(made->layout_.parameters()[i].name)) made->begin_half(i, seed);
         }
         std::size_t number = 0;
         for (auto const& parameter : adapter.empty() ? made->layout_.parameters() : made->layout_.frozen()) {

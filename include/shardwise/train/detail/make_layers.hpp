@@ -15,19 +15,9 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// Errors  unsupported for stages of a pipeline whose weights lie in memory in another way than layers compute with them
-[[nodiscard]] inline Result<> check_staged(WeightStorage const& storage, TrainOptions const& options) {
-    if (storage.is_direct() || options.pp == 1) return {};
-    return Error{ErrorCode::unsupported}
-        .in("training")
-        .at(storage.is_mapped() ? "offload" : storage.is_half() ? "weights" : "zero")
-        .because("of stages of a pipeline are held whole, in memory and in float32 so far")
-        .fix("use one stage, or ZeroStage::gradients and float32 masters");
-}
-
 /// What brings weights into layers, where these do not compute with what lies in memory; else null.
 ///
-/// Errors  invalid_argument for weights that are held in another way than `storage`; unsupported for stages; out_of_memory
+/// Errors  invalid_argument for weights that are held in another way than `storage`; out_of_memory
 [[nodiscard]] inline Result<std::unique_ptr<GatheredLayers>> make_layers(HostContext& context, HostCommunicator* ranks,
                                                                          TrainingProgram const& program,
                                                                          TrainingWeights const& weights,
@@ -44,7 +34,6 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
                 "load them with the WeightStorage of the place among data-parallel ranks (ZeroStage::weights), "
                 "and of bf16 for KahanSum, and of the folder of offloads_all");
     if (storage.is_direct()) return std::unique_ptr<GatheredLayers>();
-    if (auto const staged = check_staged(storage, options); !staged) return staged.error();
     auto made = GatheredLayers::create(context, program, ranks, storage, options.timeout);
     if (!made) return made.error();
     return std::make_unique<GatheredLayers>(std::move(*made));

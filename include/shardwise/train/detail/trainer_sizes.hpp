@@ -16,7 +16,9 @@
 #include <shardwise/train/training_gradients.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
@@ -142,6 +144,16 @@ struct TrainerSizes {
         auto const most = split_units(batch.batch, data().ranks, 0).size();
         return {leaves(), most, std::min(options.micro_batch, most)};
     }
+    /// How often a step gathers each layer, and the head after them.
+    [[nodiscard]] std::vector<std::int64_t> gathers(LayerParts const& parts) const {
+        if (options.pp > 1) {
+            auto const plan = stages();
+            return plan ? plan->gathers(parts) : std::vector<std::int64_t>(parts.size(), 0);
+        }
+        std::vector<std::int64_t> out(parts.size(), rounds().all + rounds().passes());
+        out.back() = rounds().all;
+        return out;
+    }
     [[nodiscard]] CollectiveTraffic traffic() const {
         CollectiveTraffic out;
         // Counts of tokens, the largest gradient, the sum of squares, losses.
@@ -159,11 +171,10 @@ struct TrainerSizes {
             return out;
         }
         LayerParts const parts(program);
-        auto const passes = rounds().passes();
+        auto const times = gathers(parts);
         for (std::size_t i = 0; i < parts.size(); ++i) {
             auto const one = parts.traffic(i, weights());
-            auto const times = rounds().all + (i < parts.head_number() ? passes : 0);
-            for (std::int64_t k = 0; k < times; ++k) out += one;
+            for (std::int64_t k = 0; k < times[i]; ++k) out += one;
         }
         return out;
     }
