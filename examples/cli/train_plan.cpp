@@ -127,7 +127,8 @@ Result<> plan_steps(TrainRequest const& request, std::int64_t batches_per_epoch,
 
 WeightStorage storage_of(TrainRequest const& request, TrainPlan const& plan, std::int64_t rank) {
     return {request.zero == 3 ? TensorPlace{plan.dp, rank / plan.replica()} : TensorPlace{},
-            request.kahan_sum ? Dtype::bf16 : Dtype::f32, request.offload == Offload::all ? request.out : std::string()};
+            request.kahan_sum ? Dtype::bf16 : Dtype::f32,
+            request.offload == Offload::all ? request.out : std::string()};
 }
 
 bool saves_beside(TrainRequest const& request, TrainPlan const& plan) {
@@ -192,7 +193,8 @@ std::optional<TrainedEstimate> estimate_trained(Model const& model, EstimateRequ
         auto const& program = programs[static_cast<std::size_t>(rank % replica)];
         auto const count = [&](auto const& rule) -> Result<TrainingEstimate> {
             if (auto const cut = detail::check_cut<std::decay_t<decltype(rule)>>(options); !cut) return cut.error();
-            return estimate_training(program, rule, batch, options, {degrees.dp * replica, rank}, !options.offloads_all);
+            return estimate_training(program, rule, batch, options, {degrees.dp * replica, rank},
+                                     !options.offloads_all);
         };
         auto const estimate = plan.optimizer == OptimizerKind::adam  ? count(AdamW{})
                               : plan.optimizer == OptimizerKind::sgd ? count(Sgd{.momentum = 0.9})
@@ -231,8 +233,7 @@ double step_operations(TrainRequest const& request, TrainPlan const& plan, Model
     return (request.low_rank.rank > 0 ? 2.0 : 3.0) * sum;
 }
 
-std::optional<TrainTime> expect_time(TrainRequest const& request, TrainPlan const& plan,
-                                                   Model const& model) {
+std::optional<TrainTime> expect_time(TrainRequest const& request, TrainPlan const& plan, Model const& model) {
     HostContext context({.threads = request.threads});
     RateProbe const probe{.name = "products", .time = std::chrono::milliseconds(100)};
     auto const rate = measure_product(context, WeightFormat::f32, probe);

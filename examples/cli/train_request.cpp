@@ -119,10 +119,11 @@ template <class Count>
         return refused("--kahan-sum, --optimizer", "do not run together yet: adamw alone compensates",
                        "use --optimizer adamw");
     if (request.low_rank.rank > 0)
-        return refused("--kahan-sum, --lora",
-                       "do not run together: the weights that an adapter trains are few, and their masters in fp32 take "
-                       "next to nothing",
-                       "leave it out, and hold the base in fewer bits: --quant");
+        return refused(
+            "--kahan-sum, --lora",
+            "do not run together: the weights that an adapter trains are few, and their masters in fp32 take "
+            "next to nothing",
+            "leave it out, and hold the base in fewer bits: --quant");
     return {};
 }
 

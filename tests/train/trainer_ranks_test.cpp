@@ -200,7 +200,8 @@ TEST_CASE("Trainer: weights, gradients and state in files give the same bits, in
         return estimate_training(model.program, AdamW{}, data.batches().options(), how)->total().count();
     };
     auto const layers = GatheredLayers::bytes(model.program, {TensorPlace{}, Dtype::f32, folder.path()}).count();
-    auto const kept = TrainingWeights::bytes(model.program.layout()) + TrainingGradients::bytes(model.program.layout(), 4, {}, ZeroStage::none);
+    auto const kept = TrainingWeights::bytes(model.program.layout()) +
+                      TrainingGradients::bytes(model.program.layout(), 4, {}, ZeroStage::none);
     auto state_alone = options;
     state_alone.offloads_all = false;
     CHECK(bytes(state_alone) - bytes(options) == kept.count() - layers);
@@ -233,7 +234,11 @@ TEST_CASE(
         for (auto const& way :
              {Way{.ranks = 2, .tp = 2, .precision = Dtype::bf16},
               Way{.ranks = 4, .zero = ZeroStage::optimizer, .micro_batch = 2, .tp = 2, .precision = Dtype::bf16},
-              Way{.ranks = 4, .zero = ZeroStage::weights, .recompute = Recompute::full, .tp = 2, .precision = Dtype::bf16}})
+              Way{.ranks = 4,
+              .zero = ZeroStage::weights,
+              .recompute = Recompute::full,
+              .tp = 2,
+              .precision = Dtype::bf16}})
             CHECK(train(config, data, 5, rule, way) == expected);
     }
     TrainedModel model(golden_config("llama"));

@@ -88,8 +88,7 @@ public:
                 .got(leaves)
                 .at_least(1);
         GradientTree tree(shares, leaves, place, result);
-        auto sums =
-            detail::FileValues<float>::allocate(context, sum_floats(shares.elements(), leaves, place), folder);
+        auto sums = detail::FileValues<float>::allocate(context, sum_floats(shares.elements(), leaves, place), folder);
         if (!sums) return sums.error();
         auto sent = Buffer<float, Host>::allocate(context, exchange_floats(tree.exchange_, tree.plan_, place));
         if (!sent) return sent.error();

@@ -5,8 +5,8 @@
 #include <shardwise/backend/host.hpp>
 #include <shardwise/comm/traffic.hpp>
 #include <shardwise/core/list.hpp>
-#include <shardwise/executor/training/file_memory.hpp>
 #include <shardwise/core/split.hpp>
+#include <shardwise/executor/training/file_memory.hpp>
 #include <shardwise/parallel/detail/element_wise.hpp>
 #include <shardwise/parallel/place.hpp>
 #include <shardwise/train/detail/leaf_counter.hpp>

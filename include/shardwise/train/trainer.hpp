@@ -265,7 +265,8 @@ private:
             if (!ties) return ties.error();
             stages.emplace(Stages{*std::move(passes), *std::move(ties)});
         }
-        auto gradients = TrainingGradients::create(context, layout, batch.batch, place, options.zero, options.weights_folder());
+        auto gradients =
+            TrainingGradients::create(context, layout, batch.batch, place, options.zero, options.weights_folder());
         if (!gradients) return gradients.error();
         auto optimizer = ShardedOptimizer<Rule>::create(context, rule, detail::optimized_parameters(weights),
                                                         sizes.optimizer(), options.offload_folder);

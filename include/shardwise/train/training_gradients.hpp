@@ -64,8 +64,8 @@ public:
     ///
     /// Errors  as GradientTree::create
     [[nodiscard]] static Result<TrainingGradients> create(HostContext& context, TrainingLayout const& layout,
-                                                          std::int64_t leaves, TensorPlace const& place,
-                                                          ZeroStage zero, std::string const& folder = {}) {
+                                                          std::int64_t leaves, TensorPlace const& place, ZeroStage zero,
+                                                          std::string const& folder = {}) {
         std::vector<Tree> trees;
         for (std::size_t i = 0; i < layout.chunks().size(); ++i) {
             auto const shares = shares_of(layout, i);

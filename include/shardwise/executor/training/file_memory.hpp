@@ -38,7 +38,7 @@ public:
     ///
     /// Errors  out_of_memory; file_unwritable with the system's words, also for a disk that has less free
     [[nodiscard]] static Result<FileMemory> allocate(HostContext& context, std::int64_t bytes,
-                                                      std::string const& folder) {
+                                                     std::string const& folder) {
         FileMemory out;
         out.size_ = bytes;
         if (folder.empty()) {
@@ -128,7 +128,10 @@ public:
                                                      std::string const& folder = {}) {
         auto const bytes = checked_multiply(count, static_cast<std::int64_t>(sizeof(T)));
         if (!bytes)
-            return Error{ErrorCode::size_overflow}.in("values").because("have more bytes than 63 bits count").got(count);
+            return Error{ErrorCode::size_overflow}
+                .in("values")
+                .because("have more bytes than 63 bits count")
+                .got(count);
         auto memory = FileMemory::allocate(context, *bytes, folder);
         if (!memory) return memory.error();
         FileValues out;

@@ -224,7 +224,9 @@ private:
     };
 
     [[nodiscard]] static std::size_t at(std::int64_t layer) { return static_cast<std::size_t>(layer); }
-    [[nodiscard]] static std::int64_t slots(WeightStorage const& storage) { return storage.shares.ranks > 1 || storage.is_mapped() ? 2 : 1; }
+    [[nodiscard]] static std::int64_t slots(WeightStorage const& storage) {
+        return storage.shares.ranks > 1 || storage.is_mapped() ? 2 : 1;
+    }
     [[nodiscard]] static std::int64_t staged(LayerParts const& parts, WeightStorage const& storage) {
         return storage.is_half() && storage.shares.ranks > 1 ? parts.largest_parameter() : 0;
     }

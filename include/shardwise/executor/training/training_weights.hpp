@@ -297,10 +297,9 @@ private:
             auto const done = allocate(floats, count - half, folder);
             return done ? allocate(halves, half, folder) : done;
         };
-        for (auto const& done :
-             {either(out.memory_, out.halves_, elements, storage.folder),
-              either(out.turned_, out.turned_halves_, out.shares_.turned_elements(), storage.folder),
-              either(out.exchanged_, out.exchanged_halves_, out.layout_.exchanged_elements())}) {
+        for (auto const& done : {either(out.memory_, out.halves_, elements, storage.folder),
+                                 either(out.turned_, out.turned_halves_, out.shares_.turned_elements(), storage.folder),
+                                 either(out.exchanged_, out.exchanged_halves_, out.layout_.exchanged_elements())}) {
             if (!done) return done.error();
         }
         auto held = FrozenProducts::create(context, out.layout_);
@@ -333,7 +332,8 @@ private:
         return {memory.data() + (is_other ? 0 : share.turned_begin), {is_other ? 0 : share.turned.size()}};
     }
     template <class T>
-    [[nodiscard]] TensorView<T const, 1, Host> turned_in(detail::FileValues<T> const& memory, std::size_t parameter) const {
+    [[nodiscard]] TensorView<T const, 1, Host> turned_in(detail::FileValues<T> const& memory,
+                                                         std::size_t parameter) const {
         auto const& share = shares_[parameter];
         bool const is_other = memory.size() == 0;
         return {memory.data() + (is_other ? 0 : share.turned_begin), {is_other ? 0 : share.turned.size()}};
@@ -341,8 +341,8 @@ private:
 
     /// Writes elements of a whole parameter into one of the two that has memory.
     template <class Make>
-    void put(detail::FileValues<float>& floats, detail::FileValues<Bfloat16>& halves, std::int64_t to, std::int64_t whole,
-             std::int64_t count, Make const& make) const {
+    void put(detail::FileValues<float>& floats, detail::FileValues<Bfloat16>& halves, std::int64_t to,
+             std::int64_t whole, std::int64_t count, Make const& make) const {
         if (storage_.dtype == Dtype::f32) return make(floats.data() + to, whole, count);
         std::array<float, 1024> some{};
         for (std::int64_t done = 0; done < count; done += std::ssize(some)) {
@@ -359,14 +359,14 @@ private:
             put(memory_, halves_, share.begin + at - share.own.begin, whole, count, make);
         });
         if (parameter.turned_elements == 0) return drop();
-        parameter.cut.turned[parameter.rank].for_each_run(parameter.stride, [&](std::int64_t whole, std::int64_t at,
-                                                                                std::int64_t count) {
-            auto const from = std::max(at, share.turned.begin);
-            auto const end = std::min(at + count, share.turned.end);
-            if (from < end)
-                put(turned_, turned_halves_, share.turned_begin + from - share.turned.begin, whole + from - at,
-                    end - from, make);
-        });
+        parameter.cut.turned[parameter.rank].for_each_run(
+            parameter.stride, [&](std::int64_t whole, std::int64_t at, std::int64_t count) {
+                auto const from = std::max(at, share.turned.begin);
+                auto const end = std::min(at + count, share.turned.end);
+                if (from < end)
+                    put(turned_, turned_halves_, share.turned_begin + from - share.turned.begin, whole + from - at,
+                        end - from, make);
+            });
         drop();
     }
 

@@ -114,12 +114,20 @@ template <OptimizerRule Rule>
             auto const* const from = optimizer.state_memory(i, array++).data() + skipped * state_width;
             // Blocks are of whole parameters alone.
             if (parameters[i].cut.is_whole()) {
-                out.push_back({*state, begin, {from, static_cast<std::size_t>(mine.elements) * state_width}, false, optimizer.is_offloaded()});
+                out.push_back({*state,
+                               begin,
+                               {from, static_cast<std::size_t>(mine.elements) * state_width},
+                               false,
+                               optimizer.is_offloaded()});
                 continue;
             }
             parameters[i].for_each_run(range, [&](std::int64_t whole, std::int64_t own, std::int64_t count) {
                 auto const skip = static_cast<std::size_t>(own - range.begin) * state_width;
-                out.push_back({*state, whole, {from + skip, static_cast<std::size_t>(count) * state_width}, false, optimizer.is_offloaded()});
+                out.push_back({*state,
+                               whole,
+                               {from + skip, static_cast<std::size_t>(count) * state_width},
+                               false,
+                               optimizer.is_offloaded()});
             });
         }
     }

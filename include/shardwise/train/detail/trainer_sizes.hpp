@@ -121,7 +121,7 @@ struct TrainerSizes {
         if (!plan) return plan.error();
         TrainerParts out{.activations = plan->bytes(),
                          .gradients = TrainingGradients::bytes(program.layout(), batch.batch, data(), options.zero,
-                                                                 options.offloads_all),
+                                                               options.offloads_all),
                          .optimizer = ShardedOptimizer<Rule>::state_bytes(rule, parameters(), optimizer(),
                                                                           !options.offload_folder.empty()),
                          .batch = Sequences::bytes(leaves(), batch.context),
