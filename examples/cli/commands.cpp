@@ -48,13 +48,12 @@ std::span<Command const> commands() {
                 "listed.\n\nThe "
                 "batch is that of the whole job; with --objective throughput and without --batch it is chosen. Without "
                 "--zero the stage of ZeRO is searched too. Degrees that are given are kept to.",
-            .groups = {model_argument(), model_options(), cache_options(), plan_options(), pin_options(),
-                       training_options(), output_options(), picture_options()},
+            .groups = {model_argument(), model_options(), cache_options(), plan_options(), pin_options(), training_options(),
+                       output_options(), picture_options()},
             .examples = {{"shardwise plan llama-3-70b --devices 8xH100-80GB --batch 16", "how to serve it"},
                          {"shardwise plan deepseek-v3 --devices '4x(8xH200-141GB)' --objective throughput --batch 256",
                           "how to serve many at once"},
-                         {"shardwise plan qwen2.5-7b --devices 8xA100-80GB --even",
-                          "only degrees that other engines run"},
+                         {"shardwise plan qwen2.5-7b --devices 8xA100-80GB --even", "only degrees that other engines run"},
                          {"shardwise plan mixtral-8x7b --devices 8xA100-80GB --tp 4 --ep 2", "what these degrees cost"},
                          {"shardwise plan llama-3-8b --devices '2x(8xA100-80GB)' --training adam --batch 256",
                           "how to train it"}},
@@ -75,54 +74,51 @@ std::span<Command const> commands() {
                              {"shardwise detect --devices cuda:0,cuda:1", "may these be used? Exit status 4 if not"},
                              {"shardwise detect --out node.json", "a description to plan with elsewhere"}},
                 .run = run_detect},
-        Command{
-            .name = "monitor",
-            .summary = "what devices and host are doing: utilisation, memory, power, energy; of a command, too",
-            .description =
-                "Shows the devices of this machine and the host itself, whose processors, memory, pressure and "
-                "energy are there without any GPU. Without a terminal it prints one look. What a device or the "
-                "system does not tell is empty, never 0, and a warning says why.\n\nBehind -- a command is run "
-                "and watched: its end is followed by a report on the error output, and its exit status is this "
-                "program's. Signals are passed on to it, and what it leaves running is ended.",
-            .groups = {monitor_options(), monitor_output_options()},
-            .trailing = "COMMAND",
-            .examples = {{"shardwise monitor --once", "one look"},
-                         {"shardwise monitor --csv run.csv -- python train.py",
-                          "run it, then report; a row of means in run.csv"},
-                         {"shardwise monitor --json --interval 0.5", "a line of JSON each half second"},
-                         {"shardwise monitor --once --devices cuda:0,cuda:1", "exit status 4 if they are not usable"}},
-            .run = run_monitor},
-        Command{
-            .name = "launch",
-            .summary = "start a command once for each rank here, or print what starts a plan on a cluster",
-            .description =
-                "Starts N processes of the COMMAND with torchrun's variables: RANK, WORLD_SIZE, LOCAL_RANK, "
-                "MASTER_ADDR, MASTER_PORT and their like. Each line of their output comes whole, with its rank "
-                "before it. Where one fails all are ended, and the end names the first failure: rank, process, "
-                "exit code or signal, and its last lines.\n\nA guard is the parent of all processes and ends "
-                "what they leave, however they or this program end, kill -9 included. SIGINT, SIGTERM and SIGHUP "
-                "are passed on; what still runs after --grace is killed, and at once by a second Ctrl-C. The exit "
-                "status is 1 for a failure, and 130, 143 or 129 after those signals.\n\nOn several machines "
-                "start it once on each, with --nnodes, --node-rank and the same --master-addr and --master-port."
-                "\n\nWith a LAUNCHER it starts nothing: it reads a plan that `shardwise plan --json` wrote and "
-                "prints what starts it: a batch script for sbatch, a line for Open MPI's mpirun, a line for torchrun "
-                "on each node, or an Indexed Job with its headless Service. Every rank runs the COMMAND after --; "
-                "without one, or with flags only, that is `shardwise run` as planned, with these flags. The batch "
-                "script appends its own arguments to it: sbatch job.sh --prompt TEXT.",
-            .groups = {launcher_argument(), launch_options(), launch_output_options(), launch_script_options()},
-            .is_argument_optional = true,
-            .trailing = "COMMAND",
-            .examples =
-                {{"shardwise launch --nproc 4 -- python train.py", "four ranks on this machine"},
-                 {"shardwise launch --nproc 2 --mask-devices --log-dir logs -- ./server",
-                  "each rank sees its own GPU; logs/rank.N.out and rank.N.err"},
-                 {"shardwise launch --nproc 8 --nnodes 2 --node-rank 0 --master-addr a --master-port 29500 -- ./train",
-                  "the first of two machines"},
-                 {"shardwise launch slurm --plan plan.json > job.sh", "a script: sbatch job.sh --prompt Hello"},
-                 {"shardwise launch torchrun --plan plan.json --hosts a,b -- python train.py",
-                  "a line for each of two machines"},
-                 {"shardwise launch kubernetes --plan plan.json -- --prompt Hello", "a manifest"}},
-            .run = run_launch},
+        Command{.name = "monitor",
+                .summary = "what devices and host are doing: utilisation, memory, power, energy; of a command, too",
+                .description =
+                    "Shows the devices of this machine and the host itself, whose processors, memory, pressure and "
+                    "energy are there without any GPU. Without a terminal it prints one look. What a device or the "
+                    "system does not tell is empty, never 0, and a warning says why.\n\nBehind -- a command is run "
+                    "and watched: its end is followed by a report on the error output, and its exit status is this "
+                    "program's. Signals are passed on to it, and what it leaves running is ended.",
+                .groups = {monitor_options(), monitor_output_options()},
+                .trailing = "COMMAND",
+                .examples = {{"shardwise monitor --once", "one look"},
+                             {"shardwise monitor --csv run.csv -- python train.py",
+                              "run it, then report; a row of means in run.csv"},
+                             {"shardwise monitor --json --interval 0.5", "a line of JSON each half second"},
+                             {"shardwise monitor --once --devices cuda:0,cuda:1", "exit status 4 if they are not usable"}},
+                .run = run_monitor},
+        Command{.name = "launch",
+                .summary = "start a command once for each rank here, or print what starts a plan on a cluster",
+                .description =
+                    "Starts N processes of the COMMAND with torchrun's variables: RANK, WORLD_SIZE, LOCAL_RANK, "
+                    "MASTER_ADDR, MASTER_PORT and their like. Each line of their output comes whole, with its rank "
+                    "before it. Where one fails all are ended, and the end names the first failure: rank, process, "
+                    "exit code or signal, and its last lines.\n\nA guard is the parent of all processes and ends "
+                    "what they leave, however they or this program end, kill -9 included. SIGINT, SIGTERM and SIGHUP "
+                    "are passed on; what still runs after --grace is killed, and at once by a second Ctrl-C. The exit "
+                    "status is 1 for a failure, and 130, 143 or 129 after those signals.\n\nOn several machines "
+                    "start it once on each, with --nnodes, --node-rank and the same --master-addr and --master-port."
+                    "\n\nWith a LAUNCHER it starts nothing: it reads a plan that `shardwise plan --json` wrote and "
+                    "prints what starts it: a batch script for sbatch, a line for Open MPI's mpirun, a line for torchrun "
+                    "on each node, or an Indexed Job with its headless Service. Every rank runs the COMMAND after --; "
+                    "without one, or with flags only, that is `shardwise run` as planned, with these flags. The batch "
+                    "script appends its own arguments to it: sbatch job.sh --prompt TEXT.",
+                .groups = {launcher_argument(), launch_options(), launch_output_options(), launch_script_options()},
+                .is_argument_optional = true,
+                .trailing = "COMMAND",
+                .examples = {{"shardwise launch --nproc 4 -- python train.py", "four ranks on this machine"},
+                             {"shardwise launch --nproc 2 --mask-devices --log-dir logs -- ./server",
+                              "each rank sees its own GPU; logs/rank.N.out and rank.N.err"},
+                             {"shardwise launch --nproc 8 --nnodes 2 --node-rank 0 --master-addr a --master-port 29500 -- ./train",
+                              "the first of two machines"},
+                             {"shardwise launch slurm --plan plan.json > job.sh", "a script: sbatch job.sh --prompt Hello"},
+                             {"shardwise launch torchrun --plan plan.json --hosts a,b -- python train.py",
+                              "a line for each of two machines"},
+                             {"shardwise launch kubernetes --plan plan.json -- --prompt Hello", "a manifest"}},
+                .run = run_launch},
         Command{.name = "calibrate",
                 .summary = "measure this machine into a description file that plans take",
                 .description =
@@ -150,8 +146,7 @@ std::span<Command const> commands() {
                 "run: llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3, phi, phi3, gpt2, opt, gpt_neox, bloom, "
                 "falcon, mixtral, "
                 "qwen2_moe, qwen3_moe, gpt_oss, deepseek_v2, deepseek_v3, granite, cohere, cohere2, olmo2, olmo3, "
-                "exaone4, glm4, glm4_moe, nemotron, phimoe, kimi_k2, smollm3, stablelm, starcoder2, seed_oss, "
-                "ernie4_5, "
+                "exaone4, glm4, glm4_moe, nemotron, phimoe, kimi_k2, smollm3, stablelm, starcoder2, seed_oss, ernie4_5, "
                 "hunyuan_v1_dense, apertus, minimax_m2, qwen3_next, the text models of qwen2_vl, qwen2_5_vl, "
                 "qwen3_vl, qwen3_vl_moe, gemma3, llava and mistral3, and what "
                 "is built like them.",
@@ -173,13 +168,11 @@ std::span<Command const> commands() {
                 "Loads a checkpoint, cuts it over tensor-parallel ranks that are threads of this process, and computes "
                 "the "
                 "states after the last layer of each text's tokens, pooled into a vector: bert, roberta, xlm-roberta, "
-                "distilbert, mpnet, modernbert, and decoders too. What the tokenizer puts before and after each text "
-                "is "
+                "distilbert, mpnet, modernbert, and decoders too. What the tokenizer puts before and after each text is "
                 "put there; padding and truncation "
                 "are not applied. Pooling and length are those of the checkpoint's modules.json, where it has one and "
                 "--pooling does not say otherwise. Each vector is a line of numbers. With --scores a model of a "
-                "classifying class says what it scores: of each text, or of each token, a line of its labels' names "
-                "and "
+                "classifying class says what it scores: of each text, or of each token, a line of its labels' names and "
                 "numbers (no softmax is taken).",
             .groups = {model_argument(), embed_options(), embed_rank_options(), output_options()},
             .examples = {{"shardwise embed ./all-MiniLM-L6-v2 --text 'a cat' --text 'a kitten' --normalize",
@@ -191,29 +184,23 @@ std::span<Command const> commands() {
             .name = "train",
             .summary = "train a model on this machine, with the same bits on any ranks",
             .description =
-                "Trains the weights of a checkpoint, or of a config.json from scratch, to predict the next token of "
-                "texts, "
+                "Trains the weights of a checkpoint, or of a config.json from scratch, to predict the next token of texts, "
                 "JSON lines or token files. Texts are tokenised once, into FOLDER/tokens. Samples are windows of S + 1 "
-                "tokens, S apart. The loss is the mean over all tokens of a batch that count; its bits, and those of "
-                "the "
+                "tokens, S apart. The loss is the mean over all tokens of a batch that count; its bits, and those of the "
                 "weights, depend on no micro-batch, threads or ranks, nor on restarts.\n\nCheckpoints are "
-                "FOLDER/step-000100 and the like: each is a MODEL for every command. A run that is started again goes "
-                "on "
-                "from the newest whole one; one that would remove checkpoints of another is refused. SIGINT, SIGTERM "
-                "or "
-                "SIGHUP end it after its step and a checkpoint, with 128 and the signal's number as exit status; a "
-                "second "
+                "FOLDER/step-000100 and the like: each is a MODEL for every command. A run that is started again goes on "
+                "from the newest whole one; one that would remove checkpoints of another is refused. SIGINT, SIGTERM or "
+                "SIGHUP end it after its step and a checkpoint, with 128 and the signal's number as exit status; a second "
                 "one ends it at once.\n\nWhat does not run together yet is "
                 "refused by name.",
             .groups = {train_argument(), train_data_options(), train_step_options(), train_rank_options(),
                        train_adapter_options(), train_safety_options(), train_output_options(), output_options()},
-            .examples =
-                {{"shardwise train ./SmolLM2-135M --data notes.txt --valid-part 0.05 --out run --lr 1e-4",
-                  "go on with a model's weights"},
-                 {"shardwise train config.json --tokenizer tokenizer.json --data plays.txt --steps 1000 --out run",
-                  "a new model"},
-                 {"shardwise train config.json --data ids.u16 --out run --config options.json --dry-run",
-                  "does it fit?"}},
+            .examples = {{"shardwise train ./SmolLM2-135M --data notes.txt --valid-part 0.05 --out run --lr 1e-4",
+                          "go on with a model's weights"},
+                         {"shardwise train config.json --tokenizer tokenizer.json --data plays.txt --steps 1000 --out run",
+                          "a new model"},
+                         {"shardwise train config.json --data ids.u16 --out run --config options.json --dry-run",
+                          "does it fit?"}},
             .run = run_train},
         Command{.name = "deploy",
                 .summary = "the container that runs a model on another engine, refused early where it cannot work",
