@@ -205,8 +205,8 @@ public:
 
 private:
     static constexpr std::string_view subject = "gradient tree";
-    /// Of a file that is added up: 16 MiB.
-    static constexpr std::int64_t at_once = std::int64_t{1} << 22U;
+    /// Of a file that is added up: 4 MiB.
+    static constexpr std::int64_t at_once = std::int64_t{1} << 20U;
 
     void submit_drop(HostStream& stream) const {
         if (!sums_.is_mapped()) return;
