@@ -70,8 +70,8 @@ struct TrainRequest {
     /// --mode auto was written out, with no degree: one rank trains where others cannot be had. And why it does.
     bool may_fall_back = false;
     std::string fallback;
-    /// The optimizer's state lies in a file of `out`.
-    bool is_offloaded = false;
+    /// What lies in files of `out`: nothing, the optimizer's state, or weights and gradients, too.
+    Offload offload = Offload::none;
     /// Gradients are added up in the order of the least work: TrainOptions::is_fast.
     bool is_fast = false;
     /// Steps from one comparison of the ranks' weights to the next; 0: never.

@@ -17,6 +17,7 @@ TEST_CASE("train_ranks: threads that train one copy of the weights give the bits
     auto const config = golden_config("llama_tied");
     for (auto const& way : {Way{.ranks = 1}, Way{.ranks = 2},
                             Way{.ranks = 3, .zero = ZeroStage::gradients, .micro_batch = 2, .dropout = 0.1},
+                            Way{.ranks = 3, .offload_folder = folder.path(), .offloads_all = true},
                             Way{.ranks = 5, .zero = ZeroStage::optimizer, .threads = 2, .precision = Dtype::bf16}}) {
         CAPTURE(way.ranks);
         auto alone = way;

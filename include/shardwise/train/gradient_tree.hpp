@@ -5,6 +5,7 @@
 #include <shardwise/backend/host.hpp>
 #include <shardwise/comm/traffic.hpp>
 #include <shardwise/core/split.hpp>
+#include <shardwise/executor/training/file_memory.hpp>
 #include <shardwise/parallel/detail/element_wise.hpp>
 #include <shardwise/parallel/detail/tree_plan.hpp>
 #include <shardwise/parallel/place.hpp>
@@ -49,14 +50,14 @@ public:
     [[nodiscard]] static std::int64_t buffers(UnitRange range, std::int64_t leaves) {
         return detail::LeafCounter::buffers(range, leaves);
     }
-    /// What `create` allocates.
+    /// What `create` allocates; of sums that lie in a file what ranks exchange alone.
     ///
     /// Units  bytes
     [[nodiscard]] static Bytes bytes(GradientShares const& shares, std::int64_t leaves, TensorPlace const& place,
-                                     List<Bucket> const& buckets = {}) {
+                                     List<Bucket> const& buckets = {}, bool is_offloaded = false) {
         detail::TreePlan const plan(leaves, place.ranks, place.rank);
         auto const exchanged = exchange_floats(detail::bucket_exchanges(shares, place, buckets), plan, place);
-        auto const floats = sum_floats(shares.elements(), leaves, place) + exchanged;
+        auto const floats = (is_offloaded ? 0 : sum_floats(shares.elements(), leaves, place)) + exchanged;
         return Bytes{floats * static_cast<std::int64_t>(sizeof(float))};
     }
     [[nodiscard]] static Bytes bytes(std::int64_t elements, std::int64_t leaves, TensorPlace const& place) {
@@ -78,13 +79,14 @@ public:
         return out;
     }
 
-    /// `buckets` are of the regions' numbers, each in one; without any there is one of all. One rank has none.
+    /// `buckets` are of the regions' numbers, each in one; without any there is one of all. One rank has none. With a folder the sums lie
+    /// in a file there (offload).
     ///
     /// Errors  invalid_argument for negative sizes, a rank that there is not, or buckets that are not of all regions; size_overflow,
-    ///         out_of_memory
+    ///         out_of_memory, file_unwritable
     [[nodiscard]] static Result<GradientTree> create(HostContext& context, GradientShares const& shares,
                                                      std::int64_t leaves, TensorPlace const& place, TreeResult result,
-                                                     List<Bucket> const& buckets = {}) {
+                                                     List<Bucket> const& buckets = {}, std::string const& folder = {}) {
         if (auto const checked = detail::check_place(subject, place); !checked) return checked.error();
         if (auto const checked = shares.check(); !checked) return checked.error();
         if (leaves < 1)
@@ -96,13 +98,12 @@ public:
                 .at_least(1);
         if (auto const checked = detail::check_buckets(shares, buckets); !checked) return checked.error();
         GradientTree tree(shares, leaves, place, result, buckets);
-        auto sums = Buffer<float, Host>::allocate(context, sum_floats(shares.elements(), leaves, place));
+        auto sums = detail::FileValues<float>::allocate(context, sum_floats(shares.elements(), leaves, place), folder);
         if (!sums) return sums.error();
         auto sent = Buffer<float, Host>::allocate(context, exchange_floats(tree.exchanges_, tree.plan_, place));
         if (!sent) return sent.error();
         tree.sums_ = std::move(*sums);
         tree.exchanged_ = std::move(*sent);
-        std::fill_n(tree.sums_.data(), tree.sums_.size(), 0.0F);
         return Result<GradientTree>(std::move(tree));
     }
     /// Of one region, of whose sum `share` returns the share alone.
@@ -149,7 +150,7 @@ public:
                 .fix("add powers of two that begin at a multiple of themselves");
         }
         if (reduced_ == 0) {
-            for (auto const to : carries(leaves)) detail::add<Host>({slot(to), {elements_}}, slot(to + 1), stream);
+            for (auto const to : carries(leaves)) add_up(to, 0, elements_, stream);
         }
         for (auto i = reduced_; reduced_ > 0 && i < exchanges_.size(); ++i) carry(exchanges_[i], stream);
         counter_.push(leaves);
@@ -214,6 +215,9 @@ public:
         auto const own = exchanges_.front().exchange.shares().range(0, place_.ranks, place_.rank);
         return all.part(own.begin, own.size());
     }
+    /// Takes what lies in a file out of memory: FileMemory::drop.
+    void drop() const { sums_.drop(); }
+
     /// Where what this rank brought to the last sum was no number: in the last region that has such an element. Asked once the stream is
     /// done, and before what was returned changes.
     [[nodiscard]] Optional<BadElement> find_bad() {
@@ -245,8 +249,18 @@ public:
 
 private:
     static constexpr std::string_view subject = "gradient tree";
+    /// Of a file that is added up: 4 MiB.
+    static constexpr std::int64_t at_once = std::int64_t{1} << 20U;
 
     using Exchange = detail::BucketExchange;
+
+    void submit_drop(HostStream& stream) const {
+        if (!sums_.is_mapped()) return;
+        stream.submit([this] {
+            drop();
+            return Result<>{};
+        });
+    }
 
     GradientTree(GradientShares const& shares, std::int64_t leaves, TensorPlace const& place, TreeResult result,
                  List<Bucket> const& buckets)
@@ -286,11 +300,20 @@ private:
         for (; after.carries(); after.carry()) out.push_back(static_cast<std::int64_t>(after.nodes.size()) - 2);
         return out;
     }
+    /// Adds what lies in the next sum to one, of a file some at a time.
+    void add_up(std::int64_t to, std::int64_t first, std::int64_t count, HostStream& stream) {
+        auto const most = sums_.is_mapped() ? at_once : std::max<std::int64_t>(1, count);
+        for (auto begin = first; begin < first + count; begin += most) {
+            auto const some = std::min(most, first + count - begin);
+            detail::add<Host>({slot(to) + begin, {some}}, slot(to + 1) + begin, stream);
+            submit_drop(stream);
+        }
+    }
     /// Takes the last leaf into the sums of a bucket.
     void carry(Exchange const& bucket, HostStream& stream) {
         for (auto const to : carries(1)) {
             for (auto const& region : bucket.exchange.shares().regions())
-                detail::add<Host>({slot(to) + region.begin, {region.elements}}, slot(to + 1) + region.begin, stream);
+                add_up(to, region.begin, region.elements, stream);
         }
     }
     template <Communicator C>
@@ -299,8 +322,10 @@ private:
             to->look_anew();
             return Result<>{};
         });
-        for (std::int64_t number = 0; number < bucket.exchange.parts(); ++number)
+        for (std::int64_t number = 0; number < bucket.exchange.parts(); ++number) {
             sum_part(bucket.exchange, number, comm, stream);
+            submit_drop(stream);
+        }
     }
     template <Communicator C>
     void sum_part(detail::ShareExchange& exchange, std::int64_t number, C& comm, HostStream& stream) {
@@ -353,7 +378,7 @@ private:
     /// By bucket, and how many of the sum at work were sent off.
     std::vector<Exchange> exchanges_;
     std::size_t reduced_ = 0;
-    Buffer<float, Host> sums_;
+    detail::FileValues<float> sums_;
     /// What is sent and what comes, a part of the shares at a time.
     Buffer<float, Host> exchanged_;
 };

@@ -101,7 +101,8 @@ requires BeginsWeights<Weights>
                                    Body const& body, RopeDivisors const& divisors = {}) {
     if (auto const checked = options.check(); !checked) return checked;
     if (options.has_one_copy) {
-        auto begun = detail::begin_weights(weights, context, TrainingPlace{}, {{}, detail::weights_dtype<Rule>});
+        auto begun = detail::begin_weights(weights, context, TrainingPlace{},
+                                           {{}, detail::weights_dtype<Rule>, options.weights_folder()});
         if (!begun) return begun.error();
         auto const program = TrainingProgram::create(model, {}, begun->layout().adapter().options());
         if (!program) return program.error();
@@ -118,7 +119,8 @@ requires BeginsWeights<Weights>
         auto const replica = options.tp * options.pp;
         bool const is_shared = options.zero == ZeroStage::weights;
         auto const shares = is_shared ? TensorPlace{ranks / replica, comm.rank() / replica} : TensorPlace{};
-        auto begun = detail::begin_weights(weights, own, place, {shares, detail::weights_dtype<Rule>});
+        auto begun =
+            detail::begin_weights(weights, own, place, {shares, detail::weights_dtype<Rule>, options.weights_folder()});
         if (!begun) return end_group(comm, begun.error());
         auto const program = TrainingProgram::create(model, place, begun->layout().adapter().options());
         if (!program) return end_group(comm, program.error());

@@ -195,6 +195,7 @@ public:
     /// Order   waits for the stream
     /// Errors  shape_mismatch for longer sequences than those of training; as Batches::read and a collective, on all ranks
     [[nodiscard]] Result<TokenMean> validate(Batches held_out, HostStream& stream) {
+        (void)detail::trim_files(options_, pass_.layers(), optimizer_, gradients_, *weights_);
         auto mean = passes().sum_losses(held_out, stream,
                                         [this](std::int64_t count, HostStream& on, Deadline deadline) -> Result<> {
                                             if (stages_) return stages_->passes.losses(passes(), count, on, deadline);
@@ -278,6 +279,7 @@ private:
                                                           Deadline deadline) {
         // A step that was refused may have left some leaves.
         gradients_.clear();
+        auto const trim = detail::trim_files(options_, pass_.layers(), optimizer_, gradients_, *weights_);
         if (auto const read = read_batch(); !read) return read.error();
         clock.take(&StepTimes::data);
         std::array<std::int64_t, 2> sums{groups_.is_counted() ? sequences_.counted(gradients_.count()) : 0,
@@ -297,7 +299,7 @@ private:
             shares.push_back(gradients_.counted(i, groups_.is_first_of_layer()));
             held.push_back(gradients_.held(i));
         }
-        auto const norm = global_norm(comm(), shares, stream, deadline, options_.is_fast);
+        auto const norm = global_norm(comm(), shares, stream, deadline, options_.is_fast, trim);
         if (!norm) return norm.error();
         TokenMean mean;
         if (groups_.is_counted()) {

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -32,6 +33,8 @@ struct GradientSums {
     bool is_fast = false;
     /// Those that ranks exchange together; without any all of them.
     detail::BucketPlan buckets{};
+    /// Where the sums lie in a file; empty: in memory.
+    std::string folder{};
 
     /// Whether each leaf's gradient goes to the owners of its elements; one rank exchanges nothing.
     [[nodiscard]] bool is_sharded() const { return zero >= ZeroStage::gradients && place.ranks > 1 && !is_fast; }
@@ -63,14 +66,16 @@ public:
         out.extend_to(own.size());
         return out;
     }
-    /// What `create` allocates.
+    /// What `create` allocates; less where it lies in a file.
     [[nodiscard]] static Bytes bytes(TrainingLayout const& layout, GradientSums const& sums) {
+        bool const is_offloaded = !sums.folder.empty();
+        if (is_offloaded && sums.is_sharded()) return Bytes{0};
         Bytes sum{};
         for (std::size_t i = 0; i < layout.chunks().size(); ++i) {
             auto const shares = shares_of(layout, i);
-            sum = sum + (sums.is_sharded()
-                             ? ShardedGradientTree::bytes(shares, sums.leaves, sums.place)
-                             : GradientTree::bytes(shares, sums.tree_leaves(), sums.place, sums.buckets.buckets));
+            sum = sum + (sums.is_sharded() ? ShardedGradientTree::bytes(shares, sums.leaves, sums.place)
+                                           : GradientTree::bytes(shares, sums.tree_leaves(), sums.place,
+                                                                 sums.buckets.buckets, is_offloaded));
         }
         return sum;
     }
@@ -97,12 +102,12 @@ public:
         for (std::size_t i = 0; i < layout.chunks().size(); ++i) {
             auto const shares = shares_of(layout, i);
             if (sums.is_sharded()) {
-                auto tree = ShardedGradientTree::create(context, shares, sums.leaves, sums.place);
+                auto tree = ShardedGradientTree::create(context, shares, sums.leaves, sums.place, sums.folder);
                 if (!tree) return tree.error();
                 trees.emplace_back(std::move(*tree));
             } else {
                 auto tree = GradientTree::create(context, shares, sums.tree_leaves(), sums.place, sums.result(),
-                                                 sums.buckets.buckets);
+                                                 sums.buckets.buckets, sums.folder);
                 if (!tree) return tree.error();
                 trees.emplace_back(std::move(*tree));
             }
@@ -127,6 +132,10 @@ public:
         return out;
     }
 
+    /// Takes what lies in a file out of memory: FileMemory::drop.
+    void drop() const {
+        for (auto const& each : trees_) std::visit([](auto const& tree) { tree.drop(); }, each);
+    }
     /// Forgets what was added.
     void clear() {
         for (auto& each : trees_) std::visit([](auto& tree) { tree.clear(); }, each);

@@ -3,11 +3,15 @@
 
 #include <shardwise/executor/training/gathered_layers.hpp>
 #include <shardwise/train/detail/exchange_stream.hpp>
+#include <shardwise/train/sharded_optimizer.hpp>
 #include <shardwise/train/step_times.hpp>
 #include <shardwise/train/train_options.hpp>
+#include <shardwise/train/training_gradients.hpp>
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <functional>
 #include <memory>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
@@ -29,7 +33,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
             .expected(storage.shares.ranks)
             .fix(
                 "load them with the WeightStorage of the place among data-parallel ranks (ZeroStage::weights), "
-                "and of bf16 for KahanSum");
+                "and of bf16 for KahanSum, and of the folder of offloads_all");
     if (storage.is_direct()) return std::unique_ptr<GatheredLayers>();
     auto made = GatheredLayers::create(context, program, ranks, storage, options.timeout);
     if (!made) return made.error();
@@ -47,6 +51,22 @@ inline void renew_turned(GatheredLayers* layers, TrainingWeights& weights, HostC
         weights.exchange(tensor, stream);
 }
 
+/// Has each part of a step give back what it has read and written of files (offload), and returns what does so. For as long as none of them
+/// is moved.
+template <OptimizerRule Rule>
+[[nodiscard]] std::function<void()> trim_files(TrainOptions const& options, GatheredLayers* layers,
+                                               ShardedOptimizer<Rule>& optimizer, TrainingGradients const& gradients,
+                                               TrainingWeights const& weights) {
+    if (!options.offloads_all) return {};
+    layers->set_trim([&gradients] { gradients.drop(); });
+    std::function<void()> trim = [&gradients, &weights] {
+        gradients.drop();
+        weights.drop();
+    };
+    optimizer.set_trim(trim);
+    return trim;
+}
+
 /// Tells what a step did beside its stream, and what it waited for that, where StepClock cannot: weights that were gathered, buckets that
 /// were exchanged.
 class BesideClock {
@@ -55,7 +75,7 @@ public:
     BesideClock(GatheredLayers const* layers, ExchangeStream const* exchanges)
         : layers_(layers), exchanges_(exchanges) {
         if (exchanges != nullptr) hidden_ = exchanges->hidden();
-        if (layers == nullptr) return;
+        if (layers == nullptr || !layers->is_gathering()) return;
         gathered_ = layers->gathered();
         waited_ = layers->waited();
     }
@@ -66,7 +86,7 @@ public:
             times.exposed -= hidden;
             times.compute += hidden;
         }
-        if (layers_ == nullptr) return;
+        if (layers_ == nullptr || !layers_->is_gathering()) return;
         auto const waited = std::chrono::duration<double>(layers_->waited() - waited_).count();
         times.communication += std::chrono::duration<double>(layers_->gathered() - gathered_).count();
         times.exposed += waited;

@@ -63,11 +63,17 @@ struct TrainerSizes {
     [[nodiscard]] TensorPlace data() const { return ReplicaDegrees{options.tp, options.pp}.data_place(place); }
     [[nodiscard]] TensorPlace optimizer() const { return options.shared() == ZeroStage::none ? TensorPlace{} : data(); }
     [[nodiscard]] WeightStorage weights() const {
-        return {options.zero == ZeroStage::weights ? data() : TensorPlace{}, weights_dtype<Rule>};
+        return {options.zero == ZeroStage::weights ? data() : TensorPlace{}, weights_dtype<Rule>,
+                options.weights_folder()};
     }
     /// How gradients are added up.
     [[nodiscard]] GradientSums sums() const {
-        return {batch.batch, data(), options.shared(), options.is_fast, BucketPlan::create(program, options.buckets)};
+        return {batch.batch,
+                data(),
+                options.shared(),
+                options.is_fast,
+                BucketPlan::create(program, options.buckets),
+                options.weights_folder()};
     }
     [[nodiscard]] std::int64_t leaves() const { return split_units(batch.batch, data().ranks, data().rank).size(); }
     /// Those that a stage's table is made for: those of the rank with most, where all data-parallel ranks exchange what belongs to each leaf
