@@ -25,7 +25,7 @@ TEST_CASE("train_ranks: threads that train one copy of the weights give the bits
         auto const expected = train(config, data, 5, AdamW{}, alone);
         auto options = options_of(way);
         options.has_one_copy = true;
-        TrainedModel model(config, way.threads);
+        TrainedModel model(config, way.threads, {}, WeightStorage({}, Dtype::f32, options.weights_folder()));
         auto const layout = TrainedModel::take(CheckpointLayout::create(model.model(), AdamW{}));
         CheckpointFiles const files;
         CheckpointTarget const target{

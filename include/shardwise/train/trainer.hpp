@@ -178,6 +178,7 @@ public:
     ///
     /// Order, Errors  as step
     [[nodiscard]] Result<std::chrono::nanoseconds> measure(HostStream& stream) {
+        (void)detail::trim_files(options_, pass_.layers(), optimizer_, gradients_, *weights_);
         auto const time = detail::measure_passes(comm(), options_.timeout, [&](Deadline deadline) -> Result<> {
             gradients_.clear();
             if (auto const read = read_batch(); !read) return read;
