@@ -13,6 +13,7 @@
 #include <shardwise/train/detail/leaf_passes.hpp>
 #include <shardwise/train/detail/loss_scale.hpp>
 #include <shardwise/train/detail/make_layers.hpp>
+#include <shardwise/train/detail/optimized_parameters.hpp>
 #include <shardwise/train/detail/sequences.hpp>
 #include <shardwise/train/detail/stage_passes.hpp>
 #include <shardwise/train/detail/stage_ties.hpp>
@@ -23,6 +24,7 @@
 #include <shardwise/train/token_mean.hpp>
 #include <shardwise/train/train_options.hpp>
 #include <shardwise/train/training_gradients.hpp>
+#include <shardwise/train/training_phase.hpp>
 
 #include <algorithm>
 #include <array>
@@ -98,6 +100,8 @@ public:
     /// What this rank took from others in any of its groups.
     [[nodiscard]] Traffic traffic() { return groups_.traffic(); }
     [[nodiscard]] HostContext& context() { return *context_; }
+    /// What this rank is at, which errors of lost ranks and deadlines name.
+    [[nodiscard]] TrainingPhases& phases() { return phases_; }
     /// Of a pipeline's rank, the table that it follows and what it did in the last step; null where each rank has all layers.
     [[nodiscard]] PipelineSchedule const* pipeline_table() const {
         return stages_ ? &stages_->passes.plan().table : nullptr;
@@ -137,13 +141,13 @@ public:
     ///         max_skipped. What fails on one rank fails on all, and ends the group.
     [[nodiscard]] Result<Optional<TrainedStep>> step(HostStream& stream) {
         if (next_ >= options_.steps) return Optional<TrainedStep>{};
-        auto const deadline = Deadline::after(options_.timeout);
+        auto const deadline = Deadline::after(options_.own_timeout());
         detail::StepClock clock(groups_);
         detail::GatherClock const gathers(pass_.layers());
         auto done = take_step(clock, stream, deadline);
         if (!done) {
             // What is in the stream may still wait for others, who learn of this first.
-            auto const ended = groups_.end(done.error());
+            auto const ended = phases_.name(groups_.end(phases_.name(done.error())));
             (void)stream.synchronize(deadline);
             return ended;
         }
@@ -181,13 +185,14 @@ public:
     /// Order   waits for the stream
     /// Errors  shape_mismatch for longer sequences than those of training; as Batches::read and a collective, on all ranks
     [[nodiscard]] Result<TokenMean> validate(Batches held_out, HostStream& stream) {
+        if (auto const begun = phases_.begin(TrainingPhase::validation); !begun) return groups_.end(begun.error());
         auto mean = passes().sum_losses(held_out, stream,
                                         [this](std::int64_t count, HostStream& on, Deadline deadline) -> Result<> {
                                             if (stages_) return stages_->passes.losses(passes(), count, on, deadline);
                                             return passes().losses(count, on, deadline);
                                         });
-        if (!mean) return groups_.end(mean.error());
-        if (auto const summed = mean->sum_over_ranks(comm()); !summed) return summed.error();
+        if (!mean) return phases_.name(groups_.end(phases_.name(mean.error())));
+        if (auto const summed = mean->sum_over_ranks(comm()); !summed) return phases_.name(summed.error());
         return mean;
     }
 
@@ -265,15 +270,8 @@ private:
         }
         auto gradients = TrainingGradients::create(context, layout, batch.batch, place, options.zero);
         if (!gradients) return gradients.error();
-        List<OptimizedParameter> parameters;
-        for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
-            auto const& parameter = layout.parameters()[i];
-            parameters.push_back({parameter.name, weights.values(i),
-                                  decays_weight(parameter.name, parameter.tensor->shape.rank()),
-                                  weights.shares().is_shared() ? parameter.elements : 0, weights.halves(i)});
-        }
-        auto optimizer = ShardedOptimizer<Rule>::create(context, rule, std::move(parameters), sizes.optimizer(),
-                                                        options.offload_folder);
+        auto optimizer = ShardedOptimizer<Rule>::create(context, rule, detail::optimized_parameters(layout, weights),
+                                                        sizes.optimizer(), options.offload_folder);
         if (!optimizer) return optimizer.error();
         auto sequences = detail::Sequences::create(context, gradients->count(), batch.context);
         if (!sequences) return sequences.error();
@@ -286,7 +284,9 @@ private:
                                                           Deadline deadline) {
         // A step that was refused may have left some leaves.
         gradients_.clear();
-        if (auto const read = read_batch(); !read) return read.error();
+        phases_.begin_step(next_);
+        auto const begun = phases_.begin(TrainingPhase::data);
+        if (auto const read = begun ? read_batch() : begun; !read) return read.error();
         clock.take(&StepTimes::data);
         std::array<std::int64_t, 2> sums{groups_.is_counted() ? sequences_.counted(gradients_.count()) : 0,
                                          is_stopping_ ? 1 : 0};
@@ -294,9 +294,12 @@ private:
             return summed.error();
         if (sums[1] > 0) return Optional<TrainedStep>{};
         TrainedStep out{.number = next_, .learning_rate = options_.schedule.at(next_), .tokens = sums[0]};
-        if (sums[0] == 0) return skip(out, at_step().at("batch").because("has no token whose loss counts"));
+        if (sums[0] == 0) return skip(out, no_counted_token(next_));
         auto const scale = static_cast<float>(scale_.factor() / static_cast<double>(sums[0]));
-        if (auto const done = add_leaves(scale, stream, deadline); !done) return done.error();
+        auto const passed = stages_ ? stages_->passes.add(passes(), next_, scale, stream, deadline)
+                                    : passes().add(next_, scale, stream, deadline);
+        if (!passed) return passed.error();
+        phases_.begin(TrainingPhase::bucket, stream);
         if (auto const summed = gradients_.sum(groups_.data(), stream); !summed) return summed.error();
         if (stages_) stages_->ties.exchange(gradients_, *groups_.pipeline(), stream);
         List<TensorView<float const, 1, Host>> shares;
@@ -305,6 +308,7 @@ private:
             shares.push_back(gradients_.counted(i, groups_.is_first_of_layer()));
             held.push_back(gradients_.held(i));
         }
+        phases_.begin(TrainingPhase::norm, stream);
         auto const norm = global_norm(comm(), Span<TensorView<float const, 1, Host> const>(shares), stream, deadline);
         if (!norm) return norm.error();
         TokenMean mean;
@@ -321,8 +325,10 @@ private:
                                    .learning_rate = out.learning_rate,
                                    .gradient_factor = *factor / scale_.factor()};
         clock.take(&StepTimes::compute);
+        phases_.begin(TrainingPhase::optimizer, stream);
         if (auto const stepped = optimizer_.step(update, held, stream); !stepped) return stepped.error();
         if (options_.zero != ZeroStage::none && !weights_->shares().is_shared()) {
+            phases_.begin(TrainingPhase::gather, stream);
             if (auto const gathered = optimizer_.gather(groups_.data(), stream); !gathered) return gathered.error();
         }
         if (groups_.tensor() != nullptr) detail::renew_turned(pass_.layers(), *weights_, *groups_.tensor(), stream);
@@ -337,10 +343,6 @@ private:
         return Optional<TrainedStep>{out};
     }
 
-    [[nodiscard]] Error at_step() const {
-        return Error{ErrorCode::invalid_argument}.in("step " + std::to_string(next_));
-    }
-
     [[nodiscard]] Result<> read_batch() {
         sequences_.set_length(batches_.options().context);
         for (std::int64_t i = 0; i < gradients_.count(); ++i) {
@@ -351,11 +353,7 @@ private:
     }
 
     [[nodiscard]] detail::LeafPasses<Comm> passes() {
-        return {options_, batches_.options(), groups_, *weights_, pass_, gradients_, sequences_};
-    }
-    [[nodiscard]] Result<> add_leaves(float scale, HostStream& stream, Deadline deadline) {
-        if (stages_) return stages_->passes.add(passes(), next_, scale, stream, deadline);
-        return passes().add(next_, scale, stream, deadline);
+        return {options_, batches_.options(), groups_, *weights_, pass_, gradients_, sequences_, phases_};
     }
 
     /// Counts a step that changes no weight.
@@ -393,6 +391,7 @@ private:
     std::int64_t next_ = 0;
     detail::LossScale scale_;
     SkippedSteps skipped_;
+    TrainingPhases phases_;
     bool is_stopping_ = false;
 };
 

@@ -36,7 +36,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
             .at(storage.is_half() ? "weights" : "zero")
             .because("of stages of a pipeline are held whole and in float32 so far")
             .fix("use one stage, or ZeroStage::gradients and float32 masters");
-    auto made = GatheredLayers::create(context, program, ranks, storage, options.timeout);
+    auto made = GatheredLayers::create(context, program, ranks, storage, options.own_timeout());
     if (!made) return made.error();
     return std::make_unique<GatheredLayers>(std::move(*made));
 }

@@ -213,6 +213,7 @@ private:
         Places places;
 
         [[nodiscard]] Result<> forward(PipelineSlot const& slot, In in, Out out, HostStream& stream) {
+            passes.phases.begin(TrainingPhase::forward, stream);
             auto const place = places.take(slot);
             if (!place) return place.error();
             record.slots.push_back(slot);
@@ -224,6 +225,7 @@ private:
                                        {.chunk = slot.chunk, .place = *place, .in = as_input(in), .out = out});
         }
         [[nodiscard]] Result<> backward(PipelineSlot const& slot, In in, In gradients, Out out, HostStream& stream) {
+            passes.phases.begin(TrainingPhase::backward, stream);
             auto const place = places.find(slot);
             if (!place) return place.error();
             record.slots.push_back(slot);
