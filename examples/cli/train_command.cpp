@@ -354,9 +354,10 @@ ExitCode run_train(Arguments const& given) {
     if (!ranks) return failed(ranks.error(), Stage::arguments);
     auto record = RestartRecord::find();
     if (record) record->apply(*request);
+    if (!record && ranks->has_launcher()) resume_own_run(*request);
     auto const refuse = [&](Error const& error, Stage stage) {
         if (record && record->take_failure(error)) return static_cast<ExitCode>(RestartRecord::lost);
-        return report_of_rank(error, stage, *ranks, arguments.json);
+        return report_of_rank(with_way_on(error, *request, ranks->has_launcher()), stage, *ranks, arguments.json);
     };
     if (auto const fits = ranks->fit(arguments, *request); !fits) return refuse(fits.error(), Stage::arguments);
     for (auto const& checked : {check_picture_path(arguments), check_train_ranks(*request, *ranks)}) {

@@ -316,6 +316,27 @@ std::vector<TrainRestart> RestartRecord::restarts() const {
     return out;
 }
 
+void resume_own_run(TrainRequest& request) {
+    for (auto const* const name : {"TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"}) {
+        char const* const count = std::getenv(name);
+        if (count == nullptr || std::atoll(count) < 1 || list_checkpoints(request.out).empty()) continue;
+        request.resume = "auto";
+    }
+}
+
+Error with_way_on(Error error, TrainRequest const& request, bool has_launcher) {
+    bool const is_late = error.code() == ErrorCode::deadline_exceeded;
+    if (!is_late && error.code() != ErrorCode::rank_lost) return error;
+    std::string advice = "look at that rank's own output";
+    if (is_late) advice = "look at what that rank does, or allow more time (--timeout S)";
+    advice += "; the same command goes on from the last checkpoint (--save-every N)";
+    if (request.max_restarts > 0) return error.fix(advice);
+    return error.fix(advice +
+                     (has_launcher
+                          ? ", by itself where the launcher starts it again (--max-restarts K of launch and torchrun)"
+                          : ", by itself with --max-restarts K"));
+}
+
 Result<ExitCode> run_with_restarts(TrainRequest const& request, bool has_threads) {
     return TrainSupervisor(request, has_threads).run();
 }

@@ -56,6 +56,13 @@ private:
     bool has_step_ = false;
 };
 
+/// Where a launcher has started this run again (torchrun, shardwise launch, SLURM), checkpoints that are there now are its own, and it goes on
+/// from them whatever --resume said of its beginning.
+void resume_own_run(TrainRequest& request);
+
+/// The same error with what a user of `train` can do about lost ranks and time that is up.
+[[nodiscard]] Error with_way_on(Error error, TrainRequest const& request, bool has_launcher);
+
 /// Runs this very command as processes of its own, and anew when one of them dies, from the last checkpoint and with the ranks that are
 /// left, as often as `request` allows. With `has_threads` the ranks are threads of one process.
 ///

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train_run.hpp"
 
+#include <shardwise/core/files/temporaries.hpp>
 #include <shardwise/train/checkpoint/checkpoint_saver.hpp>
 #include <shardwise/train/checkpoint/resume_checkpoint.hpp>
 #include <shardwise/train/checkpoint/save_checkpoint.hpp>
@@ -18,6 +19,7 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <utility>
@@ -157,6 +159,14 @@ private:
         return told ? told : Result<>(end_group(trainer_.comm(), told.error()));
     }
 
+    /// What each rank has to do of a sequence.
+    [[nodiscard]] List<RankWork> works() const {
+        auto const& programs = *job_.programs;
+        List<RankWork> out;
+        for (std::int64_t rank = 0; rank < answer_.plan.ranks(); ++rank)
+            out.push_back(work_of(programs[static_cast<std::size_t>(rank % answer_.plan.replica())]));
+        return out;
+    }
     /// Names ranks that hold up the others; each once.
     [[nodiscard]] Result<> watch_pace(StepTimes const& times) {
         auto& comm = trainer_.comm();
@@ -171,8 +181,8 @@ private:
             if (!is_first() || std::find(slow_.begin(), slow_.end(), rank) != slow_.end()) continue;
             slow_.push_back(rank);
             answer_.warnings.push_back("rank " + std::to_string(rank) +
-                                       " took more than twice the ranks' median, of each "
-                                       "sequence, in ten steps in a row, until step " +
+                                       " took more than twice the median of ranks with the same "
+                                       "work, of each sequence, in ten steps in a row, until step " +
                                        std::to_string(state_.step));
             print_warnings({answer_.warnings.back()});
         }
@@ -184,10 +194,12 @@ private:
     [[nodiscard]] Result<> saving(Save const& save) {
         auto const start = std::chrono::steady_clock::now();
         auto const traffic = trainer_.comm().traffic();
+        auto& phases = trainer_.phases();
+        if (auto const begun = phases.begin(TrainingPhase::checkpoint); !begun) return begun;
         auto const saved = save();
         trainer_.comm().traffic() = traffic;
         if (is_first()) answer_.checkpoint_seconds += seconds_since(start);
-        return saved;
+        return saved ? saved : Result<>(phases.name(saved.error()));
     }
     /// Begins a checkpoint where one is due, and ends one that is written.
     [[nodiscard]] Result<> save_beside() {
@@ -215,8 +227,10 @@ private:
             if (!saved.empty() && saved.back() == state_.step) return {};
         }
         // A checkpoint that the run went on from may lie elsewhere.
-        if (state_.step == from_.state.step && from_.folder == target_.out + "/" + checkpoint_name(state_.step))
-            return {};
+        if (state_.step == from_.state.step && from_.folder == target_.out + "/" + checkpoint_name(state_.step)) {
+            // Who wrote it may have been ended before older ones went.
+            return is_first() ? prune_checkpoints(target_.out, state_.step, target_.keep) : Result<>();
+        }
         return save_now();
     }
     [[nodiscard]] Result<> save_now() {
@@ -266,7 +280,7 @@ private:
     /// What this rank writes of every checkpoint; empty, and no saver, where there is only the last one.
     std::vector<CheckpointPart> parts_;
     std::optional<CheckpointSaver<>> saver_;
-    SlowRanks pace_;
+    SlowRanks pace_{works()};
     std::vector<std::int32_t> slow_;
     bool has_warned_ = false;
 };
@@ -277,6 +291,10 @@ private:
     auto const& request = answer.request;
     auto const settings = settings_of(request, answer.plan, *job.data);
     if (auto const cleaned = remove_leftovers(request.out); !cleaned) return cleaned.error();
+    remove_temporaries(request.out + "/tokens");
+    for (auto const& file : {request.csv, request.svg}) {
+        if (file) remove_temporaries(std::filesystem::path(*file).parent_path().string());
+    }
     auto const from = request.resume.value_or("auto");
     auto point = equal_ignoring_case(from, "none")   ? Result<ResumePoint>(ResumePoint{})
                  : equal_ignoring_case(from, "auto") ? newest_checkpoint(request.out, layout, *job.files, settings)

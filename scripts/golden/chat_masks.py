@@ -5,14 +5,17 @@
 The first line has the templates by their names; a line behind it is {"tokenizer", "template", "special", "line", "mask"}, of which "line" is a
 line of training data and "mask" has a digit for each token. Where the template has {% generation %} the mask is that of apply_chat_template(return_assistant_tokens_mask=True). Where it has not, transformers knows none:
 the mask is that of the characters between the text up to a message of the assistant, rendered with add_generation_prompt, and the text up to
-the one behind it; "mask" is null where the one is no prefix of the other. Needs transformers==4.57.6.
+the one behind it; "mask" is null where the one is no prefix of the other, and with "says" where the template asks for the date. Needs transformers==4.57.6.
 
     chat_masks.py
 """
+import datetime
 import json
 import os
+import re
 
 from transformers import PreTrainedTokenizerFast
+from transformers.utils import chat_template_utils
 
 from chat_templates import CONVERSATIONS, ROOT, said
 
@@ -32,14 +35,30 @@ MARKED = {
              "<tool>{{ c.function.name }}({{ c.function.arguments | tojson }})</tool>{% endfor %}{{ eos_token }}{% endgeneration %}"
              "{% else %}{{ m.content }}{% endif %}\n{% endfor %}",
 }
-PLAIN = ["Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen3-0.6B", "microsoft/Phi-3.5-mini-instruct", "zai-org/GLM-4.6",
-         "mistralai/Mistral-Nemo-Instruct-2407"]
 TOKENIZERS = {"qwen2": "<|endoftext|>", "llama3": "</s>", "gpt2": "<|endoftext|>", "llama2": "</s>", "gemma": "</s>"}
+
+
+class AskedForDate(Exception):
+    pass
+
+
+class NoDate(datetime.datetime):
+    @classmethod
+    def now(cls, tz=None):
+        raise AskedForDate
+
+
+# The tokens of a text with a date differ by the day.
+chat_template_utils.datetime = NoDate
 
 
 def published():
     with open(os.path.join(GOLDEN, "chat", "published.jsonl")) as file:
         return {line["model"]: line["template"] for line in map(json.loads, file)}
+
+
+def marks_answers(template):
+    return re.search(r"{%-?\s*generation\s*-?%}", template) is not None
 
 
 def by_prefix(tokenizer, messages, tools):
@@ -62,16 +81,21 @@ def by_prefix(tokenizer, messages, tools):
 
 
 def main():
-    templates = {**MARKED, **{name: text for name, text in published().items() if name in PLAIN}}
+    templates = {**MARKED, **published()}
     chats = [{"messages": chat} for chat in CONVERSATIONS if any(m["role"] == "assistant" for m in chat)]
     chats += [{"messages": said(("user", "Hi"), ("assistant", "Yes"), ("user", "Sure?"), ("assistant", "Ja \u2013 klar"))},
+              {"messages": said(("system", "Be brief. /system_override"), ("user", "Hi"), ("assistant", "Yes"), ("user", "Sure?"),
+                                ("assistant", "Ja \u2013 klar"), ("user", "So?"), ("assistant", "  <think>\nx\n</think>\n\nno  "))},
               {"messages": CALLS, "tools": [TOOL]}]
     with open(os.path.join(GOLDEN, "chat", "masks.jsonl"), "w") as out:
         print(json.dumps({"templates": templates}, separators=(",", ":")), file=out)
         for name, end in TOKENIZERS.items():
             for label, template in templates.items():
-                is_marked = label in MARKED
+                is_marked = marks_answers(template)
                 if not is_marked and name not in ("qwen2", "llama2"):
+                    continue
+                # Whose decoder makes a space of that character.
+                if name == "llama2" and "\u2581" in template:
                     continue
                 special = {"bos_token": "<s>", "eos_token": end}
                 tokenizer = PreTrainedTokenizerFast(tokenizer_file=os.path.join(GOLDEN, "tokenizer", name + ".json"))
@@ -87,6 +111,11 @@ def main():
                             mask = made["assistant_masks"]
                         else:
                             mask = by_prefix(tokenizer, messages, tools)
+                    except AskedForDate:
+                        row = {"tokenizer": name + ".json", "template": label, "special": special, "line": line, "mask": None,
+                               "says": "asks for the date"}
+                        print(json.dumps(row, separators=(",", ":")), file=out)
+                        continue
                     except Exception as error:
                         print(name, label, type(error).__name__, error)
                         continue

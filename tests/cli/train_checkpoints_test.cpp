@@ -6,10 +6,13 @@
 #include "program_signals.hpp"
 #include "training.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <sstream>
 #include <string>
 #include <sys/resource.h>
 #include <thread>
@@ -18,6 +21,101 @@
 
 using namespace shardwise;
 using namespace shardwise::tests;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+/// Runs that are ended at a call that writes below one folder, where checkpoints, CSV file and tokens lie; and the same run, whole.
+class KilledRuns {
+public:
+    KilledRuns() {
+        expected_ = training_.train("whole", flags(training_.out("whole.csv"), {"--keep", "9"})).text("weights_hash");
+        auto const ran = run(0, "before");
+        REQUIRE_MESSAGE(ran.status == 0, ran.err);
+        calls_ = log();
+        REQUIRE(calls_.size() > 200);
+    }
+    [[nodiscard]] std::size_t calls() const { return calls_.size(); }
+    [[nodiscard]] bool is_write(std::size_t call) const { return calls_[call - 1].starts_with("pwrite "); }
+    /// Ends a run at a call, looks at what is left, and goes on.
+    void kill(std::size_t call, std::string const& how) {
+        CAPTURE(call);
+        CAPTURE(how);
+        auto const ran = run(call, how);
+        CHECK_MESSAGE(ran.status == -1, ran.err);
+        auto const made = log();
+        REQUIRE(made.size() >= call);
+        CAPTURE(made[call - 1]);
+        std::int64_t saved = 0;
+        for (std::size_t i = 0; i + 1 < call; ++i)
+            saved += made[i].starts_with("rename ") && made[i].find("/out/step-") != std::string::npos ? 1 : 0;
+        auto const left = list_checkpoints(out());
+        CHECK(static_cast<std::int64_t>(left.size()) >= std::min<std::int64_t>(saved, 2));
+        CHECK((left.empty() ? 0 : left.front()) >= saved);
+        for (auto const step : left) check_whole(step);
+        auto const again = training_.run("killed/out", flags(csv(), {"--resume", "auto"}));
+        REQUIRE_MESSAGE(again.status == 0, again.err);
+        CHECK_MESSAGE(!again.says("the checkpoint before it is taken"), again.err);
+        CHECK(Answer(again.out).text("weights_hash") == expected_);
+        CHECK(list_checkpoints(out()) == std::vector<std::int64_t>{4, 3});
+        check_whole(3);
+        check_whole(4);
+        CHECK(compared_lines(csv()) == compared_lines(training_.out("whole.csv")));
+        for (auto const& name : shardwise::detail::entries_of(out()))
+            CHECK_MESSAGE((name.starts_with("step-") || name == "tokens"), name);
+        for (auto const& name : shardwise::detail::entries_of(folder()))
+            CHECK_MESSAGE((name == "out" || name == "run.csv"), name);
+    }
+
+private:
+    [[nodiscard]] static Words flags(std::string const& csv, Words const& more) {
+        Words all{"--steps", "4", "--save-every", "1", "--dp", "2", "--csv", csv};
+        all.insert(all.end(), more.begin(), more.end());
+        return all;
+    }
+    [[nodiscard]] std::string folder() const { return training_.out("killed"); }
+    [[nodiscard]] std::string out() const { return folder() + "/out"; }
+    [[nodiscard]] std::string csv() const { return folder() + "/run.csv"; }
+    [[nodiscard]] std::string log_path() const { return training_.out("calls"); }
+    /// The calls of the last run.
+    [[nodiscard]] Words log() const {
+        std::istringstream text(read_text(log_path()));
+        Words out;
+        for (std::string line; std::getline(text, line);) out.push_back(line);
+        return out;
+    }
+    /// From the beginning, with its end at a call.
+    [[nodiscard]] Ran run(std::size_t call, std::string const& how) const {
+        std::filesystem::remove_all(folder());
+        std::filesystem::create_directory(folder());
+        std::filesystem::remove(log_path());
+        auto const library =
+            std::filesystem::path(SHARDWISE_PROGRAM).parent_path() / "../tests/fakes/libwatched_files.so";
+        return tests::run(training_.words("killed/out", flags(csv(), {})),
+                          {{"LD_PRELOAD", library.string()},
+                           {"ASAN_OPTIONS", "verify_asan_link_order=0"},
+                           {"WATCHED_FOLDER", folder()},
+                           {"WATCHED_LOG", log_path()},
+                           {"KILLED_AT", std::to_string(call)},
+                           {"KILLED", how}});
+    }
+    /// Whether a checkpoint has the bytes of the run that was not ended.
+    void check_whole(std::int64_t step) const {
+        auto const name = "/" + checkpoint_name(step);
+        auto const files = shardwise::detail::entries_of(training_.out("whole") + name);
+        CHECK(shardwise::detail::entries_of(out() + name) == files);
+        for (auto const& file : files)
+            CHECK_MESSAGE(read_text(out() + name + "/" + file) == read_text(training_.out("whole") + name + "/" + file),
+                          file);
+    }
+
+    Training training_;
+    std::string expected_;
+    Words calls_;
+};
+
+}  // namespace
 
 TEST_CASE("train: a run that goes on from a checkpoint equals one that was never ended, its CSV file too") {
     Training const training;
@@ -279,4 +377,24 @@ TEST_CASE("train: a disk that becomes full is a warning, and an error at the end
     auto const last = before.front() + 3;
     (void)training.train("run", {"--steps", std::to_string(last), "--schedule", "constant"});
     CHECK(list_checkpoints(out).front() == last);
+}
+
+// A process that is killed at any call that changes a file, of all that a run makes.
+TEST_CASE(
+    "train: SIGKILL at a call that writes leaves whole checkpoints, from which a run goes on with the same bits") {
+    KilledRuns runs;
+    for (std::size_t call = 5; call <= runs.calls(); call += 53)
+        runs.kill(call, runs.is_write(call) && call % 2 == 0 ? "within" : "before");
+}
+
+TEST_SUITE("long") {
+    TEST_CASE(
+        "train: SIGKILL at every call that writes leaves whole checkpoints, from which a run goes on with the same "
+        "bits") {
+        KilledRuns runs;
+        for (std::size_t call = 1; call <= runs.calls(); ++call) {
+            runs.kill(call, "before");
+            runs.kill(call, runs.is_write(call) ? "within" : "after");
+        }
+    }
 }

@@ -225,6 +225,11 @@ TEST_CASE("train: a signal to the first process ends all with a checkpoint; a ra
     });
     CHECK(lost.status == 1);
     CHECK_MESSAGE(lost.says("rank 2: was ended by signal Killed"), lost.err);
+    CHECK_MESSAGE(lost.says(", in phase "), lost.err);
+    CHECK_MESSAGE(
+        lost.says(
+            "the same command goes on from the last checkpoint (--save-every N), by itself with --max-restarts K"),
+        lost.err);
     CHECK(Answer(lost.out).text("schema") == "shardwise.error/1");
     for (auto const process : others) CHECK(::kill(process, 0) != 0);
 }
@@ -316,6 +321,53 @@ TEST_CASE("train: a run ends where restarts are used up or too few ranks are lef
     CHECK(answer.integer("restarts", 0U, "step") == 0);
     CHECK(answer.integer("restarts", 0U, "ranks") == 2);
     CHECK(list_checkpoints(training.out("threads")) == std::vector<std::int64_t>{answer.integer("steps")});
+}
+
+TEST_CASE(
+    "train: ranks that a launcher starts again go on from their own checkpoints, whatever --resume said at first") {
+    Training const training;
+    auto const expected = training.train("whole", long_run(training.out("whole.csv"), {}));
+    auto const csv = training.out("run.csv");
+    auto flags = long_run(csv, {"--resume", "none"});
+    Words words{SHARDWISE_PROGRAM, "launch", "--nproc", "2", "--prefix", "none", "--max-restarts", "1", "--",
+                SHARDWISE_PROGRAM};
+    auto const command = training.words("run", flags);
+    words.insert(words.end(), command.begin(), command.end());
+    auto const ran = run_command_line(words, {}, [&](pid_t process) {
+        auto const ranks = ranks_of(process, 2);
+        wait_for_lines(csv, 35);
+        testing::comes_true(std::chrono::seconds(60), [&] { return !list_checkpoints(training.out("run")).empty(); });
+        if (ranks.size() == 2) ::kill(ranks[1], SIGKILL);
+    });
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    CHECK_MESSAGE(ran.says("restart"), ran.err);
+    check_same(Answer(ran.out), expected);
+    CHECK(compared_lines(csv) == compared_lines(training.out("whole.csv")));
+    // Which is not asked for by a launcher's first start.
+    auto const first = run_command_line(words);
+    CHECK(first.status != 0);
+    CHECK_MESSAGE(first.says("would be removed by a run that begins at step 0"), first.err);
+}
+
+TEST_CASE("train: ranks that never join, or join twice, are named before the first step") {
+    Training const training;
+    auto const port = std::to_string(20000 + getpid() % 30000);
+    auto const rank = [&](int number, int ranks) {
+        auto all = torchrun(number, ranks, port, 2);
+        all.emplace_back("SHARDWISE_RENDEZVOUS", training.out("meeting"));
+        return run(training.words("run", {"--steps", "3", "--timeout", "2"}), all);
+    };
+    auto const alone = rank(0, 2);
+    CHECK(alone.status == 1);
+    CHECK_MESSAGE(alone.says("rank 1"), alone.err);
+    CHECK_MESSAGE(alone.says("--timeout"), alone.err);
+    Ran other;
+    std::thread second([&] { other = rank(0, 2); });
+    auto const first = rank(0, 2);
+    second.join();
+    CHECK((first.status == 1 && other.status == 1));
+    CHECK_MESSAGE((first.says("rank 0") || other.says("rank 0")), first.err + other.err);
+    CHECK(list_checkpoints(training.out("run")).empty());
 }
 
 TEST_SUITE("long") {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The vendors' libraries that tests of detection load in place of real ones: tests/fakes/*.cpp.
+# Libraries that tests load in place of real ones, tests/fakes/*.cpp: the vendors' for detection, the system's for faults.
 function(shardwise_fake name source)
     add_library(${name} MODULE fakes/${source})
     target_compile_features(${name} PRIVATE cxx_std_20)
@@ -18,3 +18,5 @@ shardwise_fake(fake_nvml nvml.cpp)
 shardwise_fake(fake_nvml_without_uuid nvml.cpp FAKE_NVML_WITHOUT_UUID)
 shardwise_fake(fake_amd_smi amd_smi.cpp)
 shardwise_fake(fake_amd_smi_without_memory amd_smi.cpp FAKE_AMD_SMI_WITHOUT_MEMORY)
+# Counts what a program writes, and ends it in the midst of it.
+shardwise_fake(watched_files watched_files.cpp)

@@ -6,11 +6,14 @@
 #include "curve_data.hpp"
 #include "ranks.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 using namespace shardwise;
 using namespace shardwise::testing;
@@ -29,12 +32,21 @@ std::vector<std::int32_t> tokens_with_last_in(std::vector<std::int64_t> const& s
     return ids;
 }
 
-/// Makes what a model knows of the last word undefined.
+/// Makes what a model knows of the last word undefined, on the ranks that have it.
+void spoil_last_word(TrainingWeights& weights) {
+    auto const embedding = weights.layout().find("model.embed_tokens.weight");
+    if (!embedding) return;
+    auto const& parameter = weights.layout().parameters()[embedding->parameter];
+    auto const last = weights.model().config.vocab_size * weights.model().config.hidden_size - 1;
+    auto const held = weights.shares()[embedding->parameter].own;
+    auto const values = weights.values(embedding->parameter);
+    parameter.for_each_run(held, [&](std::int64_t at, std::int64_t own, std::int64_t count) {
+        if (last < at || last >= at + count) return;
+        values.data()[own - held.begin + last - at] = std::numeric_limits<float>::quiet_NaN();
+    });
+}
 void spoil_last_word(TrainedModel& model) {
-    auto const embedding = model.weights.layout().find("model.embed_tokens.weight");
-    REQUIRE(embedding);
-    auto const values = model.weights.values(embedding->parameter);
-    values.data()[values.elements() - 1] = std::numeric_limits<float>::quiet_NaN();
+    spoil_last_word(model.weights);
 }
 
 /// A rank that fails at one of its steps towards the others, whichever thread takes it.
@@ -181,6 +193,58 @@ TEST_CASE(
         CHECK(weights == expected);
         CHECK(now == losses);
         CHECK(all.front()[3].loss > 0.0);
+    }
+}
+
+TEST_CASE("Trainer: a gradient that is no number is named over tensor-parallel ranks, stages and shared weights, too") {
+    CurveData const data(97, tokens_with_last_in({6}));
+    TrainedModel const base(golden_config("llama"));
+    struct Case {
+        std::int32_t ranks;
+        std::int32_t tp = 1;
+        std::int32_t pp = 1;
+        ZeroStage zero = ZeroStage::none;
+    };
+    std::vector<TrainedStep> expected;
+    for (auto const& each : {Case{1}, Case{2, 2}, Case{4, 2, 1, ZeroStage::optimizer}, Case{2, 1, 2}, Case{4, 2, 2},
+                             Case{2, 1, 1, ZeroStage::weights}, Case{3, 1, 1, ZeroStage::weights}}) {
+        CAPTURE(each.ranks);
+        CAPTURE(each.tp);
+        CAPTURE(each.pp);
+        auto options = options_of(4, each.zero);
+        options.tp = each.tp;
+        options.pp = each.pp;
+        HostContext context({.threads = 1});
+        std::mutex mutex;
+        std::vector<std::vector<TrainedStep>> all;
+        auto const weights = [&](HostContext& own, TrainingPlace const& place, WeightStorage const& storage) {
+            auto made = TrainingWeights::initialise(own, base.model(), {.seed = 3}, place, storage);
+            if (made) spoil_last_word(*made);
+            return made;
+        };
+        auto const body = [&](Trainer<AdamW>& trainer, HostStream& stream) -> Result<> {
+            auto const steps = trainer.run(stream);
+            if (!steps) return steps.error();
+            std::lock_guard const lock(mutex);
+            all.push_back(*steps);
+            return {};
+        };
+        auto const ran =
+            train_ranks(context, base.model(), weights, AdamW{}, data.batches(), options, each.ranks, body);
+        REQUIRE_MESSAGE(ran, (ran ? "" : ran.error().message()));
+        for (auto const& steps : all) CHECK(steps == all[0]);
+        auto& steps = all[0];
+        REQUIRE(steps.size() == 4);
+        auto& text = steps[1].skipped;
+        CAPTURE(text);
+        CHECK(text.starts_with("rank "));
+        CHECK(text.find(", step 1: ") != std::string::npos);
+        CHECK(text.find("is infinite or undefined") != std::string::npos);
+        // Stages have other parameters each.
+        CHECK((each.pp > 1 || text.find(": lm_head.weight: the gradient of element 0 ") != std::string::npos));
+        text = "skipped";
+        if (expected.empty()) expected = steps;
+        CHECK(steps == expected);
     }
 }
 

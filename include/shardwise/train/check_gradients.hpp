@@ -128,6 +128,14 @@ private:
         .fix("use a lower learning rate, or look at the data of this step");
 }
 
+/// What a step is skipped for whose whole batch has no target.
+[[nodiscard]] inline Error no_counted_token(std::int64_t step) {
+    return Error{ErrorCode::invalid_argument}
+        .in("step " + std::to_string(step))
+        .at("batch")
+        .because("has no token whose loss counts");
+}
+
 /// Compares what must be equal on all ranks in every bit: replicated weights, averaged gradients. A difference in one bit is always
 /// seen: a step of the hash maps different states to different ones.
 ///

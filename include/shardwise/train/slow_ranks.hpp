@@ -4,19 +4,48 @@
 #include <shardwise/comm/all_gather.hpp>
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/core/list.hpp>
+#include <shardwise/executor/training/training_program.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// Finds ranks that hold up all others: those that in each of some steps in a row took a multiple of the median of all ranks for what they
-/// do by themselves. Ranks compare after every so many steps, in one all-gather.
+/// What a rank has to do in a step, beside others.
+struct RankWork {
+    /// Ranks of one kind do the same: those of a stage of a pipeline.
+    std::int64_t kind = 0;
+    /// Of a kind against the others, in any unit.
+    double amount = 1.0;
+};
+
+/// The same of the rank whose program this is: the numbers that a token is multiplied by, layers' and the head's. What attention does
+/// between tokens is not counted.
+[[nodiscard]] inline RankWork work_of(TrainingProgram const& program) {
+    auto const& config = program.model().config;
+    RankWork out{program.place().pipeline.stage, 1.0};
+    for (auto const& parameter : program.layout().parameters()) {
+        auto const& shape = parameter.tensor->shape;
+        // A row of the embedding is looked up, and the head may be the same matrix.
+        bool const is_product = shape.rank() == 2 && shape[0] != config.vocab_size;
+        if (is_product) out.amount += static_cast<double>(parameter.elements);
+    }
+    if (program.has_head())
+        out.amount += static_cast<double>(program.head().vocabulary) * static_cast<double>(config.hidden_size);
+    return out;
+}
+
+/// Finds ranks that hold up all others: those that in each of some steps in a row took a multiple of the median for what they do by
+/// themselves. Ranks that do the same are compared with each other; where a kind of work is one rank's alone, that rank is compared with
+/// all, by the time for an amount of work. Ranks compare after every so many steps, in one all-gather.
 class SlowRanks {
 public:
-    explicit SlowRanks(std::int64_t steps = 10, double factor = 2.0) : steps_(steps), factor_(factor) {}
+    /// `works` is each rank's; none: all do the same.
+    explicit SlowRanks(List<RankWork> works = {}, std::int64_t steps = 10, double factor = 2.0)
+        : works_(std::move(works)), steps_(steps), factor_(factor) {}
 
     /// Takes what a step has taken on this rank, without the time that it waited for others; all ranks call it after the same step.
     ///
@@ -39,18 +68,12 @@ public:
         own_.clear();
         if (!gathered) return gathered.error();
         List<std::int64_t> behind(ranks, 0);
-        List<std::int64_t> step;
         for (std::int64_t i = 0; i < count; ++i) {
             auto const of = [&](std::size_t rank) {
-                return all[rank * static_cast<std::size_t>(count) + static_cast<std::size_t>(i)];
+                return static_cast<double>(all[rank * static_cast<std::size_t>(count) + static_cast<std::size_t>(i)]);
             };
-            step.clear();
-            for (std::size_t rank = 0; rank < ranks; ++rank) step.push_back(of(rank));
-            std::sort(step.begin(), step.end());
-            // Of an even number the lower one: of two ranks one can be slow.
-            auto const limit = factor_ * static_cast<double>(step[(ranks - 1) / 2]);
             for (std::size_t rank = 0; rank < ranks; ++rank)
-                behind[rank] += static_cast<double>(of(rank)) > limit ? 1 : 0;
+                behind[rank] += of(rank) > factor_ * expected(ranks, rank, of) ? 1 : 0;
         }
         for (std::size_t rank = 0; rank < ranks; ++rank) {
             if (behind[rank] == count) slow.push_back(static_cast<std::int32_t>(rank));
@@ -59,6 +82,25 @@ public:
     }
 
 private:
+    [[nodiscard]] RankWork work(std::size_t rank) const { return rank < works_.size() ? works_[rank] : RankWork{}; }
+
+    /// What a rank would take for a step that was as fast as the median.
+    template <class Time>
+    [[nodiscard]] double expected(std::size_t ranks, std::size_t rank, Time const& time) const {
+        auto const own = work(rank);
+        List<double> same;
+        List<double> others;
+        for (std::size_t i = 0; i < ranks; ++i) {
+            if (work(i).kind == own.kind) same.push_back(time(i));
+            others.push_back(time(i) / work(i).amount * own.amount);
+        }
+        auto& compared = same.size() > 1 ? same : others;
+        std::sort(compared.begin(), compared.end());
+        // Of an even number the lower one: of two ranks one can be slow.
+        return compared[(compared.size() - 1) / 2];
+    }
+
+    List<RankWork> works_;
     std::int64_t steps_;
     double factor_;
     List<std::int64_t> own_;

@@ -127,6 +127,11 @@ struct TrainOptions {
                                   .order = pp > 1 ? pipeline_order(pipeline) : ChunkOrder::round};
         return {TensorPlace{tp, rank % tp}, stage};
     }
+    /// How long a rank waits for its own work: the calls in it wait for other ranks as long as `timeout`, and say which of them did not come.
+    [[nodiscard]] std::chrono::nanoseconds own_timeout() const {
+        constexpr auto longest = std::chrono::nanoseconds::max();
+        return timeout < longest / 2 ? 2 * timeout : longest;
+    }
     /// Of a step's sequences with these numbers in the global batch.
     [[nodiscard]] TrainingDropout dropout_at(std::int64_t step, List<std::uint32_t> sequences) const {
         return {static_cast<float>(dropout), dropout_seed, static_cast<std::uint64_t>(step), std::move(sequences)};

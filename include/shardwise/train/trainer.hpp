@@ -26,6 +26,7 @@
 #include <shardwise/train/token_mean.hpp>
 #include <shardwise/train/train_options.hpp>
 #include <shardwise/train/training_gradients.hpp>
+#include <shardwise/train/training_phase.hpp>
 
 #include <algorithm>
 #include <array>
@@ -102,6 +103,8 @@ public:
     /// What this rank took from others in any of its groups.
     [[nodiscard]] Traffic traffic() { return groups_.traffic(); }
     [[nodiscard]] HostContext& context() { return *context_; }
+    /// What this rank is at, which errors of lost ranks and deadlines name.
+    [[nodiscard]] TrainingPhases& phases() { return phases_; }
     /// Of a pipeline's rank, the table that it follows and what it did in the last step; null where each rank has all layers.
     [[nodiscard]] PipelineSchedule const* pipeline_table() const {
         return stages_ ? &stages_->passes.plan().table : nullptr;
@@ -141,7 +144,7 @@ public:
     ///         max_skipped. What fails on one rank fails on all, and ends the group.
     [[nodiscard]] Result<Optional<TrainedStep>> step(HostStream& stream) {
         if (next_ >= options_.steps) return Optional<TrainedStep>{};
-        auto const deadline = Deadline::after(options_.timeout);
+        auto const deadline = Deadline::after(options_.own_timeout());
         detail::StepClock clock(groups_);
         detail::BesideClock const beside(pass_.layers(), gradients_.beside());
         auto done = take_step(clock, stream, deadline);
@@ -197,13 +200,14 @@ public:
     /// Errors  shape_mismatch for longer sequences than those of training; as Batches::read and a collective, on all ranks
     [[nodiscard]] Result<TokenMean> validate(Batches held_out, HostStream& stream) {
         (void)detail::trim_files(options_, pass_.layers(), optimizer_, gradients_, *weights_);
+        if (auto const begun = phases_.begin(TrainingPhase::validation); !begun) return groups_.end(begun.error());
         auto mean = passes().sum_losses(held_out, stream,
                                         [this](std::int64_t count, HostStream& on, Deadline deadline) -> Result<> {
                                             if (stages_) return stages_->passes.losses(passes(), count, on, deadline);
                                             return passes().losses(count, on, deadline);
                                         });
-        if (!mean) return groups_.end(mean.error());
-        if (auto const summed = mean->sum_over_ranks(comm()); !summed) return summed.error();
+        if (!mean) return phases_.name(groups_.end(phases_.name(mean.error())));
+        if (auto const summed = mean->sum_over_ranks(comm()); !summed) return phases_.name(summed.error());
         return mean;
     }
 
@@ -281,7 +285,9 @@ private:
         // A step that was refused may have left some leaves.
         gradients_.clear();
         auto const trim = detail::trim_files(options_, pass_.layers(), optimizer_, gradients_, *weights_);
-        if (auto const read = read_batch(); !read) return read.error();
+        phases_.begin_step(next_);
+        auto const begun = phases_.begin(TrainingPhase::data);
+        if (auto const read = begun ? read_batch() : begun; !read) return read.error();
         clock.take(&StepTimes::data);
         std::array<std::int64_t, 2> sums{groups_.is_counted() ? sequences_.counted(gradients_.count()) : 0,
                                          is_stopping_ ? 1 : 0};
@@ -289,9 +295,10 @@ private:
             return summed.error();
         if (sums[1] > 0) return Optional<TrainedStep>{};
         TrainedStep out{.number = next_, .learning_rate = options_.schedule.at(next_), .tokens = sums[0]};
-        if (sums[0] == 0) return skip(out, at_step().at("batch").because("has no token whose loss counts"));
+        if (sums[0] == 0) return skip(out, no_counted_token(next_));
         auto const scale = static_cast<float>(scale_.factor() / static_cast<double>(sums[0]));
         if (auto const done = add_leaves(scale, stream, deadline); !done) return done.error();
+        phases_.begin(TrainingPhase::bucket, stream);
         if (auto const summed = gradients_.sum(groups_.data(), stream); !summed) return summed.error();
         if (stages_) stages_->ties.exchange(gradients_, *groups_.pipeline(), stream);
         List<TensorView<float const, 1, Host>> shares;
@@ -300,6 +307,7 @@ private:
             shares.push_back(gradients_.counted(i, groups_.is_first_of_layer()));
             held.push_back(gradients_.held(i));
         }
+        phases_.begin(TrainingPhase::norm, stream);
         auto const norm = global_norm(comm(), shares, stream, deadline, options_.is_fast, trim);
         if (!norm) return norm.error();
         TokenMean mean;
@@ -316,8 +324,10 @@ private:
                                    .learning_rate = out.learning_rate,
                                    .gradient_factor = *factor / scale_.factor()};
         clock.take(&StepTimes::compute);
+        phases_.begin(TrainingPhase::optimizer, stream);
         if (auto const stepped = optimizer_.step(update, held, stream); !stepped) return stepped.error();
         if (options_.shared() != ZeroStage::none && !weights_->shares().is_shared()) {
+            phases_.begin(TrainingPhase::gather, stream);
             auto const gathered = optimizer_.gather(groups_.data(), stream, options_.has_one_copy);
             if (!gathered) return gathered.error();
         }
@@ -335,13 +345,10 @@ private:
 
     /// Ends the group and waits for what is in streams: it may wait for others, who learn of this first.
     [[nodiscard]] Error end(Error const& error, HostStream& stream, Deadline deadline) {
-        auto const ended = groups_.end(error);
+        auto const ended = phases_.name(groups_.end(phases_.name(error)));
         (void)stream.synchronize(deadline);
         (void)gradients_.synchronize(deadline);
         return ended;
-    }
-    [[nodiscard]] Error at_step() const {
-        return Error{ErrorCode::invalid_argument}.in("step " + std::to_string(next_));
     }
 
     [[nodiscard]] Result<> read_batch() {
@@ -354,13 +361,13 @@ private:
     }
 
     [[nodiscard]] detail::LeafPasses<Comm> passes() {
-        return {options_, batches_.options(), groups_, *weights_, pass_, gradients_, sequences_};
-    }
-    [[nodiscard]] Result<> add_leaves(float scale, HostStream& stream, Deadline deadline) {
-        if (stages_) return stages_->passes.add(passes(), next_, scale, stream, deadline);
-        return passes().add(next_, scale, stream, deadline);
+        return {options_, batches_.options(), groups_, *weights_, pass_, gradients_, sequences_, phases_};
     }
 
+    [[nodiscard]] Result<> add_leaves(float scale, HostStream& stream, Deadline deadline) {
+        return stages_ ? stages_->passes.add(passes(), next_, scale, stream, deadline)
+                       : passes().add(next_, scale, stream, deadline);
+    }
     /// Counts a step that changes no weight.
     [[nodiscard]] Result<Optional<TrainedStep>> skip(TrainedStep step, Error const& why) {
         step.skipped = why.message();
@@ -388,6 +395,7 @@ private:
     std::int64_t next_ = 0;
     detail::LossScale scale_;
     SkippedSteps skipped_;
+    TrainingPhases phases_;
     bool is_stopping_ = false;
 };
 

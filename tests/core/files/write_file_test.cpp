@@ -11,7 +11,9 @@
 #include <filesystem>
 #include <string>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 
 using namespace shardwise;
 using shardwise::testing::TemporaryFolder;
@@ -47,6 +49,23 @@ private:
 };
 
 }  // namespace
+
+TEST_CASE("remove_temporaries: what killed processes left goes, what others write and other files stay") {
+    TemporaryFolder const folder;
+    auto const child = ::fork();
+    if (child == 0) ::_exit(0);
+    ::waitpid(child, nullptr, 0);
+    auto const prefix = detail::temporary_prefix();
+    auto const dead = std::to_string(child);
+    for (auto const& name :
+         {prefix + dead + "-0.tmp", prefix + dead + "-7.tmp", prefix + std::to_string(::getpid()) + "-0.tmp",
+          prefix + dead + "-0.csv", prefix + "x-0.tmp", prefix + "-1-0.tmp", ".shardwise-elsewhere-" + dead + "-0.tmp"})
+        folder.write(name, "x");
+    remove_temporaries(folder.path());
+    CHECK(files_in(folder.path()) == 5);
+    CHECK_FALSE(std::filesystem::exists(folder / (prefix + dead + "-7.tmp")));
+    remove_temporaries(folder / "missing");
+}
 
 TEST_CASE("write_file: makes a file and replaces one, leaving nothing else behind") {
     TemporaryFolder const folder;

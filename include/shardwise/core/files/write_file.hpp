@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/files/temporaries.hpp>
 #include <shardwise/core/result.hpp>
 
 #include <cerrno>
@@ -90,7 +91,7 @@ namespace detail {
 
 /// Writes a file whole or not at all: beside its place first, then renamed. Whoever reads meanwhile, and whoever looks after
 /// a failure or a crash, finds the old content or the new. A link stays one: the file that it leads to is written. A
-/// terminal or a pipe (/dev/stdout) is written to as it is.
+/// terminal or a pipe (/dev/stdout) is written to as it is. What a process leaves that is killed meanwhile remove_temporaries removes.
 ///
 /// Errors  file_unwritable: the old file is as it was, and nothing else is left behind
 [[nodiscard]] inline Result<> write_file(std::string const& path, std::string_view text) {
@@ -107,10 +108,10 @@ namespace detail {
     auto const target = is_there ? detail::followed(path) : path;
     auto const slash = target.rfind('/');
     auto const folder = slash == std::string::npos ? std::string{} : target.substr(0, slash + 1);
-    auto const process = std::to_string(::getpid());
+    auto const start = folder + detail::temporary_prefix() + std::to_string(::getpid()) + "-";
     constexpr int tries = 100;
     for (int i = 0; i < tries; ++i) {
-        auto const temporary = folder + ".shardwise-" + process + "-" + std::to_string(i) + ".tmp";
+        auto const temporary = start + std::to_string(i) + std::string(detail::temporary_suffix);
         int const descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (descriptor < 0 && errno == EEXIST) continue;
         if (descriptor < 0) return detail::unwritable(path, errno);

@@ -9,6 +9,7 @@
 #include <shardwise/train/token_mean.hpp>
 #include <shardwise/train/train_options.hpp>
 #include <shardwise/train/training_gradients.hpp>
+#include <shardwise/train/training_phase.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -42,18 +43,25 @@ struct LeafPasses {
     TrainingPass& pass;
     TrainingGradients& gradients;
     Sequences& sequences;
+    TrainingPhases const& phases;
 
     /// Brings this rank's leaves into the sum, with their tokens' losses.
     [[nodiscard]] Result<> add(std::int64_t step, float scale, HostStream& stream, Deadline deadline) {
         auto const rounds = rounds_of(gradients.count(), batch.batch);
+        auto const limit = Deadline::after(options.timeout);
         for (std::int64_t first = 0; first < rounds.all; first += rounds.at_once) {
+            phases.begin(TrainingPhase::forward, stream);
             if (auto const done = forward(step, first, rounds.own(first), stream); !done) return done;
             for (auto i = first; i < first + rounds.joined(first); ++i) {
-                if (deadline.has_passed())
+                if (limit.has_passed()) {
+                    // What has failed meanwhile names the rank that it waited for.
+                    if (auto const ended = stream.synchronize(deadline); !ended) return ended;
                     return Error{ErrorCode::deadline_exceeded}
                         .in("step " + std::to_string(step))
                         .because("did not finish before its deadline")
                         .fix("allow more time, or use a smaller batch");
+                }
+                phases.begin(TrainingPhase::backward, stream);
                 if (i >= rounds.leaves) {
                     pass.layers()->join_backward(weights, stream);
                     continue;
@@ -64,6 +72,7 @@ struct LeafPasses {
                     weights, i - first, sequences.targets(i), scale, sequences.losses(i), *leaf, stream,
                     {.adds_gradients = gradients.adds_leaf(), .done = gradients.reducer(groups.data(), stream)});
                 if (!done) return done;
+                phases.begin(TrainingPhase::bucket, stream);
                 if (auto const added = gradients.add(groups.data(), stream); !added) return added;
             }
         }
@@ -106,7 +115,7 @@ struct LeafPasses {
         if (weights.shares().is_shared()) rounds.at_once = std::min(rounds.at_once, batch.batch / place.ranks);
         TokenMean mean;
         for (std::int64_t begin = 0; begin < rounds.all; begin += rounds.at_once) {
-            auto const deadline = Deadline::after(options.timeout);
+            auto const deadline = Deadline::after(options.own_timeout());
             auto const some = rounds.own(begin);
             for (std::int64_t i = 0; i < some; ++i) {
                 auto const at = own.begin + begin + i;

@@ -35,7 +35,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
                 "load them with the WeightStorage of the place among data-parallel ranks (ZeroStage::weights), "
                 "and of bf16 for KahanSum, and of the folder of offloads_all");
     if (storage.is_direct()) return std::unique_ptr<GatheredLayers>();
-    auto made = GatheredLayers::create(context, program, ranks, storage, options.timeout);
+    auto made = GatheredLayers::create(context, program, ranks, storage, options.own_timeout());
     if (!made) return made.error();
     return std::make_unique<GatheredLayers>(std::move(*made));
 }

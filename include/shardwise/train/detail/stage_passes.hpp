@@ -242,6 +242,7 @@ private:
         Places waiting;
 
         [[nodiscard]] Result<> forward(PipelineSlot const& slot, In in, Out out, HostStream& stream) {
+            passes.phases.begin(TrainingPhase::forward, stream);
             auto const place = places.take(slot);
             if (!place) return place.error();
             record.slots.push_back(slot);
@@ -258,6 +259,7 @@ private:
                                        {.chunk = slot.chunk, .place = *place, .in = as_input(in), .out = out});
         }
         [[nodiscard]] Result<> backward(PipelineSlot const& slot, In in, In gradients, Out out, HostStream& stream) {
+            passes.phases.begin(TrainingPhase::backward, stream);
             auto const place = places.find(slot);
             if (!place) return place.error();
             ChunkPass at{.chunk = slot.chunk, .place = *place, .in = as_input(in), .gradients = gradients, .out = out};
