@@ -35,7 +35,7 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
         }
         HeldAttention<Backend> held;
         held.options.shape = shape;
-        held.options.soft_cap = static_cast<float>(config.attention_softcap);
+        held.options.soft_cap = static_cast<float>(shape.soft_cap);
         held.options.scale = score_scale(config, shape, from.layer());
         held.share = *cut.heads;
         held.is_by_distance = config.alibi || shape.bias_reach > 0;

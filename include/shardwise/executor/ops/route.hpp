@@ -17,7 +17,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
     options.groups = config.expert_groups;
     options.kept_groups = config.kept_expert_groups;
     options.group_rank = config.group_rank;
-    options.near_share = static_cast<float>(2.0 * config.router_jitter);
+    options.near_share = static_cast<float>(op.factor);
     return options;
 }
 
