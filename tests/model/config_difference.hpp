@@ -42,8 +42,7 @@ inline std::string differing_fields(ModelConfig const& a, ModelConfig const& b) 
     if (a.rope.mscale_all_dim != b.rope.mscale_all_dim) names += "rope.mscale_all_dim ";
     if (a.rope.truncates != b.rope.truncates) names += "rope.truncates ";
     if (a.rope.original_max_positions != b.rope.original_max_positions) names += "rope.original_max_positions ";
-    if (!(a.sliding_layers == b.sliding_layers)) names += "layer_types ";
-    if (!(a.linear_layers == b.linear_layers)) names += "layer_types ";
+    if (!(a.local_layers == b.local_layers)) names += "layer_types ";
     if (!(a.dense_layers == b.dense_layers)) names += "mlp_only_layers ";
     return names;
 }

@@ -165,7 +165,7 @@ TEST_CASE("shares: devices that are each the fastest at something may each have 
     // Few layers, which read their cache, and a head of many products.
     auto config = *preset_config("gemma-3-1b");
     config.layers = 3;
-    config.sliding_layers = {};
+    config.local_layers = {};
     int cuts = 0;
     for (double const crossed : {2.0, 8.0, 64.0}) {
         auto topology = mixed_cluster("2xA100-80GB+2xH100-80GB");

@@ -2,11 +2,10 @@
 #pragma once
 
 #include <shardwise/comm/communicator.hpp>
-#include <shardwise/executor/block_values.hpp>
-#include <shardwise/model/architecture.hpp>
+#include <shardwise/executor/held_block.hpp>
 #include <shardwise/parallel/expert_parallel.hpp>
 
-#include <cstddef>
+#include <cstdint>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
@@ -17,7 +16,8 @@ struct BlockWalk {
     using Matrix = TensorView<float, 2, Backend>;
     using Vector = TensorView<float const, 1, Backend>;
 
-    Model const& model;
+    using Bound = BoundOperation<Backend, Policy>;
+
     HeldBlock<Backend, Policy> const& block;
     StepView<Backend> const& step;
     WalkState<Backend>& state;
@@ -25,14 +25,17 @@ struct BlockWalk {
     /// Null where the rank has all experts.
     ExpertParallel<Backend, C>* exchange;
     Stream& stream;
-    BlockValues<Backend, Policy> values;
+    std::int64_t tokens;
+    std::int64_t sequences;
+    /// Pairs of a token and an expert.
+    std::int64_t routed_rows = 0;
 
-    [[nodiscard]] Matrix view(ValueId id) const { return values.view(id); }
-    [[nodiscard]] HeldOperation<Backend, Policy> const& held(std::size_t operation) const {
-        return block.operations[operation];
+    [[nodiscard]] Matrix view(BoundValue const& value) const {
+        auto const rows = value.rows == Rows::routed ? routed_rows : value.rows == Rows::sequences ? sequences : tokens;
+        return {value.data, {rows, value.width}};
     }
     /// True for what is computed by experts, a row for each that a token chose.
-    [[nodiscard]] bool is_routed(Operation const& op) const { return values.of(op.output).rows == Rows::routed; }
+    [[nodiscard]] static bool is_routed(Bound const& op) { return op.output.rows == Rows::routed; }
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

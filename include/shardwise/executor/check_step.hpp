@@ -3,7 +3,7 @@
 
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/executor_limits.hpp>
-#include <shardwise/executor/block_values.hpp>
+#include <shardwise/executor/held_block.hpp>
 
 #include <cstdint>
 #include <span>
@@ -16,10 +16,10 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 [[nodiscard]] inline Result<> check_step(std::span<std::int32_t const> ids, std::span<SequencePart const> parts,
                                          ExecutorLimits const& limits, bool is_bidirectional, bool has_exchange,
                                          std::int64_t vocabulary) {
-    Error error{ErrorCode::invalid_argument};
-    error.in("executor");
+    auto const refused = [] { return Error{ErrorCode::invalid_argument}.in("executor"); };
     if (static_cast<std::int64_t>(parts.size()) > limits.sequences) {
-        return error.at("parts")
+        return refused()
+            .at("parts")
             .because("are more than there are caches")
             .got(static_cast<std::int64_t>(parts.size()))
             .at_most(limits.sequences)
@@ -28,17 +28,19 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     std::int64_t tokens = 0;
     for (auto const& part : parts) {
         if (part.slot < 0 || part.slot >= limits.sequences)
-            return error.at("slot").because("has no cache").got(part.slot).between(0, limits.sequences - 1);
-        if (part.tokens < 1) return error.at("tokens").because("is less than one").got(part.tokens).at_least(1);
+            return refused().at("slot").because("has no cache").got(part.slot).between(0, limits.sequences - 1);
+        if (part.tokens < 1) return refused().at("tokens").because("is less than one").got(part.tokens).at_least(1);
         if (part.past < 0 || part.past > limits.context - part.tokens) {
-            return error.at("context")
+            return refused()
+                .at("context")
                 .because("is not long enough for the sequence's past and new tokens")
                 .got(part.past)
                 .at_most(limits.context)
                 .fix("make the executor with a longer context");
         }
         if (part.past > 0 && is_bidirectional) {
-            return error.at("past")
+            return refused()
+                .at("past")
                 .because("is not kept: the model sees in both directions")
                 .got(part.past)
                 .fix("compute each sequence in one step");
@@ -46,13 +48,15 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
         tokens += part.tokens;
     }
     if ((parts.empty() && !has_exchange) || tokens != static_cast<std::int64_t>(ids.size())) {
-        return error.at("ids")
+        return refused()
+            .at("ids")
             .because("are not as many as the sequences' parts say")
             .got(static_cast<std::int64_t>(ids.size()))
             .expected(tokens);
     }
     if (tokens > limits.step_tokens) {
-        return error.at("tokens")
+        return refused()
+            .at("tokens")
             .because("are more than a step has room for")
             .got(tokens)
             .at_most(limits.step_tokens)
@@ -60,7 +64,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     }
     for (auto const id : ids) {
         if (id < 0 || id >= vocabulary)
-            return error.at("id").because("is not in the vocabulary").got(id).between(0, vocabulary - 1);
+            return refused().at("id").because("is not in the vocabulary").got(id).between(0, vocabulary - 1);
     }
     return {};
 }

@@ -5,30 +5,108 @@
 #include <shardwise/executor/held_experts.hpp>
 #include <shardwise/executor/held_table.hpp>
 #include <shardwise/executor/latent_attention.hpp>
+#include <shardwise/kernels/attention_options.hpp>
+#include <shardwise/kernels/router_options.hpp>
+#include <shardwise/op/head_share.hpp>
+#include <shardwise/op/operation.hpp>
+#include <shardwise/op/rope_layout.hpp>
 #include <shardwise/parallel/column_linear.hpp>
 #include <shardwise/parallel/row_linear.hpp>
+#include <shardwise/parallel/sharded_norm.hpp>
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <variant>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// A norm's scale and shift; a norm without parameters has neither.
+/// A norm's scale and shift (a norm without parameters has neither), and how it computes.
 template <ComputeBackend Backend>
 struct HeldNorm {
     Buffer<float, Backend> weight;
     Buffer<float, Backend> bias;
+    /// Where ranks share its rows, what this one adds up of them.
+    std::optional<NormShare> share;
+    /// What it normalises: rows of so many columns.
+    std::int64_t width = 0;
+    float epsilon = 0.0F;
+    /// What is added to the weight.
+    float offset = 0.0F;
+    bool is_layer = false;
+    /// Only the first columns of a row, not each row of heads.
+    bool is_first_part = false;
 };
 
-/// A vector that is no norm's: the sinks of an attention's own heads, the correction of a router.
+/// How many of a value's columns turn, and how.
+struct HeldRope {
+    std::int64_t columns = 0;
+    std::int64_t head_dim = 0;
+    /// Of a head, the first element that turns.
+    std::int64_t first = 0;
+    RopeLayout layout = RopeLayout::half;
+};
+
+/// How the rank's heads attend.
+template <ComputeBackend Backend>
+struct HeldAttention {
+    AttentionOptions options;
+    HeadShare share;
+    /// Of each of its heads a score without a value or, by distance, how its scores fall; or nothing.
+    Buffer<float, Backend> per_head;
+    bool is_by_distance = false;
+    /// Queries, keys and values are one value.
+    bool is_fused = false;
+    /// Of a latent attention: the number of the operation that expands the latent.
+    std::size_t expands = 0;
+};
+
+/// What corrects a router's scores, where it has that, and how it chooses.
+template <ComputeBackend Backend>
+struct HeldRouter {
+    Buffer<float, Backend> correction;
+    RouterOptions options;
+};
+
+/// What an activation reads.
+enum class ActivationForm : std::uint8_t {
+    one,       // act(in)
+    pair,      // act(gate) * up
+    halves,    // the same of the halves of one value
+    one_gate,  // rows times the activation of one number each
+    xielu,     // four numbers of its own
+};
+
+/// How an activation computes, and what a xielu's formula takes.
+template <ComputeBackend Backend>
+struct HeldActivation {
+    ActivationForm form = ActivationForm::one;
+    Buffer<float, Backend> numbers;
+};
+
+/// A vector: a row of types of tokens.
 template <ComputeBackend Backend>
 struct HeldVector {
     Buffer<float, Backend> values;
 };
 
-/// Of a gated delta rule: what its key heads multiply with.
+/// The product that makes logits, and what bends them; 0: nothing.
+template <ComputeBackend Backend>
+struct HeldLogits {
+    ColumnLinear<Backend> product;
+    float soft_cap = 0.0F;
+
+    template <class Visit>
+    void for_each_weight(Visit const& visit) {
+        product.for_each_weight(visit);
+    }
+};
+
+/// Of a gated delta rule: its rank's heads, and what they multiply with.
 template <ComputeBackend Backend>
 struct HeldDelta {
+    DeltaShape shape;
+    float epsilon = 0.0F;
     Buffer<float, Backend> convolution;
     Buffer<float, Backend> dt_bias;
     /// -exp(A_log).
@@ -36,10 +114,12 @@ struct HeldDelta {
     Buffer<float, Backend> norm;
 };
 
-/// What a rank holds of one operation's parameters.
+/// What a rank holds of one operation, and what is known when it is loaded of how it computes.
 template <ComputeBackend Backend, ReductionPolicy Policy>
-using HeldOperation = std::variant<std::monostate, HeldNorm<Backend>, HeldTable<Backend>, HeldVector<Backend>,
-                                   ColumnLinear<Backend>, RowLinear<Backend, Policy>, LatentHeads<Backend>,
-                                   ExpertColumns<Backend>, ExpertRows<Backend, Policy>, HeldDelta<Backend>>;
+using HeldOperation =
+    std::variant<std::monostate, HeldNorm<Backend>, HeldTable<Backend>, HeldVector<Backend>, ColumnLinear<Backend>,
+                 RowLinear<Backend, Policy>, HeldLogits<Backend>, LatentHeads<Backend>, ExpertColumns<Backend>,
+                 ExpertRows<Backend, Policy>, HeldDelta<Backend>, HeldRope, HeldAttention<Backend>, HeldRouter<Backend>,
+                 HeldActivation<Backend>>;
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -116,12 +116,12 @@ public:
     /// Errors  invalid_argument for a slot that does not exist or more tokens than a sequence has; out_of_memory where
     ///         too few pages are free: then none is taken
     [[nodiscard]] Result<> reserve(std::int64_t slot, std::int64_t tokens) {
-        Error error{ErrorCode::invalid_argument};
-        error.in("kv cache");
+        auto const refused = [] { return Error{ErrorCode::invalid_argument}.in("kv cache"); };
         if (slot < 0 || slot >= capacity_.sequences)
-            return error.at("slot").because("has no cache").got(slot).between(0, capacity_.sequences - 1);
+            return refused().at("slot").because("has no cache").got(slot).between(0, capacity_.sequences - 1);
         if (tokens > capacity_.context) {
-            return error.at("context")
+            return refused()
+                .at("context")
                 .because("is not long enough for the sequence's past and new tokens")
                 .got(tokens)
                 .at_most(capacity_.context)

@@ -46,8 +46,9 @@ public:
             if (!to.empty()) std::memcpy(to.data(), from.memory.data() + begin, to.size());
             return {};
         }
-        auto const got = RegularFile::read_from(descriptor_.number, path_, static_cast<std::uint64_t>(from.offset + begin),
-                                                reinterpret_cast<char*>(to.data()), to.size());
+        auto const got =
+            RegularFile::read_from(descriptor_.number, path_, static_cast<std::uint64_t>(from.offset + begin),
+                                   reinterpret_cast<char*>(to.data()), to.size());
         if (!got) return got.error();
         if (*got < to.size()) return Error{ErrorCode::malformed_file}.in(path_).because("ends within a layer");
         return {};
@@ -204,7 +205,7 @@ private:
                 [&](auto& held) {
                     if constexpr (requires { held.for_each_weight(visit); }) held.for_each_weight(visit);
                 },
-                operation);
+                operation.held);
         }
     }
 

@@ -24,10 +24,16 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 template <ComputeBackend Backend>
 class OperationLoader {
 public:
-    /// `prefix` is the block's module, which parameters' names follow; `experts` the rank's share of the experts.
+    /// `prefix` is the block's module, which parameters' names follow; `experts` the rank's share of the experts,
+    /// `layer` its number among layers.
     OperationLoader(ParameterLoader<Backend>& parameters, Model const& model, std::string prefix, TensorPlace place,
-                    TensorPlace experts = {})
-        : parameters_(parameters), model_(model), prefix_(std::move(prefix)), place_(place), experts_(experts) {}
+                    TensorPlace experts = {}, std::int64_t layer = 0)
+        : parameters_(parameters),
+          model_(model),
+          prefix_(std::move(prefix)),
+          place_(place),
+          experts_(experts),
+          layer_(layer) {}
 
     [[nodiscard]] ParameterLoader<Backend>& parameters() const { return parameters_; }
     [[nodiscard]] typename Backend::Context& context() const { return parameters_.context(); }
@@ -36,6 +42,7 @@ public:
     [[nodiscard]] bool is_gguf() const { return parameters_.parameters().is_gguf(); }
 
     [[nodiscard]] TensorPlace const& experts() const { return experts_; }
+    [[nodiscard]] std::int64_t layer() const { return layer_; }
 
     [[nodiscard]] std::string name_of(std::string_view parameter, std::int64_t expert = 0) const {
         return parameter_name(prefix_, parameter, expert);
@@ -81,6 +88,7 @@ private:
     std::string prefix_;
     TensorPlace place_;
     TensorPlace experts_;
+    std::int64_t layer_;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -92,13 +92,11 @@ public:
                 if (!stage.has(number)) continue;
                 auto prefix = std::string(block.module);
                 if (block.is_numbered) prefix += "." + std::to_string(block.first + i);
-                auto held = executor.load_block(loader, block, prefix, place);
+                auto held = executor.load_block(loader, block, prefix, i);
                 // A file that was cut has zeros, which may look like another fault.
                 if (auto const whole = held ? Result<>{} : detail::check_loaded(parameters, options); !whole)
                     return whole.error();
                 if (!held) return held.error();
-                held->number = block.first + i;
-                held->is_layer = block.is_numbered;
                 auto const kept = executor.offloaded_.add(context, executor.blocks_.size(), *held, stage.home(number));
                 if (!kept) return kept.error();
                 executor.blocks_.push_back(std::move(*held));
@@ -149,8 +147,9 @@ public:
         typename ProductMemory<Backend>::Loan const loan(product_memory_, stream);
         WalkState<Backend> state{out, nullptr, counted_};
         if (links.from >= 0) {
-            state.hidden = blocks_.front().values[0].data;
-            submit_receive<Backend>(links, state.hidden, tokens * blocks_.front().cut.width(0), stream);
+            auto const& input = blocks_.front().input;
+            state.hidden = input.data;
+            submit_receive<Backend>(links, state.hidden, tokens * input.width, stream);
         }
         if (times_ != nullptr) {
             // What other stages take is no time of this one.
@@ -162,7 +161,7 @@ public:
         auto const walk = [&](std::size_t end) -> Result<> {
             if (offloaded_.has_any()) tracer_([](TraceRing& ring) { ring.end_gap("fetch weights"); });
             for (; at < end; ++at) {
-                auto walked = walk_block(*model_, blocks_[at], step, state, comm, exchange, stream);
+                auto walked = walk_block(blocks_[at], step, state, comm, exchange, stream);
                 if (walked && times_ != nullptr) walked = stream.synchronize(Deadline::after(std::chrono::hours(1)));
                 if (!walked) return walked;
                 if (times_ != nullptr) times_->end_block(first_timed_ + at);
@@ -180,7 +179,7 @@ public:
         auto const done = repeats ? graphs_.run(tokens, out.data(), comm, stream, walk_all) : walk_all();
         Result<> copied;
         if (done && links.to >= 0) {
-            auto const width = blocks_.back().cut.width(blocks_.back().program->operations().back().output);
+            auto const width = blocks_.back().operations.back().output.width;
             submit_send<Backend>(links, state.hidden, tokens * width, stream);
         } else if (done && !output_.is_logits) {
             TensorView<float const, 2, Backend> const hidden{state.hidden, {out.extent(0), out.extent(1)}};
@@ -266,20 +265,23 @@ private:
     }
 
     [[nodiscard]] Result<Block> load_block(ParameterLoader<Backend>& parameters, shardwise::Block const& block,
-                                           std::string const& prefix, TensorPlace place) {
+                                           std::string const& prefix, std::int32_t number) {
         auto& context = parameters.context();
         auto const& body = model_->program.body(block);
-        detail::OperationLoader<Backend> const loader(parameters, *model_, prefix, place, experts_);
+        detail::OperationLoader<Backend> const loader(parameters, *model_, prefix, place_, experts_,
+                                                      block.first + number);
         auto cut =
-            detail::BlockCutter<Policy>(body, place, [&](Operation const& op) { return loader.grain_of(op); }).cut();
+            detail::BlockCutter<Policy>(body, place_, [&](Operation const& op) { return loader.grain_of(op); }).cut();
         if (!cut) return cut.error();
         Block held;
         held.program = &body;
+        held.number = block.first + number;
+        held.is_layer = block.is_numbered;
         for (auto const& op : body.operations()) {
             auto operation = detail::visit_executed<Backend, Policy>(
                 op.kind, [&](auto of) { return of.load(loader, op, body, *cut); });
             if (!operation) return operation.error();
-            held.operations.push_back(std::move(*operation));
+            held.operations.push_back({&op, std::move(*operation)});
             if (auto const done = prepare_rope(context, parameters.parameters(), op, held); !done) return done.error();
         }
         if (auto const done = product_memory_.template add<Policy>(loader, body, *cut, limits_); !done)
@@ -313,11 +315,9 @@ private:
         for (auto& block : blocks_) {
             detail::CountedBlock const counted{*model_, *block.program, block.cut, place_, experts_, limits_};
             scratch = std::max(scratch, detail::scratch_floats<Backend, Policy>(counted));
-            std::size_t number = 0;
-            for (auto const& op : block.program->operations()) {
-                auto const& held = block.operations[number++];
-                if (op.kind == OpKind::experts) can_repeat_ = can_repeat_ && Experts::repeats(held);
-                auto const layer = cached_layer(op, block.cut);
+            for (auto const& bound : block.operations) {
+                if (bound.op->kind == OpKind::experts) can_repeat_ = can_repeat_ && Experts::repeats(bound.held);
+                auto const layer = cached_layer(*bound.op, block.cut);
                 if (!layer) continue;
                 block.cache_layer = layers.size();
                 layers.push_back(*layer);
@@ -345,10 +345,10 @@ private:
 
     [[nodiscard]] Result<> check(std::span<std::int32_t const> ids, std::span<SequencePart const> parts,
                                  TensorView<float, 2, Backend> out, bool has_exchange) const {
-        Error error{ErrorCode::invalid_argument};
-        error.in("executor");
+        auto const refused = [] { return Error{ErrorCode::invalid_argument}.in("executor"); };
         if (!has_exchange && experts_.ranks > 1) {
-            return error.at("ep")
+            return refused()
+                .at("ep")
                 .because("needs an exchange: other ranks have some of the experts")
                 .got(experts_.ranks)
                 .fix("give forward what make_exchange made");

@@ -3,8 +3,8 @@
 
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/core/result.hpp>
-#include <shardwise/executor/block_values.hpp>
 #include <shardwise/executor/executor_limits.hpp>
+#include <shardwise/executor/held_block.hpp>
 #include <shardwise/executor/kv_cache.hpp>
 #include <shardwise/executor/step_capacity.hpp>
 #include <shardwise/kernels/step_table.hpp>

@@ -57,10 +57,10 @@ namespace detail {
 ///
 /// Order  on the walk's stream
 template <ComputeBackend Backend, ReductionPolicy Policy, Communicator C>
-[[nodiscard]] Result<RoutingTable<Backend>> order_rows(BlockWalk<Backend, Policy, C>& walk, Operation const& op,
-                                                       std::size_t number, RoutingOrder by) {
+[[nodiscard]] Result<RoutingTable<Backend>> order_rows(BlockWalk<Backend, Policy, C>& walk,
+                                                       BoundOperation<Backend, Policy> const& op, RoutingOrder by) {
     Routes<Backend> const routes(walk.view(op.inputs[1]));
-    RoutingTable<Backend> const table(walk.values.table(number), routes.ids.elements(), op.experts);
+    RoutingTable<Backend> const table(op.workspace, routes.ids.elements(), op.op->experts);
     TensorView<std::int32_t const, 2, Backend> const ids = routes.ids;
     auto const done = order_experts(ids, by, table.order, table.first, walk.stream);
     if (!done) return done.error();
@@ -68,12 +68,12 @@ template <ComputeBackend Backend, ReductionPolicy Policy, Communicator C>
 }
 
 /// Where each expert's rows begin, and the end of the last, as the host knows it: it says how many rows a product has. Waits for the
-/// stream, once for all operations of a block that go by the same choice.
+/// stream, once for all operations of a block that go by the same `choice`.
 template <ComputeBackend Backend, ReductionPolicy Policy, Communicator C>
-[[nodiscard]] Result<std::span<std::int32_t const>> count_rows(BlockWalk<Backend, Policy, C>& walk, Operation const& op,
+[[nodiscard]] Result<std::span<std::int32_t const>> count_rows(BlockWalk<Backend, Policy, C>& walk, ValueId choice,
                                                                RoutingTable<Backend> const& table) {
     auto& counted = walk.state.counted;
-    if (counted.choice != op.inputs[1]) {
+    if (counted.choice != choice) {
         counted.first.resize(static_cast<std::size_t>(table.first.elements()));
         TensorView<std::int32_t const, 1, Backend> const from = table.first;
         TensorView<std::int32_t, 1, Host> const to(counted.first.data(), {from.elements()});
@@ -81,7 +81,7 @@ template <ComputeBackend Backend, ReductionPolicy Policy, Communicator C>
         if (!copied) return copied.error();
         auto const done = walk.stream.synchronize(far_deadline());
         if (!done) return done.error();
-        counted.choice = op.inputs[1];
+        counted.choice = choice;
     }
     return std::span<std::int32_t const>(counted.first);
 }

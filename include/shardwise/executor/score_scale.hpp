@@ -12,7 +12,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What multiplies an attention's scores in the layer of this number; 0: 1 / sqrt(key_dim).
 [[nodiscard]] inline float score_scale(ModelConfig const& config, AttentionShape const& shape, std::int64_t layer) {
-    if (config.yarn_scores && config.rope.mscale_all_dim != 0.0) {
+    if (shape.has_yarn_scores && config.rope.mscale_all_dim != 0.0) {
         auto const growth = yarn_magnitude(config.rope.factor, config.rope.mscale_all_dim);
         return static_cast<float>(growth * growth / std::sqrt(static_cast<double>(shape.key_dim)));
     }

@@ -6,43 +6,38 @@
 #include <shardwise/executor/ops/executed_ops.hpp>
 #include <shardwise/op/work.hpp>
 
-#include <cstddef>
+#include <cstdint>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Computes one block: its input is where the walk left the hidden state, its output where the walk finds it. `exchange` is null
 /// where the rank has all experts.
 template <ComputeBackend Backend, ReductionPolicy Policy, Communicator C>
-[[nodiscard]] Result<> walk_block(Model const& model, HeldBlock<Backend, Policy> const& block,
-                                  StepView<Backend> const& step, WalkState<Backend>& state, C& comm,
-                                  ExpertParallel<Backend, C>* exchange, typename Backend::Stream& stream) {
-    detail::BlockWalk<Backend, Policy, C> walk{model, block,    step,   state,
-                                               comm,  exchange, stream, BlockValues<Backend, Policy>(block, step)};
+[[nodiscard]] Result<> walk_block(HeldBlock<Backend, Policy> const& block, StepView<Backend> const& step,
+                                  WalkState<Backend>& state, C& comm, ExpertParallel<Backend, C>* exchange,
+                                  typename Backend::Stream& stream) {
+    detail::BlockWalk<Backend, Policy, C> walk{
+        block, step, state, comm, exchange, stream, step.table.tokens(), static_cast<std::int64_t>(step.parts.size())};
     state.counted.choice = no_value;
-    auto const& operations = block.program->operations();
-    if (operations.empty()) return {};
-    bool const reads_ids = operations.front().kind == OpKind::embedding && operations.front().inputs[0] == 0 &&
-                           block.program->values()[0].width == 1;
-    if (auto const in = walk.view(0); !reads_ids && state.hidden != in.data()) {
+    if (block.operations.empty()) return {};
+    if (auto const in = walk.view(block.input); !block.reads_ids && state.hidden != in.data()) {
         // The block before left its result at the place of its own output.
         auto const moved = move_values<Backend>(state.hidden, in.data(), in.elements(), stream);
         if (!moved) return moved;
     }
-    std::size_t number = 0;
-    for (auto const& op : operations) {
+    for (auto const& bound : block.operations) {
         // What other ranks' experts make is computed once their rows have come.
-        bool const is_later = exchange != nullptr && walk.is_routed(op);
+        bool const is_later = exchange != nullptr && walk.is_routed(bound);
         step.tracer([&](TraceRing& ring) {
-            ring.begin_operation(name_of(op.kind), op.parameters[0], block.is_layer ? block.number : -1);
+            ring.begin_operation(name_of(bound.op->kind), bound.op->parameters[0], block.is_layer ? block.number : -1);
         });
-        auto const done = is_later ? Result<>{} : detail::visit_executed<Backend, Policy>(op.kind, [&](auto of) {
-            return of.run(walk, op, number);
+        auto const done = is_later ? Result<>{} : detail::visit_executed<Backend, Policy>(bound.op->kind, [&](auto of) {
+            return of.run(walk, bound);
         });
         if (!done) return done;
-        step.tracer([&](TraceRing& ring) { ring.end_operation(walk.view(op.output).elements() * 4); });
-        ++number;
+        step.tracer([&](TraceRing& ring) { ring.end_operation(walk.view(bound.output).elements() * 4); });
     }
-    state.hidden = walk.view(operations.back().output).data();
+    state.hidden = walk.view(block.operations.back().output).data();
     return {};
 }
 

@@ -174,13 +174,13 @@ template <ActivationElement T, CacheElement Cache>
     auto const& shape = options.shape;
     auto const queries = q.extent(0);
     auto const keys = k.count();
-    Error error{ErrorCode::shape_mismatch};
-    error.in("attention");
+    auto const refused = [] { return Error{ErrorCode::shape_mismatch}.in("attention"); };
     auto const differs = [&](std::string_view reason, std::int64_t got, std::int64_t expected) {
-        return error.because(reason).got(got).expected(expected);
+        return refused().because(reason).got(got).expected(expected);
     };
     if (shape.kv_heads < 1 || shape.heads % shape.kv_heads != 0) {
-        return error.because("the query heads are no multiple of the key-value heads")
+        return refused()
+            .because("the query heads are no multiple of the key-value heads")
             .got(shape.heads)
             .multiple_of(shape.kv_heads);
     }
@@ -201,7 +201,10 @@ template <ActivationElement T, CacheElement Cache>
         if (scales.extent(1) != shape.kv_heads)
             return differs("bytes need a scale for each key-value head", scales.extent(1), shape.kv_heads);
         if (scales.extent(0) < rows->memory_rows())
-            return error.because("bytes need scales for each row").got(scales.extent(0)).at_least(rows->memory_rows());
+            return refused()
+                .because("bytes need scales for each row")
+                .got(scales.extent(0))
+                .at_least(rows->memory_rows());
     }
     if (out.extent(0) != queries) return differs("the output needs a row per query", out.extent(0), queries);
     if (out.extent(1) != shape.heads * shape.value_dim)
@@ -216,7 +219,7 @@ template <ActivationElement T, CacheElement Cache>
                        slopes.elements(), shape.heads * per_head);
     auto const needed = attention_workspace(options, queries, keys);
     if (!workspace.empty() && workspace.elements() < needed)
-        return error.because("the workspace is too small").got(workspace.elements()).at_least(needed);
+        return refused().because("the workspace is too small").got(workspace.elements()).at_least(needed);
     auto const is_size = [](float value) { return value >= 0.0F && value <= std::numeric_limits<float>::max(); };
     if (!is_size(options.scale) || !is_size(options.soft_cap)) {
         return Error{ErrorCode::invalid_argument}

@@ -45,16 +45,15 @@ template <ActivationElement T>
                                   RopeLayout layout, HostStream& stream, float scale, std::int64_t first,
                                   std::int64_t direction) {
     if (auto const known = check_views(kernel, values, positions, frequencies); !known) return known;
-    Error error{ErrorCode::shape_mismatch};
-    error.in(kernel);
+    auto const refused = [&] { return Error{ErrorCode::shape_mismatch}.in(kernel); };
     auto const pairs = frequencies.elements();
     if (head_dim < 1 || values.extent(1) % head_dim != 0) {
-        return error.because("a row is not made of whole heads").got(values.extent(1)).multiple_of(head_dim);
+        return refused().because("a row is not made of whole heads").got(values.extent(1)).multiple_of(head_dim);
     }
     if (first < 0 || 2 * pairs > head_dim - first)
-        return error.because("more elements turn than a head has").got(2 * pairs).at_most(head_dim - first);
+        return refused().because("more elements turn than a head has").got(2 * pairs).at_most(head_dim - first);
     if (positions.elements() != values.extent(0)) {
-        return error.because("each token needs a position").got(positions.elements()).expected(values.extent(0));
+        return refused().because("each token needs a position").got(positions.elements()).expected(values.extent(0));
     }
     if (!stream.isa()) return stream.isa().error();
     using Turn = void (*)(T*, float const*, float const*, std::int64_t);

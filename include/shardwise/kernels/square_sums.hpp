@@ -32,16 +32,15 @@ template <ActivationElement T>
 [[nodiscard]] Result<> sum_squares(TensorView<T const, 2, Host> in, Span<SquareSum const> parts,
                                    TensorView<double, 2, Host> sums, HostStream& stream) {
     if (auto const known = check_views("sum_squares", in, sums); !known) return known;
-    Error error{ErrorCode::shape_mismatch};
-    error.in("sum_squares");
+    auto const refused = [] { return Error{ErrorCode::shape_mismatch}.in("sum_squares"); };
     if (in.extent(0) != sums.extent(0))
-        return error.because("the sums are not of the input's rows").got(sums.extent(0)).expected(in.extent(0));
+        return refused().because("the sums are not of the input's rows").got(sums.extent(0)).expected(in.extent(0));
     for (auto const& part : parts) {
         auto const& columns = part.columns;
         if (columns.begin < 0 || columns.end < columns.begin || columns.end > in.extent(1))
-            return error.because("a sum's columns are not the input's").got(columns.end).expected(in.extent(1));
+            return refused().because("a sum's columns are not the input's").got(columns.end).expected(in.extent(1));
         if (part.sum < 0 || part.sum >= sums.extent(1))
-            return error.because("a row has no such sum").got(part.sum).expected(sums.extent(1));
+            return refused().because("a row has no such sum").got(part.sum).expected(sums.extent(1));
     }
     if (!stream.isa()) return stream.isa().error();
     auto const kernel = detail::choose_kernel<double (*)(T const*, std::int64_t)>(

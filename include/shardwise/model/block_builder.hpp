@@ -80,8 +80,9 @@ public:
                                     chosen.experts_per_token, split, present(bias));
     }
     /// The top-k experts and their weights from router scores; `bias` names a tensor that corrects the choice, where there is one.
-    constexpr ValueId route(ValueId scores, std::int64_t experts_per_token, std::string_view bias = {}) {
-        return BodyBuilder::route(scores, at(scores).width, experts_per_token, present(bias));
+    constexpr ValueId route(ValueId scores, std::int64_t experts_per_token, std::string_view bias = {},
+                            double near_share = 0.0) {
+        return BodyBuilder::route(scores, at(scores).width, experts_per_token, present(bias), near_share);
     }
     /// The weighted sum of each token's experts.
     constexpr ValueId combine(ValueId routed, ValueId routes) {

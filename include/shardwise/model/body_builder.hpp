@@ -199,7 +199,8 @@ public:
     }
 
     /// Columns [first, first + width) of each of a value's units.
-    constexpr ValueId part(ValueId in, std::string_view name, std::int64_t unit, std::int64_t first, std::int64_t width) {
+    constexpr ValueId part(ValueId in, std::string_view name, std::int64_t unit, std::int64_t first,
+                           std::int64_t width) {
         Operation op{.kind = OpKind::part};
         op.in_features = unit;
         op.out_features = width;
@@ -226,10 +227,11 @@ public:
                             .split = UnitSplit::units(shape.key_heads)});
     }
 
-    /// The top-k experts and their weights from router scores: [tokens, k] pairs.
+    /// The top-k experts and their weights from router scores: [tokens, k] pairs. `near_share` is the sparse mixer's.
     constexpr ValueId route(ValueId scores, std::int64_t experts, std::int64_t experts_per_token,
-                            std::string_view bias = {}) {
+                            std::string_view bias = {}, double near_share = 0.0) {
         Operation op{.kind = OpKind::route};
+        op.factor = near_share;
         op.parameters = {bias};
         op.experts = experts;
         op.experts_per_token = experts_per_token;
@@ -297,7 +299,9 @@ protected:
 
 private:
     /// Notes an xielu whose numbers the operation does not name.
-    constexpr void refuse_alone() { body_.refuse("xielu", "is computed with the parameters of a module, without a gate"); }
+    constexpr void refuse_alone() {
+        body_.refuse("xielu", "is computed with the parameters of a module, without a gate");
+    }
     /// Notes the norms that the executor does not compute.
     constexpr void check_norm(Operation const& op, ValueId in) {
         auto const& value = at(in);

@@ -61,15 +61,15 @@ struct ModelConfig {
     std::int64_t qk_rope_head_dim = 0;
     std::int64_t v_head_dim = 0;
 
-    LayerSet linear_layers;  // qwen3_next: layers with a gated delta rule; after `complete` the truth
-
     std::int64_t sliding_window = 0;
-    LayerSet sliding_layers;  // layers whose attention sees only the window; after `complete` the truth of every layer
+    LayerSet
+        local_layers;  // layers that see what is near: by a window, a chunk, or a state (the family says which); after
+                       // `complete` the truth of every layer
     LayerSet rope_free_layers;  // layers whose queries and keys do not turn (smollm3: where no_rope_layers has a 0)
     std::int64_t rope_list_count = 0;     // entries of no_rope_layers; 0: absent, families derive it
     std::int64_t rope_free_interval = 0;  // smollm3: no_rope_layer_interval, every n-th layer does not turn
     std::int64_t layer_types_count =
-        0;  // entries of layer_types, which filled sliding_layers; 0: absent, families derive it
+        0;  // entries of layer_types, which filled local_layers; 0: absent, families derive it
 
     bool tie_word_embeddings = false;
     bool attention_bias = false;
@@ -83,7 +83,6 @@ struct ModelConfig {
     bool is_bidirectional = false;    // gemma3: use_bidirectional_attention
     bool norm_expert_weights = true;  // qwen moe: norm_topk_prob: chosen weights are divided by their sum
     bool interleaved_rope = false;    // deepseek: neighbours of a head turn together, not its halves
-    bool yarn_scores = false;         // deepseek: scores grow by yarn_magnitude(factor, mscale_all_dim) squared
     bool is_text_part = false;        // the text part of a model with other inputs, whose parts are not counted
     bool active_embedding = true;     // deepseek, gpt_oss: active parameters leave the input table out, as the cards do
     std::int64_t sliding_pattern = 0;  // gemma3: sliding_window_pattern; qwen: max_window_layers
@@ -91,15 +90,13 @@ struct ModelConfig {
     ActivationKind activation = ActivationKind::silu;
     RouterScore router_score = RouterScore::softmax;
     GroupRank group_rank = GroupRank::best;
-    double routed_scale = 1.0;   // deepseek: routed_scaling_factor, multiplies the chosen weights
-    double router_jitter = 0.0;  // phimoe: router_jitter_noise
+    double routed_scale = 1.0;  // deepseek: routed_scaling_factor, multiplies the chosen weights
     double norm_epsilon = 1e-6;
     double embedding_scale = 1.0;  // multiplies embeddings: gemma's sqrt(hidden_size), granite
     double residual_scale = 1.0;   // granite: multiplies what attention and mlp add to the residual
     double logit_scale = 1.0;      // cohere: multiplies logits; granite's logits_scaling divides them
     double query_scale = 0.0;      // gemma2: query_pre_attn_scalar; scores are divided by its root
     double score_scale = 0.0;      // granite: attention_multiplier; 0: from query_scale or the heads' width
-    double attention_softcap = 0.0;
     double logit_softcap = 0.0;
     RopeParameters rope{};
     /// What one family alone reads, by its own keys.

@@ -15,13 +15,12 @@ namespace detail {
 }
 
 /// Gemma 2. Its pretrained files are fp32, its instruction-tuned ones, which are what engines serve, bf16.
-[[nodiscard]] constexpr ModelConfig gemma2_preset(char const* name, DecoderSizes const& sizes,
-                                                  double query_scale) {
+[[nodiscard]] constexpr ModelConfig gemma2_preset(char const* name, DecoderSizes const& sizes, double query_scale) {
     auto config = tied(decoder_preset("gemma2", name, Dtype::bf16, sizes, 10000.0, 1e-6));
     config.activation = ActivationKind::gelu_tanh;
     config.sliding_window = 4096;
     config.query_scale = query_scale;
-    config.attention_softcap = 50.0;
+    config.own.set_real("attn_logit_softcapping", 50.0);
     config.logit_softcap = 30.0;
     return config;
 }

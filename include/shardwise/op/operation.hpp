@@ -87,6 +87,10 @@ struct AttentionShape {
     bool divides_by_layer = false;
     /// Scores have, before they are scaled, a slope times the key's position in bf16, as bf16 (falcon's linear biases).
     bool has_rounded_slopes = false;
+    /// Scores become cap * tanh(score / cap); 0: they do not (gemma2).
+    double soft_cap = 0.0;
+    /// Under yarn scores grow by the square of yarn_magnitude(factor, mscale_all_dim) (deepseek).
+    bool has_yarn_scores = false;
 };
 
 /// The numbers of a head that change its scores: a sink or a slope, or a bias for each offset of a key from -bias_reach on.
@@ -129,7 +133,7 @@ struct Operation {
     std::int64_t skipped_id = -1;
     /// Of last_token: take each sequence's first row instead (bert's pooler).
     bool takes_first = false;
-    /// Of scale: what it multiplies by.
+    /// Of scale: what it multiplies by. Of route by the sparse mixer: by what share of itself a logit may fall short of the best.
     double factor = 1.0;
 };
 

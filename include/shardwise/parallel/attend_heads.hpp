@@ -69,15 +69,16 @@ template <ComputeBackend Backend, CacheElement Cache>
     if (auto const known = check_views("attend_heads", q, k.memory, v.memory, out, workspace, sinks, slopes); !known)
         return known;
     auto const& shape = options.shape;
-    Error error{ErrorCode::shape_mismatch};
-    error.in("attend_heads");
+    auto const refused = [] { return Error{ErrorCode::shape_mismatch}.in("attend_heads"); };
     if (q.extent(1) != share.query.size() * shape.key_dim || out.extent(1) != share.query.size() * shape.value_dim)
-        return error.because("queries or output are not as wide as this rank's heads")
+        return refused()
+            .because("queries or output are not as wide as this rank's heads")
             .got(q.extent(1))
             .expected(share.query.size() * shape.key_dim);
     if (k.memory.extent(1) != share.kv.size() * shape.key_dim ||
         v.memory.extent(1) != share.kv.size() * shape.value_dim)
-        return error.because("keys or values are not as wide as this rank's heads")
+        return refused()
+            .because("keys or values are not as wide as this rank's heads")
             .got(k.memory.extent(1))
             .expected(share.kv.size() * shape.key_dim);
     auto const part_of = [](TensorView<float const, 1, Backend> per_head, std::int64_t first, std::int64_t count) {

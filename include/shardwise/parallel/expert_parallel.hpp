@@ -62,14 +62,15 @@ public:
     [[nodiscard]] static Result<ExpertParallel> create(typename Backend::Context& context, Comm& comm,
                                                        ExpertShape const& shape) {
         static_assert(DealsExperts<Backend>, "experts move rows in the host's memory");
-        Error refused{ErrorCode::invalid_argument};
-        refused.in("expert parallelism");
-        if (shape.experts < 1) return refused.at("experts").because("are less than one").got(shape.experts).at_least(1);
-        if (shape.width < 1) return refused.at("width").because("is less than one").got(shape.width).at_least(1);
+        auto const refused = [] { return Error{ErrorCode::invalid_argument}.in("expert parallelism"); };
+        if (shape.experts < 1)
+            return refused().at("experts").because("are less than one").got(shape.experts).at_least(1);
+        if (shape.width < 1) return refused().at("width").because("is less than one").got(shape.width).at_least(1);
         if (shape.max_tokens < 0)
-            return refused.at("max_tokens").because("are less than none").got(shape.max_tokens).at_least(0);
+            return refused().at("max_tokens").because("are less than none").got(shape.max_tokens).at_least(0);
         if (shape.experts_per_token < 1 || shape.experts_per_token > shape.experts) {
-            return refused.at("experts_per_token")
+            return refused()
+                .at("experts_per_token")
                 .because("is not between 1 and the number of experts")
                 .got(shape.experts_per_token)
                 .between(1, shape.experts);
@@ -167,20 +168,21 @@ private:
     template <class In, class Ids, class Weights, class Out>
     [[nodiscard]] Result<> check(In const& in, Ids const& ids, Weights const& weights, Out const& out) const {
         if (auto const known = check_views("expert_parallel", in, ids, weights, out); !known) return known;
-        Error error{ErrorCode::shape_mismatch};
-        error.in("expert parallelism");
+        auto const refused = [] { return Error{ErrorCode::shape_mismatch}.in("expert parallelism"); };
         auto const tokens = in.extent(0);
         if (tokens > shape_.max_tokens)
-            return error.because("has more tokens than it was made for").got(tokens).at_most(shape_.max_tokens);
+            return refused().because("has more tokens than it was made for").got(tokens).at_most(shape_.max_tokens);
         if (in.extent(1) != shape_.width || out.extent(1) != shape_.width)
-            return error.because("rows have another width").got(in.extent(1)).expected(shape_.width);
+            return refused().because("rows have another width").got(in.extent(1)).expected(shape_.width);
         if (ids.extent(1) != shape_.experts_per_token || weights.extent(1) != shape_.experts_per_token) {
-            return error.because("ids or weights do not have a column per chosen expert")
+            return refused()
+                .because("ids or weights do not have a column per chosen expert")
                 .got(ids.extent(1))
                 .expected(shape_.experts_per_token);
         }
         if (ids.extent(0) != tokens || weights.extent(0) != tokens || out.extent(0) != tokens)
-            return error.because("ids, weights and output do not have a row per token")
+            return refused()
+                .because("ids, weights and output do not have a row per token")
                 .got(out.extent(0))
                 .expected(tokens);
         return {};

@@ -149,17 +149,17 @@ private:
     [[nodiscard]] Result<> check(std::int64_t rows, Matrix out, Vector workspace, std::int64_t needed,
                                  C const& comm) const {
         if (auto const known = check_views("fixed_tree_sum", out, workspace); !known) return known;
-        Error error{ErrorCode::shape_mismatch};
-        error.in("fixed_tree_sum");
+        auto const refused = [] { return Error{ErrorCode::shape_mismatch}.in("fixed_tree_sum"); };
         if (out.extent(0) != rows || out.extent(1) != width_ || !out.is_dense()) {
-            return error.because("the output does not have the sum's rows and columns without gaps")
+            return refused()
+                .because("the output does not have the sum's rows and columns without gaps")
                 .got(out.elements())
                 .expected(rows * width_);
         }
         if (workspace.elements() < needed)
-            return error.because("the workspace is too small").got(workspace.elements()).at_least(needed);
+            return refused().because("the workspace is too small").got(workspace.elements()).at_least(needed);
         if (comm.size() != place_.ranks || comm.rank() != place_.rank)
-            return error.because("was planned for another group").got(comm.size()).expected(place_.ranks);
+            return refused().because("was planned for another group").got(comm.size()).expected(place_.ranks);
         return {};
     }
 

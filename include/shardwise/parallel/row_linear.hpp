@@ -205,20 +205,21 @@ private:
 
     [[nodiscard]] static Result<> check(WeightSource const& source, InputPieces const& pieces, TensorPlace place,
                                         UnitRange held) {
-        Error error{ErrorCode::invalid_argument};
-        error.in("row_linear");
+        auto const refused = [] { return Error{ErrorCode::invalid_argument}.in("row_linear"); };
         if (auto const placed = detail::check_place("row_linear", place); !placed) return placed;
         if (auto const cut = detail::check_pieces("row_linear", pieces); !cut) return cut;
         auto const own = pieces.inputs_of_rank(place.ranks, place.rank);
         if (held.size() != source.inputs || held.begin > own.begin || held.end < own.end) {
-            return error.at("inputs")
+            return refused()
+                .at("inputs")
                 .because("the source does not hold this rank's columns of the weight")
                 .got(source.inputs)
                 .expected(held.size());
         }
         auto const grain = input_grain(source.format, source.group);
         if (pieces.grain % grain != 0) {
-            return error.at("pieces")
+            return refused()
+                .at("pieces")
                 .because("part blocks of " + std::string(name_of(source.format)))
                 .got(pieces.grain)
                 .multiple_of(grain)
@@ -232,19 +233,22 @@ private:
                                       std::int64_t rows, TensorView<float, 1, Backend> workspace, std::int64_t needed,
                                       C const& comm) const {
         if (auto const known = check_views("row_linear", in, out, workspace); !known) return known;
-        Error error{ErrorCode::shape_mismatch};
-        error.in("row_linear");
+        auto const refused = [] { return Error{ErrorCode::shape_mismatch}.in("row_linear"); };
         if (in.extent(1) != inputs())
-            return error.because("the input does not have this rank's columns").got(in.extent(1)).expected(inputs());
+            return refused()
+                .because("the input does not have this rank's columns")
+                .got(in.extent(1))
+                .expected(inputs());
         if (out.extent(0) != rows || out.extent(1) != outputs_ || !out.is_dense()) {
-            return error.because("the output does not have the layer's rows and columns without gaps")
+            return refused()
+                .because("the output does not have the layer's rows and columns without gaps")
                 .got(out.elements())
                 .expected(rows * outputs_);
         }
         if (workspace.elements() < needed)
-            return error.because("the workspace is too small").got(workspace.elements()).at_least(needed);
+            return refused().because("the workspace is too small").got(workspace.elements()).at_least(needed);
         if (comm.size() != place_.ranks || comm.rank() != place_.rank)
-            return error.because("the layer was cut for another group").got(comm.size()).expected(place_.ranks);
+            return refused().because("the layer was cut for another group").got(comm.size()).expected(place_.ranks);
         return {};
     }
 

@@ -35,17 +35,17 @@ template <ComputeBackend Backend, Communicator C>
     auto const share = [vocabulary, ranks = comm.size()](std::int32_t rank) {
         return split_units(vocabulary, ranks, rank);
     };
-    Error error{ErrorCode::shape_mismatch};
-    error.in("gather_logits");
+    auto const refused = [] { return Error{ErrorCode::shape_mismatch}.in("gather_logits"); };
     if (own.extent(0) != rows || own.extent(1) != share(comm.rank()).size() || !own.is_dense() || !out.is_dense()) {
-        return error.because("the input is not this rank's share of the vocabulary, or rows have gaps")
+        return refused()
+            .because("the input is not this rank's share of the vocabulary, or rows have gaps")
             .got(own.extent(1))
             .expected(share(comm.rank()).size());
     }
     bool const is_in_order = rows <= 1 || comm.size() == 1;
     auto const needed = is_in_order ? 0 : gather_logits_workspace(rows, vocabulary);
     if (workspace.elements() < needed)
-        return error.because("the workspace is too small").got(workspace.elements()).at_least(needed);
+        return refused().because("the workspace is too small").got(workspace.elements()).at_least(needed);
     TensorView<float const, 1, Backend> const flat{own.data(), {own.elements()}};
     TensorView<float, 1, Backend> const gathered{is_in_order ? out.data() : workspace.data(), {out.elements()}};
     if (comm.size() == 1) return Backend::template copy<float>(flat, gathered, stream);

@@ -18,10 +18,10 @@ using namespace shardwise;
 namespace {
 
 /// The layers whose attention sees only a window.
-std::vector<std::int64_t> sliding_layers(Model const& model) {
+std::vector<std::int64_t> local_layers(Model const& model) {
     std::vector<std::int64_t> layers;
     for (std::int64_t i = 0; i < model.config.layers; ++i) {
-        if (model.config.sliding_layers.contains(i)) layers.push_back(i);
+        if (model.config.local_layers.contains(i)) layers.push_back(i);
     }
     return layers;
 }
@@ -88,25 +88,25 @@ TEST_CASE("Every layer of mistral and phi3 slides, none without a window") {
     CHECK(windows(mistral) == std::vector<std::int64_t>(32, 4096));
     CHECK(windows(describe_or_fail(presets::mistral_7b_v0_3)) == std::vector<std::int64_t>(32, 0));
     CHECK(windows(describe_or_fail(presets::phi_3_mini)) == std::vector<std::int64_t>(32, 2047));
-    CHECK(sliding_layers(describe_or_fail(presets::llama_3_8b)).empty());
+    CHECK(local_layers(describe_or_fail(presets::llama_3_8b)).empty());
 }
 
 TEST_CASE("Qwen slides from max_window_layers on, and only where use_sliding_window is set") {
     auto config = presets::qwen2_5_7b;
     config.sliding_window = 4096;
     config.sliding_pattern = 25;
-    CHECK(sliding_layers(describe_or_fail(config)).empty());
+    CHECK(local_layers(describe_or_fail(config)).empty());
     config.use_sliding_window = true;
-    CHECK(sliding_layers(describe_or_fail(config)) == std::vector<std::int64_t>{25, 26, 27});
+    CHECK(local_layers(describe_or_fail(config)) == std::vector<std::int64_t>{25, 26, 27});
     auto moe = presets::qwen3_30b_a3b;
     moe.use_sliding_window = true;
     moe.sliding_window = 512;
-    CHECK(sliding_layers(describe_or_fail(moe)).size() == 48);
+    CHECK(local_layers(describe_or_fail(moe)).size() == 48);
 }
 
 TEST_CASE("gemma2 and gpt_oss alternate, gemma3 has one full layer in six") {
     auto const gemma2 = describe_or_fail(presets::gemma_2_9b);
-    for (std::int64_t i = 0; i < 42; ++i) CHECK(gemma2.config.sliding_layers.contains(i) == (i % 2 == 0));
+    for (std::int64_t i = 0; i < 42; ++i) CHECK(gemma2.config.local_layers.contains(i) == (i % 2 == 0));
     auto const oss = describe_or_fail(presets::gpt_oss_20b);
     CHECK(windows(oss)[0] == 128);
     CHECK(windows(oss)[1] == 0);
@@ -120,8 +120,8 @@ TEST_CASE("gemma2 and gpt_oss alternate, gemma3 has one full layer in six") {
 TEST_CASE("layer_types beat the family's own rule, and must name every layer") {
     auto config = presets::gemma_3_1b;
     config.layer_types_count = 26;
-    config.sliding_layers.insert(3);
-    CHECK(sliding_layers(describe_or_fail(config)) == std::vector<std::int64_t>{3});
+    config.local_layers.insert(3);
+    CHECK(local_layers(describe_or_fail(config)) == std::vector<std::int64_t>{3});
     config.layer_types_count = 25;
     auto const model = describe(config);
     REQUIRE(!model);
@@ -143,7 +143,7 @@ TEST_CASE("Completing a completed config changes nothing") {
         auto const once = describe_or_fail(config);
         auto const twice = describe_or_fail(once.config);
         CHECK(count_parameters(once.tree) == count_parameters(twice.tree));
-        CHECK(sliding_layers(once) == sliding_layers(twice));
+        CHECK(local_layers(once) == local_layers(twice));
         CHECK(windows(once) == windows(twice));
         CHECK(once.config.dense_layers == twice.config.dense_layers);
         CHECK(once.config.kv_heads == twice.config.kv_heads);

@@ -204,8 +204,8 @@ TEST_CASE("read_config: layer_types say which layers slide") {
     auto const file = read_config_file(golden + "configs/gemma-3-1b-v5.json");
     REQUIRE(file);
     CHECK(file->config.layer_types_count == 26);
-    CHECK(file->config.sliding_layers.contains(0));
-    CHECK_FALSE(file->config.sliding_layers.contains(5));
+    CHECK(file->config.local_layers.contains(0));
+    CHECK_FALSE(file->config.local_layers.contains(5));
     CHECK(refusal_code_of(R"({"model_type": "qwen3", "layer_types": ["linear_attention"]})") == ErrorCode::unsupported);
     CHECK(refusal_code_of(R"({"model_type": "qwen3", "layer_types": "full_attention"})") == ErrorCode::invalid_field);
     CHECK(refusal_code_of(R"({"model_type": "qwen3", "layer_types": [1]})") == ErrorCode::invalid_field);

@@ -40,7 +40,7 @@ TEST_CASE("read_config: exaone4's pattern may be letters, an L for each layer be
     auto const model = describe(file->config);
     REQUIRE(model);
     for (std::int64_t layer = 0; layer < 8; ++layer) {
-        CHECK(model->config.sliding_layers.contains(layer) == (layer % 4 != 3));
+        CHECK(model->config.local_layers.contains(layer) == (layer % 4 != 3));
         CHECK(model->config.rope_free_layers.contains(layer) == (layer % 4 == 3));
     }
     for (auto const* const pattern : {"LGLG", "", "LLL", "G L"})
@@ -75,7 +75,9 @@ TEST_CASE("describe: xielu is the activation of an MLP without a gate, and refus
 
 // transformers 4.57: LlavaConfig and Mistral3Config take llama and mistral where text_config names no model_type, Qwen2VLConfig
 // makes the text model of its own keys where there is no text_config.
-TEST_CASE("read_config: the text model of a whole one is found without its name, and without text_config where files lack it") {
+TEST_CASE(
+    "read_config: the text model of a whole one is found without its name, and without text_config where files lack "
+    "it") {
     auto const type_of = [](std::string const& text) {
         auto const file = read_config(text, "config.json");
         REQUIRE_MESSAGE(file, (file ? "" : file.error().message()));
@@ -85,7 +87,8 @@ TEST_CASE("read_config: the text model of a whole one is found without its name,
     CHECK(type_of(R"({"model_type": "llava", "text_config": {"num_hidden_layers": 2}})") == "llama");
     CHECK(type_of(R"({"model_type": "mistral3", "text_config": {"num_hidden_layers": 2}})") == "mistral");
     CHECK(type_of(R"({"model_type": "qwen3_vl", "text_config": {"num_hidden_layers": 2}})") == "qwen3_vl_text");
-    auto const flat = R"({"model_type": "qwen2_vl", "architectures": ["Qwen2VLForConditionalGeneration"], "num_hidden_layers": 2,
+    auto const flat =
+        R"({"model_type": "qwen2_vl", "architectures": ["Qwen2VLForConditionalGeneration"], "num_hidden_layers": 2,
                           "hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 96,
                           "vocab_size": 99, "rope_scaling": {"type": "mrope", "mrope_section": [1, 1, 2]},
                           "vision_config": {"hidden_size": 64}})";
@@ -97,7 +100,8 @@ TEST_CASE("read_config: the text model of a whole one is found without its name,
     CHECK(file->warnings[0] == "config.json: only the text model is counted");
     // Others keep their text models' keys apart: keys beside vision_config would be ignored.
     for (auto const* const whole : {"qwen3_vl", "gemma3", "llava", "mistral3"}) {
-        auto const refused = read_config("{\"model_type\": \"" + std::string(whole) + "\", \"hidden_size\": 64}", "config.json");
+        auto const refused =
+            read_config("{\"model_type\": \"" + std::string(whole) + "\", \"hidden_size\": 64}", "config.json");
         REQUIRE(!refused);
         CHECK(refused.error().code() == ErrorCode::unknown_name);
     }
@@ -107,8 +111,8 @@ TEST_CASE("read_config: the text model of a whole one is found without its name,
 // (get_text_config), 5 the whole's, whose default is tied (tests/golden/versions/saved-*.jsonl: small-mistral3).
 TEST_CASE("read_config: whether the head of a whole model is tied is asked as the version that wrote the file asks") {
     auto const is_tied = [](std::string const& version, std::string const& whole, std::string const& part) {
-        auto const file = read_config("{\"model_type\": \"mistral3\", \"transformers_version\": \"" + version + "\"" + whole +
-                                          ", \"text_config\": {\"num_hidden_layers\": 2" + part + "}}",
+        auto const file = read_config("{\"model_type\": \"mistral3\", \"transformers_version\": \"" + version + "\"" +
+                                          whole + ", \"text_config\": {\"num_hidden_layers\": 2" + part + "}}",
                                       "config.json");
         REQUIRE(file);
         return file->config.tie_word_embeddings;
@@ -123,7 +127,9 @@ TEST_CASE("read_config: whether the head of a whole model is tied is asked as th
     CHECK_FALSE(is_tied("4.57.6", "", ""));
 }
 
-TEST_CASE("read_config: qwen3_next's layers with states are those of layer_types, else all but every n-th; impossible heads are refused") {
+TEST_CASE(
+    "read_config: qwen3_next's layers with states are those of layer_types, else all but every n-th; impossible heads "
+    "are refused") {
     auto const states_of = [](std::string const& more) {
         auto const file = read("qwen3_next", more);
         REQUIRE_MESSAGE(file, (file ? "" : file.error().message()));
@@ -132,9 +138,10 @@ TEST_CASE("read_config: qwen3_next's layers with states are those of layer_types
         // Once more of what is complete.
         auto const again = describe(model->config);
         REQUIRE(again);
-        CHECK(again->config.linear_layers == model->config.linear_layers);
+        CHECK(again->config.local_layers == model->config.local_layers);
         std::string states;
-        for (std::int64_t layer = 0; layer < 8; ++layer) states += model->config.linear_layers.contains(layer) ? 'L' : 'F';
+        for (std::int64_t layer = 0; layer < 8; ++layer)
+            states += model->config.local_layers.contains(layer) ? 'L' : 'F';
         return states;
     };
     CHECK(states_of("") == "LLLFLLLF");

@@ -315,8 +315,8 @@ TEST_CASE("GGUF: what only the tensors tell is inferred by the family") {
     CHECK(model("t5").tensor("enc.blk.0.ffn_gate.weight", {64, 96}, 0).read()->own["is_gated_act"] == 1);
     auto const next = model("qwen3next").tensor("blk.1.ssm_conv1d.weight", {4, 64}, 0).read();
     REQUIRE(next);
-    CHECK_FALSE(next->linear_layers.contains(0));
-    CHECK(next->linear_layers.contains(1));
+    CHECK_FALSE(next->local_layers.contains(0));
+    CHECK(next->local_layers.contains(1));
     CHECK(next->layer_types_count == 2);
 }
 
@@ -394,7 +394,7 @@ TEST_CASE("layers slide as the file's pattern says") {
     auto const slides = [](Result<ModelConfig> const& config) {
         auto const model_of = describe<Gemma2>(*config);
         REQUIRE(model_of);
-        auto const& layers = model_of->config.sliding_layers;
+        auto const& layers = model_of->config.local_layers;
         return std::string(layers.contains(0) ? "1" : "0") + (layers.contains(1) ? "1" : "0");
     };
     CHECK(slides(gemma().read()) == "10");

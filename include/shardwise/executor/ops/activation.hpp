@@ -17,10 +17,12 @@ template <ComputeBackend Backend, ReductionPolicy Policy>
 struct ExecutedOp<ActivationOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
     using Held = HeldOperation<Backend, Policy>;
 
-    /// The four numbers of an xielu, as its formula takes them.
-    [[nodiscard]] static Result<Held> load(OperationLoader<Backend> const& from, Operation const& op, BlockBody const&,
-                                           BlockCut const&) {
-        if (op.activation != ActivationKind::xielu) return Held{};
+    /// What it reads, and the four numbers of an xielu, as its formula takes them.
+    [[nodiscard]] static Result<Held> load(OperationLoader<Backend> const& from, Operation const& op,
+                                           BlockBody const& body, BlockCut const&) {
+        HeldActivation<Backend> held;
+        held.form = form_of(op, body);
+        if (held.form != ActivationForm::xielu) return Held{std::move(held)};
         float stored[4] = {};
         for (std::size_t slot = 0; slot < 4; ++slot) {
             auto const parameter = from.find(op.parameters[slot]);
@@ -30,9 +32,10 @@ struct ExecutedOp<ActivationOp, Backend, Policy> : HoldsNothing<Backend, Policy>
             stored[slot] = value->front();
         }
         auto const own = XieluNumbers::of_stored(stored[0], stored[1], stored[2], stored[3]);
-        auto held = hold_floats<Backend>(from.context(), {own.alpha_p, own.alpha_n, own.beta, own.eps});
-        if (!held) return held.error();
-        return Held{HeldVector<Backend>{std::move(*held)}};
+        auto numbers = hold_floats<Backend>(from.context(), {own.alpha_p, own.alpha_n, own.beta, own.eps});
+        if (!numbers) return numbers.error();
+        held.numbers = std::move(*numbers);
+        return Held{std::move(held)};
     }
     [[nodiscard]] static Result<> count(MemoryTally& to, CountedBlock const&, Operation const& op, ParameterFormat) {
         for (std::size_t slot = 0; slot < 4; ++slot) to.add_vector(op, slot, 1);
@@ -40,24 +43,38 @@ struct ExecutedOp<ActivationOp, Backend, Policy> : HoldsNothing<Backend, Policy>
     }
 
     template <Communicator C>
-    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, Operation const& op, std::size_t number) {
+    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, BoundOperation<Backend, Policy> const& op) {
         using ConstRows = TensorView<float const, 2, Backend>;
+        auto const& held = std::get<HeldActivation<Backend>>(op.held);
+        auto const kind = op.op->activation;
         auto const out = walk.view(op.output);
         ConstRows const gate = walk.view(op.inputs[0]);
         auto& stream = walk.stream;
-        if (auto const* const numbers = std::get_if<HeldVector<Backend>>(&walk.held(number)))
-            return xielu(gate, numbers->values.view(), out, stream);
-        if (op.inputs[1] == no_value) return activation<float>(gate, out, op.activation, stream);
-        if (op.inputs[1] == op.inputs[0]) {
-            auto const width = out.extent(1);
-            return gated_activation<float>(gate.columns(0, width), gate.columns(width, width), out, op.activation,
-                                           stream);
+        switch (held.form) {
+            case ActivationForm::xielu:
+                return xielu(gate, held.numbers.view(), out, stream);
+            case ActivationForm::one:
+                return activation<float>(gate, out, kind, stream);
+            case ActivationForm::halves: {
+                auto const width = op.output.width;
+                return gated_activation<float>(gate.columns(0, width), gate.columns(width, width), out, kind, stream);
+            }
+            case ActivationForm::one_gate:
+                return scale_rows(gate, ConstRows(walk.view(op.inputs[1])), out, kind, stream);
+            case ActivationForm::pair:
+                return gated_activation<float>(gate, ConstRows(walk.view(op.inputs[1])), out, kind, stream);
         }
-        ConstRows const other = walk.view(op.inputs[1]);
-        auto const& values = walk.values;
-        bool const has_one_gate = values.of(op.inputs[0]).width == 1 && values.of(op.output).width > 1;
-        if (has_one_gate) return scale_rows(gate, other, out, op.activation, stream);
-        return gated_activation<float>(gate, other, out, op.activation, stream);
+        __builtin_unreachable();
+    }
+
+private:
+    [[nodiscard]] static ActivationForm form_of(Operation const& op, BlockBody const& body) {
+        auto const width = [&](ValueId id) { return body.values()[static_cast<std::size_t>(id)].width; };
+        if (op.activation == ActivationKind::xielu) return ActivationForm::xielu;
+        if (op.inputs[1] == no_value) return ActivationForm::one;
+        if (op.inputs[1] == op.inputs[0]) return ActivationForm::halves;
+        bool const has_one_gate = width(op.inputs[0]) == 1 && width(op.output) > 1;
+        return has_one_gate ? ActivationForm::one_gate : ActivationForm::pair;
     }
 };
 

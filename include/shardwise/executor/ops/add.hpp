@@ -4,14 +4,12 @@
 #include <shardwise/executor/ops/executed_op.hpp>
 #include <shardwise/kernels/add.hpp>
 
-#include <cstddef>
-
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 template <ComputeBackend Backend, ReductionPolicy Policy>
 struct ExecutedOp<AddOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
     template <Communicator C>
-    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, Operation const& op, std::size_t) {
+    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, BoundOperation<Backend, Policy> const& op) {
         using ConstRows = TensorView<float const, 2, Backend>;
         return add<float>(ConstRows(walk.view(op.inputs[0])), ConstRows(walk.view(op.inputs[1])), walk.view(op.output),
                           walk.stream);

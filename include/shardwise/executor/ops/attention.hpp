@@ -24,30 +24,33 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
     using Held = HeldOperation<Backend, Policy>;
     using Loader = OperationLoader<Backend>;
 
-    [[nodiscard]] static Result<Held> load(Loader const& from, Operation const& op, BlockBody const&,
+    [[nodiscard]] static Result<Held> load(Loader const& from, Operation const& op, BlockBody const& body,
                                            BlockCut const& cut) {
+        auto const& shape = op.attention;
         auto const& config = from.model().config;
         if constexpr (!HasHostMemory<Backend>) {
-            if (op.attention.chunk > 0) return no_kernel<Backend>("attention in chunks");
-            if (op.attention.has_rounded_slopes) return no_kernel<Backend>("rounded linear biases (ALiBi)");
-            if (op.attention.score_step > 0) return no_kernel<Backend>("scores that grow with the position");
+            if (shape.chunk > 0) return no_kernel<Backend>("attention in chunks");
+            if (shape.has_rounded_slopes) return no_kernel<Backend>("rounded linear biases (ALiBi)");
+            if (shape.score_step > 0) return no_kernel<Backend>("scores that grow with the position");
         }
-        auto const own = cut.heads->query;
-        if (config.alibi) {
-            // How the scores of the rank's heads fall with distance.
-            auto const slopes = alibi_slopes(op.attention.heads);
-            std::vector<float> part(slopes.begin() + own.begin, slopes.begin() + own.end);
-            for (auto& slope : part) slope = op.attention.has_rounded_slopes ? from_bf16(to_bf16(slope)) : slope;
-            return hold(hold_floats<Backend>(from.context(), part));
+        HeldAttention<Backend> held;
+        held.options.shape = shape;
+        held.options.soft_cap = static_cast<float>(shape.soft_cap);
+        held.options.scale = score_scale(config, shape, from.layer());
+        held.share = *cut.heads;
+        held.is_by_distance = config.alibi || shape.bias_reach > 0;
+        held.is_fused = op.inputs[0] == op.inputs[1];
+        if (shape.latent > 0) {
+            auto const& operations = body.operations();
+            while (operations[held.expands].output != op.inputs[2]) ++held.expands;
+            // In the latent keys are wider, but the scores are those of the heads.
+            auto const plain = static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.key_dim)));
+            if (!(held.options.scale > 0.0F)) held.options.scale = plain;
         }
-        if (op.attention.bias_reach > 0) return load_biases(from, op, own);
-        if (op.parameters[0].empty()) return Held{};
-        // A sink for each head (gpt_oss).
-        auto const stored = from.find(op.parameters[0]);
-        if (!stored) return stored.error();
-        if (stored->tensor->shape.rank() != 1) return not_executed("an attention with scores of its own");
-        UnitRange const heads[] = {own};
-        return hold(from.hold_vector(op.parameters[0], op.attention.heads, heads));
+        auto per_head = load_per_head(from, op, cut.heads->query);
+        if (!per_head) return per_head.error();
+        held.per_head = std::move(*per_head);
+        return Held{std::move(held)};
     }
 
     [[nodiscard]] static Result<> count(MemoryTally& to, CountedBlock const& block, Operation const& op,
@@ -78,23 +81,19 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
     }
 
     template <Communicator C>
-    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, Operation const& op, std::size_t number) {
-        if (op.attention.latent > 0) return run_latent(walk, op);
-        using Vector = typename BlockWalk<Backend, Policy, C>::Vector;
-        auto const& config = walk.model.config;
-        // Of each head: a score without a value, or how its scores fall with distance.
-        auto const* const numbers = std::get_if<HeldVector<Backend>>(&walk.held(number));
-        Vector const none;
-        Vector const per_head = numbers != nullptr ? Vector(numbers->values.view()) : none;
-        bool const is_by_distance = config.alibi || op.attention.bias_reach > 0;
-        auto const sinks = is_by_distance ? none : per_head;
-        auto const slopes = is_by_distance ? per_head : none;
-        auto const& share = *walk.block.cut.heads;
-        auto const& shape = op.attention;
+    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, BoundOperation<Backend, Policy> const& op) {
+        auto const& held = std::get<HeldAttention<Backend>>(op.held);
+        auto const& shape = held.options.shape;
+        if (shape.latent > 0) return run_latent(walk, op, held);
+        typename BlockWalk<Backend, Policy, C>::Vector const none;
+        typename BlockWalk<Backend, Policy, C>::Vector const per_head = held.per_head.view();
+        auto const sinks = held.is_by_distance ? none : per_head;
+        auto const slopes = held.is_by_distance ? per_head : none;
+        auto const& share = held.share;
         auto q = walk.view(op.inputs[0]);
         auto k = walk.view(op.inputs[1]);
         auto v = walk.view(op.inputs[2]);
-        if (op.inputs[0] == op.inputs[1]) {
+        if (held.is_fused) {
             auto const q_width = share.query.size() * shape.key_dim;
             auto const k_width = share.kv.size() * shape.key_dim;
             auto const all = q;
@@ -105,17 +104,13 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
         if constexpr (HasHostMemory<Backend>) {
             if (shape.score_step > 0) grow_scores(walk, shape, q);
         }
-        AttentionOptions options;
-        options.shape = shape;
-        options.soft_cap = static_cast<float>(config.attention_softcap);
-        options.scale = score_scale(config, shape, walk.block.number);
         auto const out = walk.view(op.output);
         auto const& step = walk.step;
         auto& stream = walk.stream;
         auto const attend = [&]<class Cache>(StepRows<Cache, Backend> const& keys,
                                              StepRows<Cache, Backend> const& values) {
-            return attend_heads<Backend, Cache>(q, keys, values, out, step.table, options, share, stream, step.scratch,
-                                                sinks, slopes);
+            return attend_heads<Backend, Cache>(q, keys, values, out, step.table, held.options, share, stream,
+                                                step.scratch, sinks, slopes);
         };
         // An encoder sees its whole sequence in one step and keeps nothing.
         if (!shape.is_causal) return attend(StepRows<float, Backend>{k, {}, -1}, StepRows<float, Backend>{v, {}, -1});
@@ -151,13 +146,27 @@ private:
             walk.stream);
     }
 
-    [[nodiscard]] static Result<Held> hold(Result<Buffer<float, Backend>> values) {
-        if (!values) return values.error();
-        return Held{HeldVector<Backend>{std::move(*values)}};
+    /// How the scores of the rank's heads fall with distance, or a sink for each (gpt_oss).
+    [[nodiscard]] static Result<Buffer<float, Backend>> load_per_head(Loader const& from, Operation const& op,
+                                                                      UnitRange own) {
+        if (from.model().config.alibi) {
+            auto const slopes = alibi_slopes(op.attention.heads);
+            std::vector<float> part(slopes.begin() + own.begin, slopes.begin() + own.end);
+            for (auto& slope : part) slope = op.attention.has_rounded_slopes ? from_bf16(to_bf16(slope)) : slope;
+            return hold_floats<Backend>(from.context(), part);
+        }
+        if (op.attention.bias_reach > 0) return load_biases(from, op, own);
+        if (op.parameters[0].empty()) return Buffer<float, Backend>{};
+        auto const stored = from.find(op.parameters[0]);
+        if (!stored) return stored.error();
+        if (stored->tensor->shape.rank() != 1) return not_executed("an attention with scores of its own");
+        UnitRange const heads[] = {own};
+        return from.hold_vector(op.parameters[0], op.attention.heads, heads);
     }
 
     /// What the scores of the rank's heads gain by distance: of a head all keys from bias_reach before a query to as many after it.
-    [[nodiscard]] static Result<Held> load_biases(Loader const& from, Operation const& op, UnitRange own) {
+    [[nodiscard]] static Result<Buffer<float, Backend>> load_biases(Loader const& from, Operation const& op,
+                                                                    UnitRange own) {
         auto const stored = from.find(op.parameters[0]);
         if (!stored) return stored.error();
         auto const buckets = from.model().config.position_buckets;
@@ -176,26 +185,22 @@ private:
         std::vector<float> biases;
         for (auto head = own.begin; head < own.end; ++head) {
             for (auto offset = -reach; offset <= reach; ++offset)
-                biases.push_back((*table)[static_cast<std::size_t>(
-                    relative_bucket(offset, buckets, reach) * heads + head)]);
+                biases.push_back(
+                    (*table)[static_cast<std::size_t>(relative_bucket(offset, buckets, reach) * heads + head)]);
         }
-        return hold(hold_floats<Backend>(from.context(), biases));
+        return hold_floats<Backend>(from.context(), biases);
     }
 
     template <Communicator C>
-    [[nodiscard]] static Result<> run_latent(BlockWalk<Backend, Policy, C>& walk, Operation const& op) {
-        auto const& operations = walk.block.program->operations();
-        std::size_t expands = 0;
-        while (operations[expands].output != op.inputs[2]) ++expands;
-        auto const& heads = std::get<LatentHeads<Backend>>(walk.held(expands));
+    [[nodiscard]] static Result<> run_latent(BlockWalk<Backend, Policy, C>& walk,
+                                             BoundOperation<Backend, Policy> const& op,
+                                             HeldAttention<Backend> const& held) {
+        auto const& heads = std::get<LatentHeads<Backend>>(walk.block.operations[held.expands].held);
         auto const q = walk.view(op.inputs[0]);
         auto const latents = walk.view(op.inputs[1]);
         auto const out = walk.view(op.output);
-        // In the latent keys are wider, but the scores are those of the heads.
-        auto const given = score_scale(walk.model.config, op.attention, walk.block.number);
-        auto const plain = static_cast<float>(1.0 / std::sqrt(static_cast<double>(op.attention.key_dim)));
         auto& stream = walk.stream;
-        auto const scale = given > 0.0F ? given : plain;
+        auto const scale = held.options.scale;
         auto& cache = *walk.step.cache;
         auto const layer = walk.block.cache_layer;
         if constexpr (!HasHostMemory<Backend>) {

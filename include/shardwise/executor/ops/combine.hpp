@@ -15,9 +15,9 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 template <ComputeBackend Backend, ReductionPolicy Policy>
 struct ExecutedOp<CombineOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
     template <Communicator C>
-    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, Operation const& op, std::size_t number) {
+    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, BoundOperation<Backend, Policy> const& op) {
         auto const out = walk.view(op.output);
-        if (auto const done = sum(walk, op, number); !done) return done;
+        if (auto const done = sum(walk, op); !done) return done;
         if constexpr (!Policy::has_fixed_tree) {
             TensorView<float, 1, Backend> const all(out.data(), {out.elements()});
             submit_all_reduce(walk.comm, all, ReduceOp::sum, walk.stream);
@@ -26,19 +26,19 @@ struct ExecutedOp<CombineOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
     }
 
 private:
+    using Bound = BoundOperation<Backend, Policy>;
     using ConstMatrix = TensorView<float const, 2, Backend>;
 
     template <Communicator C>
-    [[nodiscard]] static Result<> sum(BlockWalk<Backend, Policy, C>& walk, Operation const& op, std::size_t number) {
+    [[nodiscard]] static Result<> sum(BlockWalk<Backend, Policy, C>& walk, Bound const& op) {
         if constexpr (DealsExperts<Backend>) {
-            if (walk.exchange != nullptr) return exchange(walk, op, number);
+            if (walk.exchange != nullptr) return exchange(walk, op);
         }
-        return combine(walk, op, number);
+        return combine(walk, op);
     }
     template <Communicator C>
-    [[nodiscard]] static Result<> combine(BlockWalk<Backend, Policy, C>& walk, Operation const& op,
-                                          std::size_t number) {
-        auto const table = order_rows(walk, op, number, RoutingOrder::row_of_pair);
+    [[nodiscard]] static Result<> combine(BlockWalk<Backend, Policy, C>& walk, Bound const& op) {
+        auto const table = order_rows(walk, op, RoutingOrder::row_of_pair);
         if (!table) return table.error();
         Routes<Backend> const chosen(walk.view(op.inputs[1]));
         return combine_rows(ConstMatrix(walk.view(op.inputs[0])),
@@ -47,11 +47,12 @@ private:
     }
 
     template <Communicator C>
-    [[nodiscard]] static Result<> exchange(BlockWalk<Backend, Policy, C>& walk, Operation const& op,
-                                           std::size_t number) {
-        auto const& operations = walk.block.program->operations();
+    [[nodiscard]] static Result<> exchange(BlockWalk<Backend, Policy, C>& walk, Bound const& op) {
+        std::span<Bound const> const operations(walk.block.operations);
+        auto const number = static_cast<std::size_t>(&op - operations.data());
         auto first = number;
         while (first > 0 && walk.is_routed(operations[first - 1])) --first;
+        auto const between = operations.subspan(first, number - first);
         Routes<Backend> const chosen(walk.view(op.inputs[1]));
         using Matrix = typename BlockWalk<Backend, Policy, C>::Matrix;
         using Stream = typename Backend::Stream;
@@ -59,40 +60,34 @@ private:
             for (std::int64_t begin = 0; begin < rows.extent(0); begin += walk.step.routed_room) {
                 auto const count = std::min(walk.step.routed_room, rows.extent(0) - begin);
                 auto const done =
-                    compute_expert(walk, {first, number}, at, rows.rows(begin, count), results.rows(begin, count));
+                    compute_expert(walk, between, at, rows.rows(begin, count), results.rows(begin, count));
                 if (!done) return done;
             }
             return {};
         };
-        return walk.exchange->forward(walk.view(operations[first].inputs[0]), chosen.ids, chosen.weights,
+        return walk.exchange->forward(walk.view(between.front().inputs[0]), chosen.ids, chosen.weights,
                                       walk.view(op.output), expert, walk.stream, far_deadline());
     }
 
-    struct Between {
-        std::size_t first = 0;
-        std::size_t last = 0;
-    };
-    /// One expert's rows through the operations [first, last): values between them lie where the arena has those of the rank's
+    /// One expert's rows through the operations `between`: values between them lie where the arena has those of the rank's
     /// own rows.
     template <Communicator C>
-    [[nodiscard]] static Result<> compute_expert(BlockWalk<Backend, Policy, C>& walk, Between between,
+    [[nodiscard]] static Result<> compute_expert(BlockWalk<Backend, Policy, C>& walk, std::span<Bound const> between,
                                                  std::int64_t expert, ConstMatrix in,
                                                  TensorView<float, 2, Backend> out) {
-        walk.values.routed_rows = in.extent(0);
+        walk.routed_rows = in.extent(0);
         std::int32_t const rows[] = {0, static_cast<std::int32_t>(in.extent(0))};
-        for (auto i = between.first; i < between.last; ++i) {
-            auto const& op = walk.block.program->operations()[i];
-            auto const& held = walk.held(i);
-            bool const reads_tokens = walk.values.of(op.inputs[0]).rows == Rows::tokens;
+        for (auto const& op : between) {
+            bool const reads_tokens = op.inputs[0].rows == Rows::tokens;
             ConstMatrix const from = reads_tokens ? in : walk.view(op.inputs[0]);
             Result<> done;
-            if (auto const* const columns = std::get_if<ExpertColumns<Backend>>(&held)) {
+            if (auto const* const columns = std::get_if<ExpertColumns<Backend>>(&op.held)) {
                 auto const& layer = columns->experts[static_cast<std::size_t>(expert)];
                 done = layer.forward(from, walk.view(op.output), walk.stream);
-            } else if (auto const* const sum = std::get_if<ExpertRows<Backend, Policy>>(&held)) {
+            } else if (auto const* const sum = std::get_if<ExpertRows<Backend, Policy>>(&op.held)) {
                 done = sum->forward({expert, rows}, from, out, walk.step.scratch, walk.comm, walk.stream);
             } else {
-                done = ExecutedOp<ActivationOp, Backend, Policy>::run(walk, op, i);
+                done = ExecutedOp<ActivationOp, Backend, Policy>::run(walk, op);
             }
             if (!done) return done;
         }

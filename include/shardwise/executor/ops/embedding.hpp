@@ -65,16 +65,15 @@ struct ExecutedOp<EmbeddingOp, Backend, Policy> {
     [[nodiscard]] static std::int64_t scratch(CountedBlock const&, Operation const&, std::size_t) { return 0; }
 
     template <Communicator C>
-    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, Operation const& op, std::size_t number) {
+    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, BoundOperation<Backend, Policy> const& op) {
         auto const out = walk.view(op.output);
-        auto const& held = walk.held(number);
-        if (auto const* const row = std::get_if<HeldVector<Backend>>(&held)) {
+        if (auto const* const row = std::get_if<HeldVector<Backend>>(&op.held)) {
             if (auto const done = fill<float>(out, 0.0F, walk.stream); !done) return done;
             return add_row<float>(TensorView<float const, 1, Backend>(row->values.view()), out, walk.stream);
         }
-        auto const& table = std::get<HeldTable<Backend>>(held);
-        if (auto const done = look_up(walk, op, table, out); !done) return done;
-        bool const is_dealt = table.rows.size() != op.in_features;
+        auto const& table = std::get<HeldTable<Backend>>(op.held);
+        if (auto const done = look_up(walk, *op.op, table, out); !done) return done;
+        bool const is_dealt = table.rows.size() != op.op->in_features;
         if (is_dealt) {
             submit_all_reduce(walk.comm, TensorView<float, 1, Backend>{out.data(), {out.elements()}}, ReduceOp::sum,
                               walk.stream);

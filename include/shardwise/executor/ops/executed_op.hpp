@@ -16,11 +16,11 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 /// How a rank executes the operations of one kind; `executor/ops/<kind>.hpp` has it for `Op` of `op/<kind>.hpp`:
 ///
 ///     static Result<HeldOperation<Backend, Policy>> load(OperationLoader<Backend> const&, Operation const&, BlockBody const&,
-///                                                        BlockCut const&);    // what the rank holds of its parameters
+///                                                        BlockCut const&);    // what the rank holds of it, and how it computes
 ///     static Result<> count(MemoryTally&, CountedBlock const&, Operation const&, ParameterFormat);    // its bytes
 ///     static std::int64_t scratch(CountedBlock const&, Operation const&, std::size_t number);    // floats, in any step
 ///     template <Communicator C>
-///     static Result<> run(BlockWalk<Backend, Policy, C>&, Operation const&, std::size_t number);      // one step
+///     static Result<> run(BlockWalk<Backend, Policy, C>&, BoundOperation<Backend, Policy> const&);    // one step
 template <class Op, ComputeBackend Backend, ReductionPolicy Policy>
 struct ExecutedOp;
 

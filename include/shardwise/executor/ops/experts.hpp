@@ -73,19 +73,17 @@ struct ExecutedOp<ExpertsOp, Backend, Policy> {
     }
 
     template <Communicator C>
-    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, Operation const& op, std::size_t number) {
-        auto const table = order_rows(walk, op, number, RoutingOrder::token_of_row);
+    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, BoundOperation<Backend, Policy> const& op) {
+        auto const table = order_rows(walk, op, RoutingOrder::token_of_row);
         if (!table) return table.error();
         if constexpr (!HasHostMemory<Backend>) {
-            if (walk.values.routed_rows <= few_rows && has_table(walk.held(number)))
-                return multiply_few(walk, op, number, *table);
+            if (walk.routed_rows <= few_rows && has_table(op.held)) return multiply_few(walk, op, *table);
         }
-        auto const first = count_rows(walk, op, *table);
+        auto const first = count_rows(walk, op.op->inputs[1], *table);
         if (!first) return first.error();
-        auto const& held = walk.held(number);
-        auto const* const columns = std::get_if<ExpertColumns<Backend>>(&held);
+        auto const* const columns = std::get_if<ExpertColumns<Backend>>(&op.held);
         if (columns == nullptr) {
-            return std::get<ExpertRows<Backend, Policy>>(held).forward(
+            return std::get<ExpertRows<Backend, Policy>>(op.held).forward(
                 {0, *first}, walk.view(op.inputs[0]), walk.view(op.output), walk.step.scratch, walk.comm, walk.stream);
         }
         // Rows in the order of tokens go to their experts, one expert's at a time.
@@ -94,24 +92,24 @@ struct ExecutedOp<ExpertsOp, Backend, Policy> {
         auto const out = walk.view(op.output);
         auto& stream = walk.stream;
         Routes<Backend> const routes(walk.view(op.inputs[1]));
+        bool const weighs_inputs = op.op->weighs_inputs;
         Result<> const multiplied =
             ExpertRuns{0, *first}.for_each({0, out.extent(0)}, [&](std::size_t expert, UnitRange rows) {
                 auto const count = rows.size();
                 auto const& layer = columns->experts[expert];
                 // Of one token all read the row where it lies.
-                if (in.extent(0) == 1 && !op.weighs_inputs)
-                    return layer.forward(in, out.rows(rows.begin, count), stream);
+                if (in.extent(0) == 1 && !weighs_inputs) return layer.forward(in, out.rows(rows.begin, count), stream);
                 Matrix const gathered(walk.step.scratch.data(), {count, in.extent(1)});
                 TensorView<std::int32_t const, 1, Backend> const tokens = table->order.part(rows.begin, count);
                 Result<> const done = take_rows<float>(tokens, in, gathered, stream);
                 if constexpr (HasHostMemory<Backend>) {
-                    if (done && op.weighs_inputs)
+                    if (done && weighs_inputs)
                         weigh(routes, static_cast<std::int32_t>(expert), tokens, gathered, stream);
                 }
                 return done ? layer.forward(gathered, out.rows(rows.begin, count), stream) : done;
             });
         // The weights have been taken: what follows is a plain sum over a token's experts.
-        if (multiplied && op.weighs_inputs) return fill(routes.weights, 1.0F, stream);
+        if (multiplied && weighs_inputs) return fill(routes.weights, 1.0F, stream);
         return multiplied;
     }
 
@@ -138,11 +136,12 @@ private:
         return std::get<ExpertRows<Backend, Policy>>(held).table().multiplies();
     }
     template <Communicator C>
-    [[nodiscard]] static Result<> multiply_few(BlockWalk<Backend, Policy, C>& walk, Operation const& op,
-                                               std::size_t number, RoutingTable<Backend> const& table) {
-        auto const* const columns = std::get_if<ExpertColumns<Backend>>(&walk.held(number));
+    [[nodiscard]] static Result<> multiply_few(BlockWalk<Backend, Policy, C>& walk,
+                                               BoundOperation<Backend, Policy> const& op,
+                                               RoutingTable<Backend> const& table) {
+        auto const* const columns = std::get_if<ExpertColumns<Backend>>(&op.held);
         auto const& factors =
-            columns != nullptr ? columns->table : std::get<ExpertRows<Backend, Policy>>(walk.held(number)).table();
+            columns != nullptr ? columns->table : std::get<ExpertRows<Backend, Policy>>(op.held).table();
         TensorView<std::int32_t const, 1, Backend> tokens;
         if (columns != nullptr) tokens = table.order;
         TensorView<float const, 2, Backend> const in = walk.view(op.inputs[0]);

@@ -34,6 +34,10 @@ struct ExecutedOp<GatedDeltaOp, Backend, Policy> {
                                        channels(2 * keys, values)};
         UnitRange const heads[] = {{own.begin * shape.values_per_key(), own.end * shape.values_per_key()}};
         HeldDelta<Backend> held;
+        held.shape = shape;
+        held.shape.value_heads = own.size() * shape.values_per_key();
+        held.shape.key_heads = own.size();
+        held.epsilon = static_cast<float>(from.model().config.norm_epsilon);
         auto convolution =
             from.hold_vector(op.parameters[0], (2 * keys + shape.key_heads * values) * kernel, convolved);
         if (!convolution) return convolution.error();
@@ -76,16 +80,11 @@ struct ExecutedOp<GatedDeltaOp, Backend, Policy> {
     }
 
     template <Communicator C>
-    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, Operation const& op, std::size_t number) {
-        auto const own = walk.block.cut.delta_heads.size();
-        if (own == 0) return {};
-        auto const& held = std::get<HeldDelta<Backend>>(walk.held(number));
-        auto shape = op.delta;
-        shape.value_heads = own * shape.values_per_key();
-        shape.key_heads = own;
-        auto const& config = walk.model.config;
-        DeltaWeights<Backend> const weights{held.convolution.view(), held.dt_bias.view(), held.decay.view(),
-                                            held.norm.view(), static_cast<float>(config.norm_epsilon)};
+    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, BoundOperation<Backend, Policy> const& op) {
+        auto const* const held = std::get_if<HeldDelta<Backend>>(&op.held);
+        if (held == nullptr) return {};
+        DeltaWeights<Backend> const weights{held->convolution.view(), held->dt_bias.view(), held->decay.view(),
+                                            held->norm.view(), held->epsilon};
         TensorView<float const, 2, Backend> const in = walk.view(op.inputs[0]);
         TensorView<float const, 2, Backend> const ba = walk.view(op.inputs[1]);
         auto const out = walk.view(op.output);
@@ -94,8 +93,8 @@ struct ExecutedOp<GatedDeltaOp, Backend, Policy> {
             auto const state = walk.step.cache->state(walk.block.cache_layer, part.slot, part.past, part.tokens);
             if (!state) return state.error();
             auto const done =
-                gated_delta(in.rows(first, part.tokens), ba.rows(first, part.tokens), shape, weights, part.past == 0,
-                            *state, walk.step.scratch, out.rows(first, part.tokens), walk.stream);
+                gated_delta(in.rows(first, part.tokens), ba.rows(first, part.tokens), held->shape, weights,
+                            part.past == 0, *state, walk.step.scratch, out.rows(first, part.tokens), walk.stream);
             if (!done) return done;
             first += part.tokens;
         }

@@ -8,6 +8,10 @@
 #include <shardwise/parallel/vocab_head.hpp>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <variant>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
@@ -52,20 +56,19 @@ struct ExecutedOp<LinearOp, Backend, Policy> {
     }
 
     template <Communicator C>
-    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, Operation const& op, std::size_t number) {
-        auto const& held = walk.held(number);
+    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, BoundOperation<Backend, Policy> const& op) {
         // Its keys and values are never made.
-        if (std::holds_alternative<LatentHeads<Backend>>(held)) return {};
+        if (std::holds_alternative<LatentHeads<Backend>>(op.held)) return {};
         auto const in = walk.view(op.inputs[0]);
         auto const out = walk.view(op.output);
-        if (auto const* const row = std::get_if<RowLinear<Backend, Policy>>(&held))
+        if (auto const* const row = std::get_if<RowLinear<Backend, Policy>>(&op.held))
             return row->forward(in, out, walk.step.scratch, walk.comm, walk.stream);
-        auto const done = std::get<ColumnLinear<Backend>>(held).forward(in, out, walk.stream);
-        auto const& made = walk.values.of(op.output);
-        bool const is_logits = made.is_fp32 && made.width == walk.state.logits.extent(1);
-        if (!done || !is_logits) return done;
-        if (auto const cap = static_cast<float>(walk.model.config.logit_softcap); cap > 0.0F) {
-            auto const bent = soft_cap(TensorView<float const, 2, Backend>(out), out, cap, walk.stream);
+        if (auto const* const column = std::get_if<ColumnLinear<Backend>>(&op.held))
+            return column->forward(in, out, walk.stream);
+        auto const& logits = std::get<HeldLogits<Backend>>(op.held);
+        if (auto const done = logits.product.forward(in, out, walk.stream); !done) return done;
+        if (logits.soft_cap > 0.0F) {
+            auto const bent = soft_cap(TensorView<float const, 2, Backend>(out), out, logits.soft_cap, walk.stream);
             if (!bent) return bent;
         }
         return gather_logits<Backend>(out, walk.state.logits, walk.step.scratch, walk.comm, walk.stream);
@@ -74,6 +77,13 @@ struct ExecutedOp<LinearOp, Backend, Policy> {
 private:
     [[nodiscard]] static Error named(Error error, Loader const& from, Operation const& op) {
         return error.at(from.name_of(op.parameters[0]));
+    }
+
+    /// What a model puts out in fp32, which only the last block has.
+    [[nodiscard]] static bool makes_logits(Operation const& op, BlockBody const& body) {
+        auto const& made = body.values()[static_cast<std::size_t>(op.output)];
+        auto const& last = body.values()[static_cast<std::size_t>(body.operations().back().output)];
+        return made.is_fp32 && last.is_fp32 && made.width == last.width;
     }
 
     [[nodiscard]] static Result<Held> load_column(Loader const& from, Operation const& op,
@@ -98,7 +108,8 @@ private:
         auto column = ColumnLinear<Backend>::create(from.context(), matrix->source(), own, own_bias.view(),
                                                     Policy::has_fixed_tree);
         if (!column) return named(column.error(), from, op);
-        return Held{std::move(*column)};
+        if (!makes_logits(op, body)) return Held{std::move(*column)};
+        return Held{HeldLogits<Backend>{std::move(*column), static_cast<float>(from.model().config.logit_softcap)}};
     }
     [[nodiscard]] static Result<Held> load_row(Loader const& from, Operation const& op, StoredParameter const& stored,
                                                BlockCut const& cut) {

@@ -6,8 +6,12 @@
 #include <shardwise/kernels/rms_norm.hpp>
 #include <shardwise/parallel/sharded_norm.hpp>
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
+#include <variant>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
@@ -19,6 +23,13 @@ struct ExecutedOp<NormOp, Backend, Policy> {
         if (!HasHostMemory<Backend> && cut.norms[static_cast<std::size_t>(&op - body.operations().begin())])
             return no_kernel<Backend>("a norm over columns that ranks share");
         HeldNorm<Backend> norm;
+        norm.share = cut.norms[static_cast<std::size_t>(&op - body.operations().begin())];
+        norm.width = op.in_features;
+        norm.epsilon = static_cast<float>(op.epsilon > 0.0 ? op.epsilon : from.model().config.norm_epsilon);
+        norm.offset = op.norm == NormKind::rms_offset ? 1.0F : 0.0F;
+        norm.is_layer = is_layer_norm(op.norm);
+        norm.is_first_part = op.is_first_part;
+        if (auto const checked = check_heads(op, norm, cut.width(op.inputs[0])); !checked) return checked.error();
         auto const made = static_cast<std::size_t>(op.output);
         std::optional<std::span<UnitRange const>> own;
         if (spans_ranks(op, body.values()[made])) own = cut.columns[made];
@@ -57,44 +68,47 @@ struct ExecutedOp<NormOp, Backend, Policy> {
     }
 
     template <Communicator C>
-    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, Operation const& op, std::size_t number) {
+    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, BoundOperation<Backend, Policy> const& op) {
         using Matrix = typename BlockWalk<Backend, Policy, C>::Matrix;
         using Vector = typename BlockWalk<Backend, Policy, C>::Vector;
-        auto const& norm = std::get<HeldNorm<Backend>>(walk.held(number));
+        auto const& norm = std::get<HeldNorm<Backend>>(op.held);
         Vector const weight = norm.weight.view();
         auto in = walk.view(op.inputs[0]);
         auto out = walk.view(op.output);
-        auto const epsilon = static_cast<float>(op.epsilon > 0.0 ? op.epsilon : walk.model.config.norm_epsilon);
-        auto const offset = op.norm == NormKind::rms_offset ? 1.0F : 0.0F;
-        if (auto const& share = walk.block.cut.norms[number]) {
+        if (norm.share) {
             if constexpr (HasHostMemory<Backend>) {
-                return sharded_rms_norm(in, *share, weight, out, epsilon, walk.step.scratch, walk.comm, walk.stream,
-                                        offset);
+                return sharded_rms_norm(in, *norm.share, weight, out, norm.epsilon, walk.step.scratch, walk.comm,
+                                        walk.stream, norm.offset);
             } else {
                 return no_kernel<Backend>("a norm over columns that ranks share");
             }
         }
-        if (op.is_first_part) {
-            in = in.columns(0, op.in_features);
-            out = out.columns(0, op.in_features);
-        } else if (in.extent(1) != op.in_features) {
+        if (norm.is_first_part) {
+            in = in.columns(0, norm.width);
+            out = out.columns(0, norm.width);
+        } else if (op.inputs[0].width != norm.width) {
             // A norm of each head: heads are rows.
-            if (op.in_features < 1 || in.extent(1) % op.in_features != 0) {
-                return Error{ErrorCode::shape_mismatch}
-                    .in("norm")
-                    .at(op.parameters[0])
-                    .because("a rank's columns are not whole heads of it")
-                    .got(in.extent(1))
-                    .expected(op.in_features);
-            }
-            auto const heads = in.extent(1) / op.in_features;
-            in = Matrix(in.data(), {in.extent(0) * heads, op.in_features});
-            out = Matrix(out.data(), {out.extent(0) * heads, op.in_features});
+            auto const heads = op.inputs[0].width / norm.width;
+            in = Matrix(in.data(), {in.extent(0) * heads, norm.width});
+            out = Matrix(out.data(), {out.extent(0) * heads, norm.width});
         }
         TensorView<float const, 2, Backend> const from = in;
-        if (is_layer_norm(op.norm))
-            return layer_norm<float>(from, weight, Vector(norm.bias.view()), out, epsilon, walk.stream);
-        return rms_norm<float>(from, weight, out, epsilon, walk.stream, offset);
+        if (norm.is_layer)
+            return layer_norm<float>(from, weight, Vector(norm.bias.view()), out, norm.epsilon, walk.stream);
+        return rms_norm<float>(from, weight, out, norm.epsilon, walk.stream, norm.offset);
+    }
+
+private:
+    /// What each row of heads is normalised by needs whole heads.
+    [[nodiscard]] static Result<> check_heads(Operation const& op, HeldNorm<Backend> const& norm, std::int64_t width) {
+        if (norm.share || norm.is_first_part || width == norm.width) return {};
+        if (norm.width >= 1 && width % norm.width == 0) return {};
+        return Error{ErrorCode::shape_mismatch}
+            .in("norm")
+            .at(op.parameters[0])
+            .because("a rank's columns are not whole heads of it")
+            .got(width)
+            .expected(norm.width);
     }
 };
 

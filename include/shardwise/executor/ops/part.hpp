@@ -4,21 +4,19 @@
 #include <shardwise/executor/ops/executed_op.hpp>
 #include <shardwise/kernels/copy_rows.hpp>
 
-#include <cstddef>
-
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 template <ComputeBackend Backend, ReductionPolicy Policy>
 struct ExecutedOp<PartOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
     template <Communicator C>
-    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, Operation const& op, std::size_t) {
+    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, BoundOperation<Backend, Policy> const& op) {
         TensorView<float const, 2, Backend> const in = walk.view(op.inputs[0]);
         auto const out = walk.view(op.output);
-        auto const width = op.out_features;
+        auto const width = op.op->out_features;
         // Values lie without gaps: each unit is a row.
         auto const units = out.elements() / width;
         return copy_rows<float>(
-            TensorView<float const, 2, Backend>(in.data() + op.first_column, {units, width}, op.in_features),
+            TensorView<float const, 2, Backend>(in.data() + op.op->first_column, {units, width}, op.op->in_features),
             TensorView<float, 2, Backend>(out.data(), {units, width}), walk.stream);
     }
 };

@@ -17,19 +17,20 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
     options.groups = config.expert_groups;
     options.kept_groups = config.kept_expert_groups;
     options.group_rank = config.group_rank;
-    options.near_share = static_cast<float>(2.0 * config.router_jitter);
+    options.near_share = static_cast<float>(op.factor);
     return options;
 }
 
 template <ComputeBackend Backend, ReductionPolicy Policy>
 struct ExecutedOp<RouteOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
-    /// What corrects the scores when experts are chosen, where the router has it.
+    /// How it chooses, and what corrects the scores then, where the router has it.
     [[nodiscard]] static Result<HeldOperation<Backend, Policy>> load(OperationLoader<Backend> const& from,
                                                                      Operation const& op, BlockBody const&,
                                                                      BlockCut const&) {
         auto correction = from.hold_vector(op.parameters[0], op.experts);
         if (!correction) return correction.error();
-        return HeldOperation<Backend, Policy>{HeldVector<Backend>{std::move(*correction)}};
+        return HeldOperation<Backend, Policy>{
+            HeldRouter<Backend>{std::move(*correction), router_options(from.model().config, op)}};
     }
 
     [[nodiscard]] static Result<> count(MemoryTally& to, CountedBlock const&, Operation const& op, ParameterFormat) {
@@ -38,13 +39,12 @@ struct ExecutedOp<RouteOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
     }
 
     template <Communicator C>
-    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, Operation const& op, std::size_t number) {
+    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, BoundOperation<Backend, Policy> const& op) {
         Routes<Backend> const chosen(walk.view(op.output));
-        walk.values.routed_rows = walk.step.table.tokens() * op.experts_per_token;
-        auto const& correction = std::get<HeldVector<Backend>>(walk.held(number));
+        walk.routed_rows = walk.tokens * op.op->experts_per_token;
+        auto const& held = std::get<HeldRouter<Backend>>(op.held);
         TensorView<float const, 2, Backend> const scores = walk.view(op.inputs[0]);
-        return route(scores, correction.values.view(), chosen.ids, chosen.weights,
-                     router_options(walk.model.config, op), walk.stream);
+        return route(scores, held.correction.view(), chosen.ids, chosen.weights, held.options, walk.stream);
     }
 };
 

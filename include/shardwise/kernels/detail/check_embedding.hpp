@@ -14,12 +14,12 @@ template <class T, class Backend>
 [[nodiscard]] Result<> check_embedding(TensorView<std::int32_t const, 1, Backend> const& ids, std::int64_t width,
                                        TensorView<T, 2, Backend> const& out) {
     if (auto const known = check_views("embedding", ids, out); !known) return known;
-    Error error{ErrorCode::shape_mismatch};
-    error.in("embedding");
+    auto const refused = [] { return Error{ErrorCode::shape_mismatch}.in("embedding"); };
     if (out.extent(1) != width)
-        return error.because("the output is not as wide as the table").got(out.extent(1)).expected(width);
+        return refused().because("the output is not as wide as the table").got(out.extent(1)).expected(width);
     if (out.extent(0) == ids.elements()) return {};
-    return error.because("the output has another number of rows than there are ids")
+    return refused()
+        .because("the output has another number of rows than there are ids")
         .got(out.extent(0))
         .expected(ids.elements());
 }

@@ -16,15 +16,16 @@ template <class Backend>
                                    TensorView<std::int32_t, 1, Backend> const& order,
                                    TensorView<std::int32_t, 1, Backend> const& first) {
     if (auto const known = check_views("order_experts", ids, order, first); !known) return known;
-    Error error{ErrorCode::shape_mismatch};
-    error.in("order_experts");
+    auto const refused = [] { return Error{ErrorCode::shape_mismatch}.in("order_experts"); };
     if (order.elements() != ids.elements())
-        return error.at("order")
+        return refused()
+            .at("order")
             .because("has not a number for each pair")
             .got(order.elements())
             .expected(ids.elements());
     if (first.elements() < 2) {
-        return error.at("first")
+        return refused()
+            .at("first")
             .because("has not a number for each expert and one for the end")
             .got(first.elements())
             .at_least(2);

@@ -38,23 +38,25 @@ template <class Backend>
     if (auto const known = check_views("route", logits, correction, ids, weights); !known) return known;
     auto const experts = logits.extent(1);
     auto const chosen = options.experts_per_token;
-    Error error{ErrorCode::shape_mismatch};
-    error.in("route");
+    auto const refused = [] { return Error{ErrorCode::shape_mismatch}.in("route"); };
     if (chosen < 1 || chosen > experts)
-        return error.because("asks for another number of experts than there are").got(chosen).between(1, experts);
+        return refused().because("asks for another number of experts than there are").got(chosen).between(1, experts);
     auto const tokens = logits.extent(0);
     if (ids.extent(0) != tokens || weights.extent(0) != tokens) {
-        return error.because("ids and weights do not have a row per token")
+        return refused()
+            .because("ids and weights do not have a row per token")
             .got(ids.extent(0) != tokens ? ids.extent(0) : weights.extent(0))
             .expected(tokens);
     }
     if (ids.extent(1) != chosen || weights.extent(1) != chosen) {
-        return error.because("ids and weights do not have a column per chosen expert")
+        return refused()
+            .because("ids and weights do not have a column per chosen expert")
             .got(ids.extent(1) != chosen ? ids.extent(1) : weights.extent(1))
             .expected(chosen);
     }
     if (!correction.empty() && correction.elements() != experts) {
-        return error.because("the correction has another number of experts")
+        return refused()
+            .because("the correction has another number of experts")
             .got(correction.elements())
             .expected(experts);
     }

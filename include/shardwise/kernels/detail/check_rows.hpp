@@ -15,18 +15,18 @@ template <class T, class Backend>
 [[nodiscard]] Result<> check_rows(std::string_view kernel, TensorView<T const, 2, Backend> const& in,
                                   std::int64_t parameters, TensorView<T, 2, Backend> const& out) {
     if (auto const known = check_views(kernel, in, out); !known) return known;
-    Error error{ErrorCode::shape_mismatch};
-    error.in(kernel);
+    auto const refused = [&] { return Error{ErrorCode::shape_mismatch}.in(kernel); };
     if (in.extent(0) != out.extent(0)) {
-        return error.because("the output has another number of rows than the input")
+        return refused()
+            .because("the output has another number of rows than the input")
             .got(out.extent(0))
             .expected(in.extent(0));
     }
     if (in.extent(1) != out.extent(1)) {
-        return error.because("the output is not as wide as the input").got(out.extent(1)).expected(in.extent(1));
+        return refused().because("the output is not as wide as the input").got(out.extent(1)).expected(in.extent(1));
     }
     if (parameters != in.extent(1)) {
-        return error.because("the parameters are not as wide as a row").got(parameters).expected(in.extent(1));
+        return refused().because("the parameters are not as wide as a row").got(parameters).expected(in.extent(1));
     }
     return {};
 }

@@ -20,8 +20,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 template <class Cache, class Backend>
 [[nodiscard]] Result<> check_step_rows(StepRows<Cache, Backend> const& rows, AttentionShape const& shape,
                                        std::int64_t tokens, StepTable<Backend> const& table) {
-    Error error{ErrorCode::shape_mismatch};
-    error.in("attention");
+    auto const refused = [] { return Error{ErrorCode::shape_mismatch}.in("attention"); };
     auto const& layout = table.layout();
     if (rows.group < -1 || rows.group >= layout.groups) {
         return Error{ErrorCode::invalid_argument}
@@ -34,22 +33,25 @@ template <class Cache, class Backend>
     auto const memory_rows = rows.memory.extent(0);
     if (rows.group < 0) {
         if (memory_rows < tokens)
-            return error.because("there are fewer rows of keys or values than queries")
+            return refused()
+                .because("there are fewer rows of keys or values than queries")
                 .got(memory_rows)
                 .at_least(tokens);
     } else if (auto const pages = memory_rows >> layout.page_shift; pages < table.least_pages(rows.group)) {
-        return error.at("pages")
+        return refused()
+            .at("pages")
             .because("name one that the memory does not have")
             .got(table.least_pages(rows.group) - 1)
             .at_most(pages - 1);
     }
     if (!std::same_as<Cache, std::int8_t> || memory_rows == 0) return {};
     if (rows.scales.extent(1) != shape.kv_heads)
-        return error.because("bytes need a scale for each key-value head")
+        return refused()
+            .because("bytes need a scale for each key-value head")
             .got(rows.scales.extent(1))
             .expected(shape.kv_heads);
     if (rows.scales.extent(0) < memory_rows)
-        return error.because("bytes need scales for each row").got(rows.scales.extent(0)).at_least(memory_rows);
+        return refused().because("bytes need scales for each row").got(rows.scales.extent(0)).at_least(memory_rows);
     return {};
 }
 
@@ -72,35 +74,38 @@ template <class Cache, class Backend, class T>
             .at(shape.chunk > 0 ? "chunk" : "has_rounded_slopes")
             .because("is computed on the host only");
     }
-    Error error{ErrorCode::shape_mismatch};
-    error.in("attention");
-    auto const differs = [&](std::string_view reason, std::int64_t got, std::int64_t expected) -> Result<> {
-        if (got == expected) return {};
-        return error.because(reason).got(got).expected(expected);
-    };
+    auto const refused = [] { return Error{ErrorCode::shape_mismatch}.in("attention"); };
     if (shape.kv_heads < 1 || shape.heads % shape.kv_heads != 0) {
-        return error.because("the query heads are no multiple of the key-value heads")
+        return refused()
+            .because("the query heads are no multiple of the key-value heads")
             .got(shape.heads)
             .multiple_of(shape.kv_heads);
     }
     auto const tokens = q.extent(0);
     if (tokens < table.tokens() || tokens > table.layout().max_tokens) {
-        return error.because("the queries are fewer than the step's rows, or more than the table has")
+        return refused()
+            .because("the queries are fewer than the step's rows, or more than the table has")
             .got(tokens)
             .between(table.tokens(), table.layout().max_tokens);
     }
     auto const per_head = score_numbers(shape);
-    for (auto const& checked :
-         {differs("the queries are not as wide as the heads", q.extent(1), shape.heads * shape.key_dim),
-          differs("the keys are not as wide as the heads", k.memory.extent(1), shape.kv_heads * shape.key_dim),
-          differs("the values are not as wide as the heads", v.memory.extent(1), shape.kv_heads * shape.value_dim),
-          differs("the output needs a row per query", out.extent(0), tokens),
-          differs("the output is not as wide as the heads", out.extent(1), shape.heads * shape.value_dim),
-          differs("keys and values are not of one group", v.group, k.group),
-          differs("each head needs a sink", sinks.elements(), sinks.empty() ? 0 : shape.heads),
-          differs(per_head > 1 ? "each head needs a bias for each distance" : "each head needs a slope",
-                  slopes.elements(), slopes.empty() && per_head == 1 ? 0 : shape.heads * per_head)}) {
-        if (!checked) return checked;
+    struct Pair {
+        std::string_view reason;
+        std::int64_t got;
+        std::int64_t expected;
+    };
+    Pair const pairs[] = {
+        {"the queries are not as wide as the heads", q.extent(1), shape.heads * shape.key_dim},
+        {"the keys are not as wide as the heads", k.memory.extent(1), shape.kv_heads * shape.key_dim},
+        {"the values are not as wide as the heads", v.memory.extent(1), shape.kv_heads * shape.value_dim},
+        {"the output needs a row per query", out.extent(0), tokens},
+        {"the output is not as wide as the heads", out.extent(1), shape.heads * shape.value_dim},
+        {"keys and values are not of one group", v.group, k.group},
+        {"each head needs a sink", sinks.elements(), sinks.empty() ? 0 : shape.heads},
+        {per_head > 1 ? "each head needs a bias for each distance" : "each head needs a slope", slopes.elements(),
+         slopes.empty() && per_head == 1 ? 0 : shape.heads * per_head}};
+    for (auto const& [reason, got, expected] : pairs) {
+        if (got != expected) return refused().because(reason).got(got).expected(expected);
     }
     for (auto const* const rows : {&k, &v}) {
         if (auto const checked = check_step_rows(*rows, shape, tokens, table); !checked) return checked;

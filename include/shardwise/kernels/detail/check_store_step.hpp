@@ -26,16 +26,17 @@ template <class Cache, class T, class Backend>
             .got(group)
             .between(0, layout.groups - 1);
     }
-    Error error{ErrorCode::shape_mismatch};
-    error.in("store_rows");
+    auto const refused = [] { return Error{ErrorCode::shape_mismatch}.in("store_rows"); };
     if (in.extent(0) < table.tokens() || in.extent(0) > layout.max_tokens) {
-        return error.because("the rows are fewer than the step's, or more than the table has")
+        return refused()
+            .because("the rows are fewer than the step's, or more than the table has")
             .got(in.extent(0))
             .between(table.tokens(), layout.max_tokens);
     }
     auto const pages = memory.extent(0) >> layout.page_shift;
     if (pages < table.least_pages(group)) {
-        return error.at("pages")
+        return refused()
+            .at("pages")
             .because("name one that the memory does not have")
             .got(table.least_pages(group) - 1)
             .at_most(pages - 1);

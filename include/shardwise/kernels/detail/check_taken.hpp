@@ -14,12 +14,12 @@ template <class T, class Backend>
 [[nodiscard]] Result<> check_taken(TensorView<std::int32_t const, 1, Backend> const& numbers,
                                    TensorView<T const, 2, Backend> const& in, TensorView<T, 2, Backend> const& out) {
     if (auto const known = check_views("take_rows", numbers, in, out); !known) return known;
-    Error error{ErrorCode::shape_mismatch};
-    error.in("take_rows");
+    auto const refused = [] { return Error{ErrorCode::shape_mismatch}.in("take_rows"); };
     if (out.extent(1) != in.extent(1))
-        return error.because("the output is not as wide as the input").got(out.extent(1)).expected(in.extent(1));
+        return refused().because("the output is not as wide as the input").got(out.extent(1)).expected(in.extent(1));
     if (out.extent(0) == numbers.elements()) return {};
-    return error.because("the output has another number of rows than are asked for")
+    return refused()
+        .because("the output has another number of rows than are asked for")
         .got(out.extent(0))
         .expected(numbers.elements());
 }

@@ -28,18 +28,19 @@ struct StepCounts {
 
 /// Errors  invalid_argument, as StepTable::write
 [[nodiscard]] inline Result<> check_step_sequence(StepLayout const& layout, StepSequence const& sequence) {
-    Error error{ErrorCode::invalid_argument};
-    error.in("step table");
+    auto const refused = [] { return Error{ErrorCode::invalid_argument}.in("step table"); };
     if (sequence.rows < 1 || sequence.rows > layout.max_tokens)
-        return error.at("rows")
+        return refused()
+            .at("rows")
             .because("are none, or more than a step has")
             .got(sequence.rows)
             .between(1, layout.max_tokens);
     constexpr std::int64_t longest = std::int64_t{1} << 30U;
     if (sequence.past < 0 || sequence.past > longest)
-        return error.at("past").because("is no number of tokens").got(sequence.past).between(0, longest);
+        return refused().at("past").because("is no number of tokens").got(sequence.past).between(0, longest);
     if (static_cast<std::int64_t>(sequence.pages.size()) != layout.groups) {
-        return error.at("pages")
+        return refused()
+            .at("pages")
             .because("are not a list for each group")
             .got(static_cast<std::int64_t>(sequence.pages.size()))
             .expected(layout.groups);
@@ -48,13 +49,14 @@ struct StepCounts {
     for (auto const& list : sequence.pages) {
         auto const listed = static_cast<std::int64_t>(list.size());
         if (needed > layout.pages || needed > listed) {
-            return error.at("pages")
+            return refused()
+                .at("pages")
                 .because("are fewer than the sequence's tokens lie in")
                 .got(std::min(listed, layout.pages))
                 .at_least(needed);
         }
         for (auto const page : list.first(static_cast<std::size_t>(needed))) {
-            if (page < 0) return error.at("pages").because("name one that no memory has").got(page).at_least(0);
+            if (page < 0) return refused().at("pages").because("name one that no memory has").got(page).at_least(0);
         }
     }
     return {};
@@ -62,11 +64,11 @@ struct StepCounts {
 
 /// Errors  invalid_argument, as StepTable::write
 [[nodiscard]] inline Result<> check_written_step(StepLayout const& layout, StepInput const& step) {
-    Error error{ErrorCode::invalid_argument};
-    error.in("step table");
+    auto const refused = [] { return Error{ErrorCode::invalid_argument}.in("step table"); };
     auto const check_count = [&](std::string_view name, std::size_t count, std::int64_t most) -> Result<> {
         if (static_cast<std::int64_t>(count) <= most) return {};
-        return error.at(name)
+        return refused()
+            .at(name)
             .because("are more than the table has")
             .got(static_cast<std::int64_t>(count))
             .at_most(most);
@@ -82,10 +84,11 @@ struct StepCounts {
     }
     auto const tokens = static_cast<std::int64_t>(step.ids.size());
     if (rows != tokens)
-        return error.at("ids").because("are not as many as the sequences' rows").got(tokens).expected(rows);
+        return refused().at("ids").because("are not as many as the sequences' rows").got(tokens).expected(rows);
     for (auto const row : step.wanted) {
         if (row < 0 || row >= tokens)
-            return error.at("wanted")
+            return refused()
+                .at("wanted")
                 .because("names a row that the step does not have")
                 .got(row)
                 .between(0, tokens - 1);

@@ -70,7 +70,7 @@ struct Apertus {
             rope.original_max_positions = 8192;
         }
         config.sliding_window = config.layer_types_count = 0;
-        config.sliding_layers = {};
+        config.local_layers = {};
         return {};
     }
 

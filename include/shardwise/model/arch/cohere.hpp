@@ -51,7 +51,7 @@ struct Cohere {
         config.mlp_bias = false;
         config.interleaved_rope = true;
         config.sliding_window = config.layer_types_count = 0;
-        config.sliding_layers = {};
+        config.local_layers = {};
         return {};
     }
 

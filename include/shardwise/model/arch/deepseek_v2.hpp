@@ -74,7 +74,6 @@ struct DeepseekV2 {
             return known;
         config.head_dim = 0;
         config.interleaved_rope = true;
-        config.yarn_scores = true;
         config.norm_expert_weights = false;
         if (config.own["topk_method"] == 0) config.expert_groups = config.kept_expert_groups = 0;
         return detail::complete_deepseek(config);

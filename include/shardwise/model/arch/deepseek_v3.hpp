@@ -32,7 +32,9 @@ struct DeepseekV3 {
         positive_field("qk_nope_head_dim", &ModelConfig::qk_nope_head_dim, 128),
         positive_field("qk_rope_head_dim", &ModelConfig::qk_rope_head_dim, 64).in_gguf("rope.dimension_count"),
         positive_field("v_head_dim", &ModelConfig::v_head_dim, 128).in_gguf("attention.value_length_mla"),
-        positive_field("n_routed_experts", &ModelConfig::experts, 256).named("num_local_experts").in_gguf("expert_count"),
+        positive_field("n_routed_experts", &ModelConfig::experts, 256)
+            .named("num_local_experts")
+            .in_gguf("expert_count"),
         positive_field("num_experts_per_tok", &ModelConfig::experts_per_token, 8).in_gguf("expert_used_count"),
         positive_field("n_shared_experts", &ModelConfig::shared_experts, 1).in_gguf("expert_shared_count"),
         positive_field("moe_intermediate_size", &ModelConfig::expert_intermediate_size, 2048)
@@ -77,7 +79,6 @@ struct DeepseekV3 {
         if (auto const known = detail::check_class(config, {"DeepseekV3ForCausalLM", "DeepseekV3Model"}); !known)
             return known;
         config.mlp_bias = false;
-        config.yarn_scores = true;
         config.router_score = RouterScore::sigmoid;
         config.group_rank = GroupRank::best_two;
         return detail::complete_deepseek(config);

@@ -45,7 +45,7 @@ struct Gemma {
             !checked)
             return checked;
         config.sliding_window = config.layer_types_count = 0;
-        config.sliding_layers = {};
+        config.local_layers = {};
         return detail::complete_gemma(config);
     }
 

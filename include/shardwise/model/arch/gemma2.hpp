@@ -33,7 +33,7 @@ struct Gemma2 {
         real_field("rms_norm_eps", &ModelConfig::norm_epsilon, 1e-6).in_gguf("attention.layer_norm_rms_epsilon"),
         rope_field("rope_theta", &RopeParameters::theta, 10000.0).in_gguf("rope.freq_base"),
         real_field("query_pre_attn_scalar", &ModelConfig::query_scale, 256.0),
-        real_field("attn_logit_softcapping", &ModelConfig::attention_softcap, 50.0).in_gguf("attn_logit_softcapping"),
+        real_field("attn_logit_softcapping", 50.0).in_gguf("attn_logit_softcapping"),
         real_field("final_logit_softcapping", &ModelConfig::logit_softcap, 30.0).in_gguf("final_logit_softcapping"),
         activation_field("hidden_activation", ActivationKind::gelu_tanh),
     };
@@ -47,8 +47,10 @@ struct Gemma2 {
             "llama.cpp 0c1e570, src/models/gemma2.cpp: f_attention_scale"),
     };
 
-    static constexpr detail::LlamaLayout layout{
-        .prefix = "Gemma2", .norm = NormKind::rms_offset, .norms = detail::four_norms};
+    static constexpr detail::LlamaLayout layout{.prefix = "Gemma2",
+                                                .norm = NormKind::rms_offset,
+                                                .norms = detail::four_norms,
+                                                .score_cap = "attn_logit_softcapping"};
 
     /// Without layer_types, layers 0, 2, ... slide.
     static constexpr Result<> complete(ModelConfig& config) {

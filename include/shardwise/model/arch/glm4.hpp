@@ -45,9 +45,7 @@ struct Glm4 {
         });
 
     static constexpr detail::LayerNorms norms{
-        .after_attention = "post_self_attn_layernorm",
-        .after_mlp = "post_mlp_layernorm",
-        .has_results_last = true};
+        .after_attention = "post_self_attn_layernorm", .after_mlp = "post_mlp_layernorm", .has_results_last = true};
     static constexpr detail::LlamaLayout layout{.prefix = "Glm4", .norms = norms};
 
     /// attention_bias is for q, k and v; nothing else has a bias.
@@ -62,7 +60,7 @@ struct Glm4 {
         config.attention_out_bias = config.mlp_bias = false;
         config.interleaved_rope = true;
         config.sliding_window = config.layer_types_count = 0;
-        config.sliding_layers = {};
+        config.local_layers = {};
         return {};
     }
 

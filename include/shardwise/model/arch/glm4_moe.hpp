@@ -72,7 +72,7 @@ struct Glm4Moe {
         config.router_score = RouterScore::sigmoid;
         config.group_rank = GroupRank::best_two;
         config.sliding_window = config.layer_types_count = 0;
-        config.sliding_layers = {};
+        config.local_layers = {};
         return detail::complete_deepseek_experts(config);
     }
 

@@ -61,7 +61,7 @@ struct Granite {
             return Error{ErrorCode::invalid_field}.at("attention_multiplier").because("must be above 0");
         config.attention_out_bias = config.attention_bias;
         config.sliding_window = config.layer_types_count = 0;
-        config.sliding_layers = {};
+        config.local_layers = {};
         return {};
     }
 

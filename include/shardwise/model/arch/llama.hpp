@@ -50,7 +50,7 @@ struct Llama {
         if (auto const checked = detail::complete_heads(config); !checked) return checked;
         config.attention_out_bias = config.attention_bias;
         config.sliding_window = config.layer_types_count = 0;
-        config.sliding_layers = {};
+        config.local_layers = {};
         return {};
     }
 

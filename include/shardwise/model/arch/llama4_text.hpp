@@ -47,7 +47,7 @@ struct Llama4Text {
         activation_field("hidden_act", ActivationKind::silu),
     };
 
-    static constexpr std::string_view local_layers = "chunked_attention";
+    static constexpr std::string_view local_kind = "chunked_attention";
     static constexpr std::string_view sparse_layers_key = "moe_layers";
 
     /// GGUF splits gate from up.

@@ -21,7 +21,8 @@ struct MiniMaxM2 {
     static constexpr std::array fields{
         positive_field("vocab_size", &ModelConfig::vocab_size, 200064).in_gguf("vocab_size"),
         positive_field("hidden_size", &ModelConfig::hidden_size, 3072).in_gguf("embedding_length"),
-        positive_field("intermediate_size", &ModelConfig::intermediate_size, 1536).in_gguf("expert_feed_forward_length"),
+        positive_field("intermediate_size", &ModelConfig::intermediate_size, 1536)
+            .in_gguf("expert_feed_forward_length"),
         positive_field("num_hidden_layers", &ModelConfig::layers, 62).in_gguf("block_count"),
         positive_field("num_attention_heads", &ModelConfig::heads, 48).in_gguf("attention.head_count"),
         positive_field("num_key_value_heads", &ModelConfig::kv_heads, 8).in_gguf("attention.head_count_kv"),
@@ -49,10 +50,8 @@ struct MiniMaxM2 {
                       "model.layers.{}.block_sparse_moe.e_score_correction_bias"},
         });
 
-    static constexpr detail::LlamaLayout layout{.prefix = "MiniMaxM2",
-                                                .has_rotary_dim = true,
-                                                .mlp = "block_sparse_moe",
-                                                .head_norms = {.are_wide = true}};
+    static constexpr detail::LlamaLayout layout{
+        .prefix = "MiniMaxM2", .has_rotary_dim = true, .mlp = "block_sparse_moe", .head_norms = {.are_wide = true}};
     static constexpr detail::SparseMlpNames experts = [] {
         auto names = detail::numbered_experts;
         names.correction = "block_sparse_moe.e_score_correction_bias";
@@ -72,7 +71,7 @@ struct MiniMaxM2 {
         config.router_score = RouterScore::sigmoid;
         config.dense_layers = {};
         config.sliding_window = config.layer_types_count = 0;
-        config.sliding_layers = {};
+        config.local_layers = {};
         return {};
     }
 

@@ -106,9 +106,9 @@ struct ModernBert {
                                     {"norm", norm}});
         auto const decoder = part.linear(config.vocab_size, hidden, config.head_bias,
                                          ShardRule::units(0, config.vocab_size), TensorUse::head);
-        tree.set_root(tree.add(
-            "ModernBertForMaskedLM", {},
-            {{"model", model}, {"head", head, ModuleRole::head}, {"decoder", decoder, ModuleRole::head}}));
+        tree.set_root(
+            tree.add("ModernBertForMaskedLM", {},
+                     {{"model", model}, {"head", head, ModuleRole::head}, {"decoder", decoder, ModuleRole::head}}));
         if (config.tie_word_embeddings) tree.tie("model.embeddings.tok_embeddings.weight", "decoder.weight");
         return tree;
     }
@@ -118,8 +118,9 @@ struct ModernBert {
         model.ids_block("embeddings", [](BlockBuilder& body) {
             (void)body.layer_norm(body.embedding(body.input(), "tok_embeddings"), "norm");
         });
-        auto const slides = [&](std::int64_t layer) { return config.sliding_layers.contains(layer); };
-        model.layers("layers", slides, [&](BlockBuilder& body, bool is_sliding) { write_layer(body, config, is_sliding); });
+        auto const slides = [&](std::int64_t layer) { return config.local_layers.contains(layer); };
+        model.layers("layers", slides,
+                     [&](BlockBuilder& body, bool is_sliding) { write_layer(body, config, is_sliding); });
         model.norm("final_norm", NormKind::layer);
         model.head_block("head", [](BlockBuilder& body) {
             auto const dense = body.linear(body.input(), "transformed", "dense");

@@ -64,7 +64,7 @@ struct Nemotron {
         config.attention_out_bias = config.attention_bias;
         config.rope.kind = RopeKind::standard;
         config.sliding_window = config.layer_types_count = 0;
-        config.sliding_layers = {};
+        config.local_layers = {};
         return {};
     }
 

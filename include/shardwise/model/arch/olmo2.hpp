@@ -47,7 +47,7 @@ struct Olmo2 {
         config.mlp_bias = false;
         config.qk_norm = true;
         config.sliding_window = config.layer_types_count = 0;
-        config.sliding_layers = {};
+        config.local_layers = {};
         return {};
     }
 

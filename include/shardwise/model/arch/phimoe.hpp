@@ -27,7 +27,7 @@ struct Phimoe {
         positive_field("num_local_experts", &ModelConfig::experts, 16),
         positive_field("num_experts_per_tok", &ModelConfig::experts_per_token, 2),
         natural_field("sliding_window", &ModelConfig::sliding_window, 0),
-        real_field("router_jitter_noise", &ModelConfig::router_jitter, 0.01),
+        real_field("router_jitter_noise", 0.01),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, false),
         flag_field("attention_bias", &ModelConfig::attention_bias, false),
         flag_field("lm_head_bias", &ModelConfig::head_bias, false),
@@ -95,7 +95,9 @@ struct Phimoe {
     }
     static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
         return detail::decoder_program(config, layout, tree, [&](BlockBuilder& body, ValueId in) {
-            return detail::append_experts(body, config, in, detail::numbered_experts);
+            auto names = detail::numbered_experts;
+            names.near_share = 2.0 * config.own.real("router_jitter_noise");
+            return detail::append_experts(body, config, in, names);
         });
     }
 };

@@ -53,8 +53,7 @@ struct Qwen3Next {
         activation_field("hidden_act", ActivationKind::silu),
     };
 
-    static constexpr std::string_view local_layers = "linear_attention";
-    static constexpr LayerSet ModelConfig::*local_set = &ModelConfig::linear_layers;
+    static constexpr std::string_view local_kind = "linear_attention";
 
     static constexpr auto aliases = detail::join_aliases(
         detail::gguf_frame, detail::gguf_qkv, detail::gguf_qk_norms, detail::gguf_gated_mlp, detail::gguf_experts,
@@ -90,7 +89,7 @@ struct Qwen3Next {
     /// GGUF does not state which layers have states.
     static void infer_from_gguf(GgufTensorNames const& names, ModelConfig& config) {
         for (std::int64_t layer = 0; layer < config.layers && layer < LayerSet::capacity; ++layer)
-            if (names.has_in_layer(layer, "ssm_conv1d.weight")) config.linear_layers.insert(layer);
+            if (names.has_in_layer(layer, "ssm_conv1d.weight")) config.local_layers.insert(layer);
         config.layer_types_count = config.layers;
     }
 
@@ -108,7 +107,6 @@ struct Qwen3Next {
         config.mlp_bias = false;
         config.qk_norm = true;
         config.sliding_window = 0;
-        config.sliding_layers = {};
         return detail::complete_sparse_layers(config);
     }
 
@@ -119,7 +117,7 @@ struct Qwen3Next {
         List<Child> layers;
         for (std::int64_t layer = 0; layer < config.layers; ++layer) {
             bool const is_dense = config.dense_layers.contains(layer);
-            bool const has_state = config.linear_layers.contains(layer);
+            bool const has_state = config.local_layers.contains(layer);
             auto const kind = (is_dense ? 1U : 0U) + (has_state ? 2U : 0U);
             if (!made[kind]) {
                 auto const mixer = has_state ? add_delta(tree, config) : add_gated_attention(tree, config);
@@ -185,9 +183,9 @@ private:
                     .because("must be at least 1")
                     .got(interval);
             }
-            config.linear_layers = {};
+            config.local_layers = {};
             for (std::int64_t layer = 0; layer < config.layers; ++layer)
-                if ((layer + 1) % interval != 0) config.linear_layers.insert(layer);
+                if ((layer + 1) % interval != 0) config.local_layers.insert(layer);
         } else if (config.layer_types_count != config.layers) {
             return Error{ErrorCode::invalid_field}
                 .at("layer_types")

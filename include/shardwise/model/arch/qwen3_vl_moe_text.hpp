@@ -63,7 +63,7 @@ struct Qwen3VlMoeText {
         config.mlp_bias = false;
         config.qk_norm = config.norm_expert_weights = true;
         config.sliding_window = config.layer_types_count = 0;
-        config.sliding_layers = {};
+        config.local_layers = {};
         return detail::complete_sparse_layers(config);
     }
 

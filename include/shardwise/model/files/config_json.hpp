@@ -175,7 +175,7 @@ struct ConfigPart {
         for (auto const entry : *types) {
             auto const word = object.string("layer_types", entry);
             if (!word) return word.error();
-            auto const local = family.local_layers;
+            auto const local = family.local_kind;
             if (*word != "full_attention" && *word != local) {
                 return object
                     .error(ErrorCode::unsupported, "layer_types",
@@ -183,7 +183,7 @@ struct ConfigPart {
                     .fix("known: full_attention, " + std::string(local));
             }
             if (layer >= LayerSet::capacity) break;
-            if (*word == local) (config.*family.local_set).insert(layer);
+            if (*word == local) config.local_layers.insert(layer);
             ++layer;
         }
         config.layer_types_count = static_cast<std::int64_t>(types->size());

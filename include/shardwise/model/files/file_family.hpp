@@ -37,8 +37,7 @@ struct FileFamily {
     /// What it infers of the tensors of a GGUF file; null: nothing.
     void (*infer_from_gguf)(GgufTensorNames const& names, ModelConfig& config) = nullptr;
     /// The word of layer_types for layers that do not see everything, and the set that they fill.
-    std::string_view local_layers = "sliding_attention";
-    LayerSet ModelConfig::*local_set = &ModelConfig::sliding_layers;
+    std::string_view local_kind = "sliding_attention";
     /// The key of a list of the layers with experts; empty: the family reads none.
     std::string_view sparse_layers_key;
     /// Of several layers the first has no window, not the last.
@@ -71,8 +70,7 @@ template <ModelArchitecture Arch>
     }
     if constexpr (requires { &Arch::infer_from_gguf; }) family.infer_from_gguf = &Arch::infer_from_gguf;
     if constexpr (requires { Arch::gguf_defaults; }) family.gguf_defaults = Arch::gguf_defaults;
-    if constexpr (requires { Arch::local_layers; }) family.local_layers = Arch::local_layers;
-    if constexpr (requires { Arch::local_set; }) family.local_set = Arch::local_set;
+    if constexpr (requires { Arch::local_kind; }) family.local_kind = Arch::local_kind;
     if constexpr (requires { Arch::sparse_layers_key; }) family.sparse_layers_key = Arch::sparse_layers_key;
     family.gguf_full_layer_first = requires {
         Arch::gguf_full_layer_first;

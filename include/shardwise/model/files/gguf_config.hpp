@@ -165,9 +165,9 @@ private:
             return error(ErrorCode::invalid_field, architecture_ + ".attention.sliding_window_pattern",
                          "must be a number of layers, or a flag for each layer");
         }
-        config.sliding_layers = {};
+        config.local_layers = {};
         for (std::size_t layer = 0; layer < count; ++layer) {
-            if (slides[layer] != 0) config.sliding_layers.insert(static_cast<std::int64_t>(layer));
+            if (slides[layer] != 0) config.local_layers.insert(static_cast<std::int64_t>(layer));
         }
         config.layer_types_count = config.layers;
         return {};

@@ -113,7 +113,7 @@ private:
     [[nodiscard]] static AttentionOptions options_of(TrainingWalk const& walk, Operation const& op) {
         AttentionOptions options;
         options.shape = op.attention;
-        options.soft_cap = static_cast<float>(walk.model.config.attention_softcap);
+        options.soft_cap = static_cast<float>(op.attention.soft_cap);
         options.scale = score_scale(walk.model.config, op.attention, walk.block.number);
         return options;
     }

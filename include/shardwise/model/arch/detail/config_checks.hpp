@@ -100,7 +100,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
     return {};
 }
 
-/// Makes sliding_layers the truth: none without a window; what layer_types said where it is given; else the layers for
+/// Makes local_layers the truth: none without a window; what layer_types said where it is given; else the layers for
 /// which slides(layer) holds. Call it when the number of layers is checked.
 ///
 /// Errors  invalid_field where layer_types has another length than the model has layers
@@ -114,11 +114,11 @@ template <class Slides>
             .expected(config.layers);
     }
     if (config.sliding_window == 0) {
-        config.sliding_layers = {};
+        config.local_layers = {};
     } else if (config.layer_types_count == 0) {
-        config.sliding_layers = {};
+        config.local_layers = {};
         for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-            if (slides(layer)) config.sliding_layers.insert(layer);
+            if (slides(layer)) config.local_layers.insert(layer);
         }
     }
     return {};
@@ -150,7 +150,7 @@ template <class Slides>
 constexpr void turn_windows_only(ModelConfig& config) {
     config.rope_free_layers = {};
     for (std::int64_t layer = 0; layer < config.layers; ++layer)
-        if (!config.sliding_layers.contains(layer)) config.rope_free_layers.insert(layer);
+        if (!config.local_layers.contains(layer)) config.rope_free_layers.insert(layer);
 }
 
 /// Refuses impossible numbers of experts.

@@ -53,6 +53,8 @@ struct LlamaLayout {
     HeadNorms head_norms{};
     /// Logits are divided by config.logit_scale (granite).
     bool divides_logits = false;
+    /// The family's own number that bends scores; empty: none does (gemma2).
+    std::string_view score_cap{};
 };
 
 /// The norm around attention and MLP.
@@ -176,8 +178,8 @@ constexpr void finish_decoder(ModuleTree& tree, ModelConfig const& config, Llama
     }
     auto const head = part.linear(config.vocab_size, config.hidden_size, config.head_bias,
                                   ShardRule::units(0, config.vocab_size), TensorUse::head);
-    tree.set_root(
-        tree.add(tree.names().join(config.model_class.view()), {}, {{"model", model}, {"lm_head", head, ModuleRole::head}}));
+    tree.set_root(tree.add(tree.names().join(config.model_class.view()), {},
+                           {{"model", model}, {"lm_head", head, ModuleRole::head}}));
     if (config.tie_word_embeddings) tree.tie("model.embed_tokens.weight", "lm_head.weight");
 }
 

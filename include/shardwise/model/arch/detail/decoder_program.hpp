@@ -19,7 +19,8 @@ struct LayerKind {
 /// normed -> q, k, v -> rope -> attention -> o, with the norms of heads and the sinks (gpt_oss) that the layer has.
 [[nodiscard]] constexpr ValueId append_attention(BlockBuilder& body, ModelConfig const& config,
                                                  LlamaLayout const& layout, ValueId normed, LayerKind const& kind) {
-    auto const shape = attention_shape(config, kind.window);
+    auto shape = attention_shape(config, kind.window);
+    if (!layout.score_cap.empty()) shape.soft_cap = config.own.real(layout.score_cap);
     auto q = body.linear(normed, "q", "self_attn.q_proj");
     auto k = body.linear(normed, "k", "self_attn.k_proj");
     auto const v = body.linear(normed, "v", "self_attn.v_proj");
@@ -101,7 +102,7 @@ template <class Attend, class Feed>
     ProgramBuilder model(tree, "model");
     model.tokens("embed_tokens", config.embedding_scale);
     auto const kind_of = [&](std::int64_t layer) {
-        return LayerKind{config.sliding_layers.contains(layer) ? config.sliding_window : 0,
+        return LayerKind{config.local_layers.contains(layer) ? config.sliding_window : 0,
                          !config.rope_free_layers.contains(layer)};
     };
     model.layers("layers", kind_of, [&](BlockBuilder& body, LayerKind const& kind) {

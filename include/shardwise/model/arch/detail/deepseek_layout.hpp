@@ -77,7 +77,7 @@ struct DeepseekLayout {
     if (config.head_dim == 0) config.head_dim = config.qk_rope_head_dim;
     config.attention_out_bias = config.attention_bias;
     config.sliding_window = config.layer_types_count = 0;
-    config.sliding_layers = {};
+    config.local_layers = {};
     auto widest = config;
     widest.head_dim = config.qk_nope_head_dim + config.qk_rope_head_dim + config.v_head_dim;
     for (auto const rank : {config.q_lora_rank, config.kv_lora_rank}) {
@@ -94,7 +94,8 @@ struct DeepseekLayout {
             .key_dim = config.qk_nope_head_dim + config.qk_rope_head_dim,
             .value_dim = config.v_head_dim,
             .latent = config.kv_lora_rank + config.qk_rope_head_dim,
-            .rotary = config.qk_rope_head_dim};
+            .rotary = config.qk_rope_head_dim,
+            .has_yarn_scores = true};
 }
 
 /// The latent as rotation sees it: one head, whose end is the key that all heads share.
@@ -146,10 +147,10 @@ inline constexpr double latent_norm_epsilon = 1e-6;
     auto const weight = part.tensors().weight(config.experts, config.hidden_size, {}, TensorUse::router);
     if (layout.has_correction) {
         Tensor correction{.name = "e_score_correction_bias",
-                                .shape = {config.experts},
-                                .dtype = layout.has_wide_correction ? Dtype::f32 : config.dtype_or(Dtype::f32),
-                                .kind = TensorKind::buffer,
-                                .use = TensorUse::bias};
+                          .shape = {config.experts},
+                          .dtype = layout.has_wide_correction ? Dtype::f32 : config.dtype_or(Dtype::f32),
+                          .kind = TensorKind::buffer,
+                          .use = TensorUse::bias};
         children.push_back({"gate", tree.add(layout.router_class, {weight, correction})});
     } else {
         children.push_back({"gate", tree.add(layout.router_class, {weight})});

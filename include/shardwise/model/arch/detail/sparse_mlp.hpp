@@ -15,6 +15,8 @@ struct SparseMlpNames {
     std::string_view down = "mlp.experts.*.down_proj";
     /// A tensor that corrects the router's choice, where the tree has it.
     std::string_view correction = "mlp.gate.e_score_correction_bias";
+    /// Of the sparse mixer: by what share of itself a logit may fall short of the best.
+    double near_share = 0.0;
 };
 
 /// The router, a linear layer that every rank holds.
@@ -106,8 +108,8 @@ inline constexpr SparseMlpNames numbered_experts{.router = "block_sparse_moe.gat
 /// router -> route -> gate, up -> act(gate) * up -> down -> combine, over the experts that each token chose.
 [[nodiscard]] constexpr ValueId append_experts(BlockBuilder& body, ModelConfig const& config, ValueId normed,
                                                SparseMlpNames const& names = {}) {
-    auto const routes =
-        body.route(body.linear(normed, "router", names.router), config.experts_per_token, names.correction);
+    auto const routes = body.route(body.linear(normed, "router", names.router), config.experts_per_token,
+                                   names.correction, names.near_share);
     auto const gate = body.experts(normed, routes, "gate", names.gate);
     auto const up = body.experts(normed, routes, "up", names.up);
     auto const activated = body.gated(gate, up, config.activation);

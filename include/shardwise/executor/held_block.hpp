@@ -8,6 +8,7 @@
 #include <shardwise/kernels/step_table.hpp>
 #include <shardwise/memory/activations.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -31,6 +32,17 @@ struct BoundValue {
     Rows rows = Rows::tokens;
 };
 
+/// An operation as a rank has bound it when the model was loaded: what it holds and how it computes, what it reads and where it writes.
+template <ComputeBackend Backend, ReductionPolicy Policy>
+struct BoundOperation {
+    Operation const* op = nullptr;
+    HeldOperation<Backend, Policy> held;
+    std::array<BoundValue, 4> inputs{};
+    BoundValue output{};
+    /// The order of its experts' rows; null where it has none.
+    std::int32_t* workspace = nullptr;
+};
+
 /// A block as one rank holds it.
 template <ComputeBackend Backend, ReductionPolicy Policy>
 struct HeldBlock {
@@ -40,11 +52,11 @@ struct HeldBlock {
     /// Of a layer, its number among the layers.
     std::int32_t number = 0;
     bool is_layer = false;
+    /// Its input is what the tokens' ids say.
+    bool reads_ids = false;
     BlockCut cut;
-    std::vector<HeldOperation<Backend, Policy>> operations;
-    std::vector<BoundValue> values;
-    /// Of each operation; null where it has none.
-    std::vector<std::int32_t*> workspaces;
+    std::vector<BoundOperation<Backend, Policy>> operations;
+    BoundValue input;
     Buffer<float, Backend> frequencies;
     float rope_scale = 1.0F;
     /// Its attention's number among the layers of the cache.
@@ -55,10 +67,23 @@ struct HeldBlock {
         auto const at = [&](std::int64_t item) {
             return arena + plan.layout.offsets[static_cast<std::size_t>(item)].count() / 4;
         };
-        for (std::size_t id = 0; id < program->values().size(); ++id)
-            values.push_back({at(plan.item_of[id]), cut.width(static_cast<ValueId>(id)), program->values()[id].rows});
-        for (auto const item : plan.workspace_of)
-            workspaces.push_back(item < 0 ? nullptr : reinterpret_cast<std::int32_t*>(at(item)));
+        auto const value = [&](ValueId id) -> BoundValue {
+            if (id == no_value) return {};
+            auto const of = static_cast<std::size_t>(id);
+            return {at(plan.item_of[of]), cut.width(id), program->values()[of].rows};
+        };
+        input = value(0);
+        for (std::size_t number_of = 0; number_of < operations.size(); ++number_of) {
+            auto& bound = operations[number_of];
+            for (std::size_t slot = 0; slot < bound.inputs.size(); ++slot)
+                bound.inputs[slot] = value(bound.op->inputs[slot]);
+            bound.output = value(bound.op->output);
+            if (auto const item = plan.workspace_of[number_of]; item >= 0)
+                bound.workspace = reinterpret_cast<std::int32_t*>(at(item));
+        }
+        if (operations.empty()) return;
+        auto const& first = *operations.front().op;
+        reads_ids = first.kind == OpKind::embedding && first.inputs[0] == 0 && program->values()[0].width == 1;
     }
 };
 
@@ -88,36 +113,6 @@ struct WalkState {
     float* hidden;
     /// Of the block that is walked; its memory is kept from step to step.
     CountedRows& counted;
-};
-
-/// Where the values of a block lie while a step is walked.
-template <ComputeBackend Backend, ReductionPolicy Policy>
-class BlockValues {
-public:
-    using Matrix = TensorView<float, 2, Backend>;
-
-    BlockValues(HeldBlock<Backend, Policy> const& block, StepView<Backend> const& step)
-        : block_(block), tokens_(step.table.tokens()), sequences_(static_cast<std::int64_t>(step.parts.size())) {}
-
-    [[nodiscard]] Matrix view(ValueId id) const {
-        auto const& value = block_.values[static_cast<std::size_t>(id)];
-        return {value.data, {rows(value.rows), value.width}};
-    }
-    /// An operation's workspace: the order of its experts' rows.
-    [[nodiscard]] std::int32_t* table(std::size_t operation) const { return block_.workspaces[operation]; }
-    [[nodiscard]] Value const& of(ValueId id) const { return block_.program->values()[static_cast<std::size_t>(id)]; }
-
-    /// Pairs of a token and an expert.
-    std::int64_t routed_rows = 0;
-
-private:
-    [[nodiscard]] std::int64_t rows(Rows of) const {
-        return of == Rows::routed ? routed_rows : of == Rows::sequences ? sequences_ : tokens_;
-    }
-
-    HeldBlock<Backend, Policy> const& block_;
-    std::int64_t tokens_;
-    std::int64_t sequences_;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE
