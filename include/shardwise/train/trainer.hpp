@@ -127,8 +127,8 @@ public:
         if (groups_.tensor() != nullptr) {
             auto stream = context_->make_stream();
             detail::renew_turned(pass_.layers(), *weights_, *groups_.tensor(), stream);
-            if (auto const done = stream.synchronize(Deadline::after(options_.timeout)); !done)
-                return groups_.end(done.error());
+            auto const done = stream.synchronize(Deadline::after(options_.timeout));
+            if (!done) return groups_.end(done.error());
         }
         next_ = state.step;
         skipped_ = SkippedSteps(options_.max_skipped, state.skipped, state.step);
@@ -189,8 +189,8 @@ public:
             if (auto const summed = gradients_.sum(groups_.data(), stream); !summed) return summed;
             return stream.synchronize(deadline);
         });
-        return time ? time
-                    : Result<std::chrono::nanoseconds>(end(time.error(), stream, Deadline::after(options_.timeout)));
+        if (!time) return end(time.error(), stream, Deadline::after(options_.timeout));
+        return time;
     }
 
     /// The mean loss over a held-out set, all batches of its first epoch; with batches of one sequence it is over all of them. Its ranks
