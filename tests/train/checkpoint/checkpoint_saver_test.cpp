@@ -56,7 +56,7 @@ TEST_CASE(
                                           {comm.size(), comm.rank()});
             if (!parts) return parts.error();
             Span<CheckpointPart const> const all(parts->data(), parts->size());
-            HostContext context({.threads = 1});
+            HostContext context({.threads = 2});
             auto saver = CheckpointSaver<HeldCalls>::create(context, run.target(out.path()), all);
             if (!saver) return saver.error();
             CHECK(context.memory().current() == CheckpointSaver<>::staging_bytes(all));

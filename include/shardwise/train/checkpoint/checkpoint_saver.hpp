@@ -7,6 +7,7 @@
 #include <shardwise/core/checked.hpp>
 #include <shardwise/train/checkpoint/save_checkpoint.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -75,7 +76,7 @@ public:
         if (!memory) return memory.error();
         // The system gives the pages here, not while the first step waits.
         if (memory->size() > 0) std::memset(memory->data(), 0, static_cast<std::size_t>(memory->size()));
-        return Result<CheckpointSaver>(CheckpointSaver(target, std::move(*memory)));
+        return Result<CheckpointSaver>(CheckpointSaver(context, target, std::move(*memory)));
     }
 
     CheckpointSaver(CheckpointSaver&&) noexcept = default;
@@ -165,8 +166,8 @@ private:
         std::thread thread;
     };
 
-    CheckpointSaver(CheckpointTarget target, Buffer<std::byte, Host> memory)
-        : target_(std::move(target)), memory_(std::move(memory)) {}
+    CheckpointSaver(HostContext& context, CheckpointTarget target, Buffer<std::byte, Host> memory)
+        : context_(&context), target_(std::move(target)), memory_(std::move(memory)) {}
 
     [[nodiscard]] static std::int64_t padded(std::size_t bytes) {
         return round_up(static_cast<std::int64_t>(bytes), static_cast<std::int64_t>(Host::alignment));
@@ -175,7 +176,14 @@ private:
         return i > 0 && parts[i].bytes.data() == parts[i - 1].bytes.data() &&
                parts[i].bytes.size() == parts[i - 1].bytes.size();
     }
+    /// By all threads: a step waits for it.
     void copy(Span<CheckpointPart const> parts) {
+        struct Piece {
+            std::byte* to;
+            std::byte const* from;
+            std::size_t bytes;
+        };
+        std::vector<Piece> pieces;
         std::int64_t next = 0;
         for (std::size_t i = 0; i < parts.size(); ++i) {
             auto part = parts[i];
@@ -183,12 +191,18 @@ private:
                 part.bytes = flight_->parts.back().bytes;
             } else {
                 auto* const to = memory_.data() + next;
-                if (part.bytes.size() > 0) std::memcpy(to, part.bytes.data(), part.bytes.size());
+                for (std::size_t at = 0; at < part.bytes.size(); at += copied_at_once)
+                    pieces.push_back(
+                        {to + at, part.bytes.data() + at, std::min(copied_at_once, part.bytes.size() - at)});
                 part.bytes = {to, part.bytes.size()};
                 next += padded(part.bytes.size());
             }
             flight_->parts.push_back(part);
         }
+        context_->pool().run(static_cast<std::int64_t>(pieces.size()), [&pieces](std::int64_t i) {
+            auto const& piece = pieces[static_cast<std::size_t>(i)];
+            std::memcpy(piece.to, piece.from, piece.bytes);
+        });
     }
     /// Keeps what the disk refused. A lost rank ends the run.
     [[nodiscard]] Result<> keep(Error const& error) {
@@ -255,6 +269,9 @@ private:
         return {};
     }
 
+    static constexpr std::size_t copied_at_once = std::size_t{1} << 21U;
+
+    HostContext* context_;
     CheckpointTarget target_;
     Buffer<std::byte, Host> memory_;
     std::unique_ptr<Flight> flight_;
