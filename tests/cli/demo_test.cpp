@@ -5,7 +5,9 @@
 #include "shell.hpp"
 #include "skip.hpp"
 
+#include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <sys/stat.h>
@@ -16,6 +18,21 @@ using namespace shardwise::tests;
 namespace {
 
 constexpr char const* demo = SHARDWISE_SOURCE_DIR "/share/shardwise/demo";
+constexpr char const* release = SHARDWISE_SOURCE_DIR "/build/release/bin";
+
+bool has_release() {
+    struct stat status {};
+    return ::stat((std::string(release) + "/shardwise").c_str(), &status) == 0;
+}
+
+/// The block of a document that comes next; `at` goes behind it.
+std::string next_block(std::string const& text, std::size_t& at) {
+    auto const begin = text.find("\n```\n", at);
+    if (begin == std::string::npos) return {};
+    auto const end = text.find("\n```", begin + 5);
+    at = end + 4;
+    return text.substr(begin + 5, end - begin - 4);
+}
 
 }  // namespace
 
@@ -45,13 +62,50 @@ TEST_CASE("demo: a MODEL for every command, of less than 5 MB, found above the p
 
 TEST_SUITE("long") {
     TEST_CASE("demo: the script makes its exact bytes again, on two ranks") {
-        std::string const program = SHARDWISE_SOURCE_DIR "/build/release/bin/shardwise";
-        struct stat status {};
         // Without the optimiser it takes hours.
-        if (::stat(program.c_str(), &status) != 0) SHARDWISE_SKIP("build/release/bin/shardwise is not built");
-        auto const ran = run_in_shell("SHARDWISE='" + program +
-                                      "' '" SHARDWISE_SOURCE_DIR "/scripts/make_demo_model.sh' --check --dp 2");
+        if (!has_release()) SHARDWISE_SKIP("build/release/bin/shardwise is not built");
+        auto const ran =
+            run_in_shell("SHARDWISE='" + std::string(release) +
+                         "/shardwise' '" SHARDWISE_SOURCE_DIR "/scripts/make_demo_model.sh' --check --dp 2");
         CHECK_MESSAGE(ran.status == 0, ran.err);
         CHECK(ran.out.find("the same bytes") != std::string::npos);
+    }
+
+    TEST_CASE("README: its minute of training gives the picture and the text that it shows, on two ranks too") {
+        auto const text = read_text(SHARDWISE_SOURCE_DIR "/README.md");
+        auto at = text.find("<!-- long: a minute of training -->");
+        REQUIRE(at != std::string::npos);
+        auto const commands = next_block(text, at);
+        auto const said = next_block(text, at);
+        REQUIRE(commands.find("--steps 200") != std::string::npos);
+        REQUIRE(!said.empty());
+        if (!has_release()) SHARDWISE_SKIP("build/release/bin/shardwise is not built");
+        auto const end = commands.find("\n") + 1;
+        for (std::string const more : {"", " --dp 2 --zero 2"}) {
+            TemporaryFolder const folder;
+            std::filesystem::create_directory_symlink(SHARDWISE_SOURCE_DIR "/share", folder.path() + "/share");
+            auto const start =
+                "cd '" + folder.path() + "' && export SHARDWISE_ISA=avx2 PATH='" + release + "':$PATH && ";
+            auto const trained = run_in_shell(start + commands.substr(0, end - 1) + more);
+            REQUIRE_MESSAGE(trained.status == 0, trained.err);
+            auto const command = commands.substr(end, commands.size() - end - 1);
+            CHECK(run_in_shell(start + command + " 2> '" + folder.path() + "/said'").out == said);
+            CHECK(read_text(folder.path() + "/loss.svg") ==
+                  read_text(SHARDWISE_SOURCE_DIR "/docs/pictures/training.svg"));
+        }
+    }
+
+    TEST_CASE("train: over 200 steps losses stay by torch's float64 as torch's float32 does") {
+        auto const* const python = std::getenv("SHARDWISE_PYTHON");
+        if (python == nullptr) SHARDWISE_SKIP("SHARDWISE_PYTHON names no Python with torch and transformers");
+        auto const run = std::string(python);
+        if (run_in_shell(run + " -c 'import torch, transformers'").status != 0)
+            SHARDWISE_SKIP("SHARDWISE_PYTHON has no torch or no transformers");
+        auto const check = run + " " SHARDWISE_SOURCE_DIR "/scripts/check_curve.py ";
+        auto const small = run_in_shell(check + SHARDWISE_PROGRAM + " --dp 2");
+        CHECK_MESSAGE(small.status == 0, small.out);
+        if (!has_release()) return;
+        auto const whole = run_in_shell(check + release + "/shardwise --demo");
+        CHECK_MESSAGE(whole.status == 0, whole.out);
     }
 }

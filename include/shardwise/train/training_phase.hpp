@@ -60,9 +60,13 @@ public:
 
     TrainingPhases() : state_(std::make_unique<State>()) {}
 
+    /// The hook of all phases from now on; none: nobody looks on.
     void on_begin(Hook hook) { state_->hook = std::move(hook); }
+    /// The step that the next phases are of.
     void begin_step(std::int64_t number) { state_->step.store(number, std::memory_order_relaxed); }
 
+    /// Begins a phase.
+    ///
     /// Errors  the hook's
     [[nodiscard]] Result<> begin(TrainingPhase phase) { return state_->begin(phase); }
     /// When the stream gets here; the hook's failure is the stream's.
