@@ -246,3 +246,57 @@ TEST_CASE("Trainer: stages that are processes give the bits of threads") {
         CHECK(outcome.succeeded);
     }
 }
+
+TEST_SUITE("long") {
+    TEST_CASE(
+        "Trainer: every table of a pipeline gives the bits of one rank, with any degrees, ZeRO and recomputation") {
+        CurveData const data;
+        constexpr std::int64_t batch = 7;
+        for (auto const* const name : {"llama_tied", "gpt2"}) {
+            auto const config = deep_config(name);
+            auto const expected = train(config, data, batch, AdamW{}, {.dropout = 0.1});
+            auto const check = [&](Way const& way) {
+                auto const dp = way.ranks / way.replica();
+                auto const fills = [&](std::int64_t rank) {
+                    auto const leaves = split_units(batch, dp, rank).size();
+                    return ceil_divide(leaves, way.micro_batch) % way.pp == 0;
+                };
+                // Interleaved tables are of a multiple of the stages; the last of the ranks has fewest leaves.
+                if (way.pipeline == PipelineKind::interleaved && !(fills(0) && fills(dp - 1))) return;
+                if (way.pp * pipeline_chunks(way.pipeline) > 5) return;
+                CAPTURE(name);
+                CAPTURE(way.ranks);
+                CAPTURE(way.tp);
+                CAPTURE(way.pp);
+                CAPTURE(static_cast<int>(way.zero));
+                CAPTURE(static_cast<int>(way.pipeline));
+                CAPTURE(way.micro_batch);
+                CHECK(train(config, data, batch, AdamW{}, way) == expected);
+            };
+            for (std::int32_t dp = 1; dp <= 4; ++dp) {
+                for (std::int32_t tp = 1; tp <= 2; ++tp) {
+                    for (std::int32_t pp = 2; pp <= 5 && dp * tp * pp <= 8; ++pp) {
+                        for (auto const pipeline :
+                             {PipelineKind::gpipe, PipelineKind::one_forward_one_backward, PipelineKind::interleaved,
+                              PipelineKind::zero_bubble, PipelineKind::zero_bubble_v}) {
+                            for (auto const zero :
+                                 {ZeroStage::none, ZeroStage::optimizer, ZeroStage::gradients, ZeroStage::weights}) {
+                                for (std::int64_t micro_batch = 1; micro_batch <= 3; ++micro_batch) {
+                                    auto const kind = (micro_batch + static_cast<std::int64_t>(zero)) % 3;
+                                    check({.ranks = dp * tp * pp,
+                                           .zero = zero,
+                                           .micro_batch = micro_batch,
+                                           .recompute = static_cast<Recompute>(kind),
+                                           .dropout = 0.1,
+                                           .tp = tp,
+                                           .pp = pp,
+                                           .pipeline = pipeline});
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
