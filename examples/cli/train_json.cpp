@@ -70,7 +70,7 @@ void write_options(JsonWriter& json, TrainAnswer const& answer) {
         .member("tp", plan.tp)
         .member("pp", plan.pp)
         .member("zero", request.zero)
-        .member("offload", word_of(offload_choices, request.offload));
+        .member("offload", words_of<offload_choices>[static_cast<std::size_t>(request.offload)]);
     json.member("pipeline", pipeline_words[static_cast<std::size_t>(request.pipeline)])
         .member("bucket_mb", 25)
         .member("fast", request.is_fast)

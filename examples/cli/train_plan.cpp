@@ -86,6 +86,8 @@ std::string reason_of(TrainRequest const& request, TrainPlan const& plan) {
                            : out + " of " + counted(plan.tp, "tensor-parallel rank") + " each";
     if (plan.pp > 1) out += (plan.tp > 1 ? " in each of " : plan.dp > 1 ? " of " : " in ") + counted(plan.pp, "stage");
     out += " of " + counted(ceil_divide(request.batch, plan.dp), "sequence") + " a step";
+    if (request.is_auto && request.zero > 0 && !request.pins.zero)
+        out += "; ZeRO " + std::to_string(request.zero) + ", as less does not fit";
     return out;
 }
 
