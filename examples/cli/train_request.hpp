@@ -40,6 +40,8 @@ struct TrainRequest {
     double dropout = 0.0;
     /// Nothing: auto.
     std::optional<std::int64_t> micro_batch;
+    /// Of those that fit, the fastest is taken.
+    bool is_tuned = false;
     /// Nothing: of the epochs.
     std::optional<std::int64_t> steps;
     double epochs = 1.0;
@@ -60,6 +62,8 @@ struct TrainRequest {
     PipelineKind pipeline = PipelineKind::one_forward_one_backward;
     /// Stage of ZeRO.
     std::int32_t zero = 0;
+    /// MiB of gradients that ranks exchange together; nothing: the first MiB, then 25.
+    std::optional<std::int64_t> bucket_mb;
     /// The optimizer's state lies in a file of `out`.
     bool is_offloaded = false;
     /// Gradients are added up in the order of the least work: TrainOptions::is_fast.

@@ -68,9 +68,9 @@ public:
         Bytes sum{};
         for (std::size_t i = 0; i < layout.chunks().size(); ++i) {
             auto const shares = shares_of(layout, i);
-            sum =
-                sum + (sums.is_sharded() ? ShardedGradientTree::bytes(shares, sums.leaves, sums.place)
-                                         : GradientTree::bytes(shares, sums.tree_leaves(), sums.place, sums.buckets.buckets));
+            sum = sum + (sums.is_sharded()
+                             ? ShardedGradientTree::bytes(shares, sums.leaves, sums.place)
+                             : GradientTree::bytes(shares, sums.tree_leaves(), sums.place, sums.buckets.buckets));
         }
         return sum;
     }
@@ -79,9 +79,9 @@ public:
         CollectiveTraffic sum;
         for (std::size_t i = 0; i < layout.chunks().size(); ++i) {
             auto const shares = shares_of(layout, i);
-            sum += sums.is_sharded()
-                       ? ShardedGradientTree::traffic(shares, sums.leaves, sums.place)
-                       : GradientTree::traffic(shares, sums.tree_leaves(), sums.place, sums.result(), sums.buckets.buckets);
+            sum += sums.is_sharded() ? ShardedGradientTree::traffic(shares, sums.leaves, sums.place)
+                                     : GradientTree::traffic(shares, sums.tree_leaves(), sums.place, sums.result(),
+                                                             sums.buckets.buckets);
         }
         return sum;
     }
@@ -101,8 +101,8 @@ public:
                 if (!tree) return tree.error();
                 trees.emplace_back(std::move(*tree));
             } else {
-                auto tree =
-                    GradientTree::create(context, shares, sums.tree_leaves(), sums.place, sums.result(), sums.buckets.buckets);
+                auto tree = GradientTree::create(context, shares, sums.tree_leaves(), sums.place, sums.result(),
+                                                 sums.buckets.buckets);
                 if (!tree) return tree.error();
                 trees.emplace_back(std::move(*tree));
             }

@@ -229,7 +229,8 @@ private:
         // Where the gradients of all chunks would begin.
         float* all = nullptr;
         if (leaf.part != BackwardPart::inputs) {
-            if (auto const cleared = clear(leaf.gradients, own.size(), at.adds_gradients, stream); !cleared) return cleared;
+            if (auto const cleared = clear(leaf.gradients, own.size(), at.adds_gradients, stream); !cleared)
+                return cleared;
             all = leaf.gradients.data() - own.begin;
         }
         std::vector<char> is_written(layout.parameters().size() + layout.ties().size(), at.adds_gradients ? 1 : 0);

@@ -60,8 +60,9 @@ struct LeafPasses {
                 }
                 auto const leaf = gradients.leaf();
                 if (!leaf) return leaf.error();
-                auto const done = pass.backward(weights, i - first, sequences.targets(i), scale, sequences.losses(i),
-                                                *leaf, stream, {.adds_gradients = gradients.adds_leaf(), .done = gradients.reducer(groups.data(), stream)});
+                auto const done = pass.backward(
+                    weights, i - first, sequences.targets(i), scale, sequences.losses(i), *leaf, stream,
+                    {.adds_gradients = gradients.adds_leaf(), .done = gradients.reducer(groups.data(), stream)});
                 if (!done) return done;
                 if (auto const added = gradients.add(groups.data(), stream); !added) return added;
             }
