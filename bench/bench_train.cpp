@@ -8,6 +8,7 @@
 #include <shardwise/kernels/backward/cross_entropy.hpp>
 #include <shardwise/train/train_ranks.hpp>
 
+#include "overlap.hpp"
 #include "peer_process.hpp"
 #include "train_report.hpp"
 #include "training.hpp"
@@ -313,7 +314,7 @@ void compare_head(Report& report, HostStream& stream) {
 
 }  // namespace
 
-/// bench_train [--json] [memory|demo|d512|dp|fast|precision|checkpoint|parts]
+/// bench_train [--json] [memory|demo|d512|dp|fast|overlap|precision|checkpoint|parts]
 int main(int argc, char** argv) {
     Report report;
     std::string_view only;
@@ -334,6 +335,10 @@ int main(int argc, char** argv) {
         compare_fast(report, demo_case(), 1, 5, 7);
         compare_fast(report, large, 1, 1, 5);
         compare_fast(report, demo_case(), 2, 5, 7);
+    }
+    if (is_asked("overlap")) {
+        auto const one = demo_case();
+        bench::compare_overlap(report, Training(one.config, one.vocabulary, one.batch, one.context));
     }
     if (is_asked("precision")) {
         compare_precisions(report, demo_case(), 5, 5);

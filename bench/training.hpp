@@ -56,6 +56,11 @@ public:
         std::filesystem::remove_all(folder_, ignored);
     }
 
+    [[nodiscard]] Model const& model() const { return checkpoint_->model; }
+    [[nodiscard]] Batches batches(std::int64_t batch) const {
+        return take(Batches::create(*dataset_, {0, dataset_->tokens()}, {.context = context_, .batch = batch}));
+    }
+
     /// Seconds of the shortest of some steps, by ranks of one thread each, or by one of all threads.
     [[nodiscard]] double step(int calls, std::int32_t ranks, Dtype precision = Dtype::f32, bool is_fast = false) const {
         double best = 1e30;

@@ -72,7 +72,7 @@ void write_options(JsonWriter& json, TrainAnswer const& answer) {
         .member("zero", request.zero)
         .member("offload", words_of<offload_choices>[static_cast<std::size_t>(request.offload)]);
     json.member("pipeline", pipeline_words[static_cast<std::size_t>(request.pipeline)])
-        .member("bucket_mb", 25)
+        .member("bucket_mb", request.bucket_mb.value_or(25))
         .member("fast", request.is_fast)
         .member("ranks", rank_kind_choices[static_cast<std::size_t>(answer.ranks_are)].word);
     json.member("threads", request.threads).member("devices", "cpu");

@@ -67,6 +67,7 @@ TrainOptions train_options_of(TrainRequest const& request, TrainPlan const& plan
     options.schedule = plan.schedule;
     options.zero = static_cast<ZeroStage>(request.zero);
     options.has_one_copy = plan.has_one_copy;
+    if (request.bucket_mb) options.buckets = BucketLimits::with_cap(Bytes{*request.bucket_mb << 20U});
     options.tp = static_cast<std::int32_t>(plan.tp);
     options.pp = static_cast<std::int32_t>(plan.pp);
     options.pipeline = request.pipeline;
@@ -273,6 +274,23 @@ Result<> plan_micro_batch(TrainRequest const& request, std::vector<TrainingProgr
     });
     if (!found) return found.error();
     set_micro_batch(request, std::max<std::int64_t>(1, *found), plan);
+    return {};
+}
+
+std::vector<std::int64_t> micro_batches_to_measure(TrainPlan const& plan) {
+    std::vector<std::int64_t> out;
+    for (std::int64_t size = 1; size < plan.micro_batch; size *= 2) out.push_back(size);
+    out.push_back(plan.micro_batch);
+    return out;
+}
+
+Result<> replan_micro_batch(std::vector<TrainingProgram> const& programs, RopeDivisors const& divisors,
+                            std::int64_t size, TrainAnswer& answer) {
+    set_micro_batch(answer.request, size, answer.plan);
+    auto ranks = predict_memory(answer.request, answer.plan, programs, divisors);
+    if (!ranks) return ranks.error();
+    answer.ranks = *std::move(ranks);
+    answer.plan.traffic = predict_traffic(answer.request, answer.plan, programs);
     return {};
 }
 

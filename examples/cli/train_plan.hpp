@@ -74,6 +74,14 @@ auto with_rule(TrainRequest const& request, Call&& call) {
 [[nodiscard]] Result<> plan_micro_batch(TrainRequest const& request, std::vector<TrainingProgram> const& programs,
                                         RopeDivisors const& divisors, Bytes budget, TrainPlan& plan);
 
+/// Of a plan with the largest micro-batch that fits, those to measure: powers of two and itself.
+[[nodiscard]] std::vector<std::int64_t> micro_batches_to_measure(TrainPlan const& plan);
+/// Plans a run with another micro-batch: what it takes follows.
+///
+/// Errors  as predict_memory
+[[nodiscard]] Result<> replan_micro_batch(std::vector<TrainingProgram> const& programs, RopeDivisors const& divisors,
+                                          std::int64_t size, TrainAnswer& answer);
+
 /// The smallest changes that fit, each by itself.
 [[nodiscard]] std::vector<TrainFix> find_train_fixes(TrainRequest const& request, TrainPlan const& plan,
                                                      std::vector<TrainingProgram> const& programs,

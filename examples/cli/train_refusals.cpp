@@ -5,7 +5,6 @@
 
 #include "choices.hpp"
 #include "requests.hpp"
-#include "values.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -55,24 +54,6 @@ struct WordFlag {
     return Error{refused(flag.flag, flag.reason, flag.advice)}.at(*flag.word);
 }
 
-/// A flag that takes a number, of which `only` does anything yet.
-struct NumberFlag {
-    std::string_view flag;
-    std::optional<std::string> const& word;
-    std::int64_t least;
-    std::int64_t only;
-    std::string_view reason;
-    std::string_view advice;
-};
-
-[[nodiscard]] Result<> check_number(NumberFlag const& flag) {
-    if (!flag.word) return {};
-    auto const number = read_number(flag.flag, *flag.word, flag.least, std::int64_t{1} << 40U);
-    if (!number) return number.error();
-    if (*number == flag.only) return {};
-    return Error{refused(flag.flag, flag.reason, flag.advice)}.at(*flag.word);
-}
-
 [[nodiscard]] Result<> check_words(Arguments const& arguments) {
     for (auto const& flag :
          {WordFlag{"--precision", arguments.precision, precision_words, precision_words, {}, {}},
@@ -86,23 +67,12 @@ struct NumberFlag {
     return {};
 }
 
-[[nodiscard]] Result<> check_numbers(Arguments const& arguments) {
-    for (auto const& flag : {NumberFlag{"--bucket-mb", arguments.bucket_mb, 1, 25,
-                                        "does not run yet: ranks reduce all gradients at once", "leave it out"}}) {
-        if (auto const checked = check_number(flag); !checked) return checked;
-    }
-    return {};
-}
-
 [[nodiscard]] Result<> check_switches(Arguments const& arguments) {
-    constexpr std::string_view buckets =
-        "is of gradient buckets, which do not run yet: ranks reduce all gradients at once";
-    if (arguments.tune)
-        return refused("--tune", "does not run yet: --micro-batch auto goes by the exact prediction of memory",
-                       "leave it out, or give --micro-batch");
-    if (arguments.find_unused) return refused("--find-unused", buckets, "leave it out");
-    if (arguments.no_static_graph) return refused("--no-static-graph", buckets, "leave it out");
-    if (arguments.no_bucket_view) return refused("--no-bucket-view", buckets, "leave it out");
+    if (arguments.tune && arguments.micro_batch && !equal_ignoring_case(*arguments.micro_batch, "auto"))
+        return Error{ErrorCode::invalid_argument}
+            .in("--tune, --micro-batch")
+            .because("exclude each other: there is one size to take")
+            .fix("leave one of them out");
     return {};
 }
 
@@ -166,8 +136,8 @@ struct NumberFlag {
 }  // namespace
 
 Result<> check_trained(Arguments const& arguments) {
-    for (auto const& checked : {check_words(arguments), check_numbers(arguments), check_switches(arguments),
-                                check_adapters(arguments), check_mode(arguments)}) {
+    for (auto const& checked : {check_words(arguments), check_switches(arguments), check_adapters(arguments),
+                                check_mode(arguments)}) {
         if (!checked) return checked;
     }
     if (!arguments.devices || equal_ignoring_case(*arguments.devices, "cpu")) return {};

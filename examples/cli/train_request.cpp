@@ -21,6 +21,7 @@ namespace {
 
 constexpr std::int64_t max_steps = std::int64_t{1} << 40U;
 constexpr std::int64_t max_batch = std::int64_t{1} << 24U;
+constexpr std::int64_t max_bucket_mb = std::int64_t{1} << 30U;
 
 /// A number of a flag, and the range that it must be in.
 struct RealFlag {
@@ -234,6 +235,7 @@ Result<TrainRequest> read_train_request(Arguments const& arguments) {
     request.svg = arguments.svg;
     request.resume = arguments.resume;
     request.is_dry_run = arguments.dry_run;
+    request.is_tuned = arguments.tune;
     std::int64_t seconds = request.timeout.count();
     double part = 0.0;
     auto const micro_batch = arguments.micro_batch && equal_ignoring_case(*arguments.micro_batch, "auto")
@@ -253,6 +255,7 @@ Result<TrainRequest> read_train_request(Arguments const& arguments) {
           read_optional("--micro-batch", micro_batch, max_batch, request.micro_batch),
           read_optional("--steps", arguments.steps, max_steps, request.steps),
           read_optional("--save-every", arguments.save_every, max_steps, request.save_every),
+          read_optional("--bucket-mb", arguments.bucket_mb, max_bucket_mb, request.bucket_mb),
           read_count("--batch", arguments.batch, max_batch, request.batch),
           read_count("--dp", arguments.dp, 1024, request.dp),
           read_count("--tp", arguments.tp, 1024, request.tp),

@@ -41,6 +41,8 @@ struct TrainRequest {
     double dropout = 0.0;
     /// Nothing: auto.
     std::optional<std::int64_t> micro_batch;
+    /// Of those that fit, the fastest is taken.
+    bool is_tuned = false;
     /// Nothing: of the epochs.
     std::optional<std::int64_t> steps;
     double epochs = 1.0;
@@ -72,6 +74,8 @@ struct TrainRequest {
     std::string fallback;
     /// What lies in files of `out`: nothing, the optimizer's state, or weights and gradients, too.
     Offload offload = Offload::none;
+    /// MiB of gradients that ranks exchange together; nothing: the first MiB, then 25.
+    std::optional<std::int64_t> bucket_mb;
     /// Gradients are added up in the order of the least work: TrainOptions::is_fast.
     bool is_fast = false;
     /// Steps from one comparison of the ranks' weights to the next; 0: never.

@@ -13,6 +13,7 @@
 #include "train_plan.hpp"
 #include "train_report.hpp"
 #include "train_settings.hpp"
+#include "train_tune.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -320,21 +321,18 @@ private:
     return space ? from : Result<ResumePoint>(space.error());
 }
 
-/// Trains the ranks of this process: all, as threads, or one.
-template <OptimizerRule Rule>
-[[nodiscard]] Result<> train_here(Rule const& rule, TrainJob const& job, TrainAnswer& answer,
-                                  CheckpointTarget const& target, ResumePoint const& from) {
-    auto const options = train_options_of(answer.request, answer.plan);
-    auto const ranks = static_cast<std::int32_t>(answer.plan.ranks());
+/// Trains the ranks of this process: all, as threads, or one. `body(trainer, stream)` is called on each.
+template <OptimizerRule Rule, class Body>
+[[nodiscard]] Result<> train_here(Rule const& rule, TrainJob const& job, TrainRequest const& request,
+                                  TrainPlan const& plan, Body const& body) {
+    auto const options = train_options_of(request, plan);
+    auto const ranks = static_cast<std::int32_t>(plan.ranks());
     HostContext context({.threads = job.threads});
-    auto const body = [&](Trainer<Rule>& trainer, HostStream& stream) {
-        return TrainRank<Rule>(job, answer, trainer, stream, target, from).run();
-    };
-    auto const replica = answer.plan.replica();
-    if (job.world == nullptr && (replica > 1 || !storage_of(answer.request, answer.plan, 0).is_direct()))
+    auto const replica = plan.replica();
+    if (job.world == nullptr && (replica > 1 || !storage_of(request, plan, 0).is_direct()))
         return train_ranks(context, *job.model, job.weights, rule, *job.batches, options, ranks, body, job.divisors);
     auto const number = job.world == nullptr ? 0 : job.world->rank();
-    auto weights = job.weights(context, options.model_place(number), storage_of(answer.request, answer.plan, number));
+    auto weights = job.weights(context, options.model_place(number), storage_of(request, plan, number));
     auto const& program = (*job.programs)[static_cast<std::size_t>(number % replica)];
     if (job.world == nullptr) {
         if (!weights) return weights.error();
@@ -372,7 +370,16 @@ template <OptimizerRule Rule>
     }
     // A limit of files' sizes is an error of a write, as a full disk is.
     std::signal(SIGXFSZ, SIG_IGN);
-    if (auto const done = train_here(rule, job, answer, target, *from); !done) return done;
+    if (request.is_tuned) {
+        auto const measure = [&](TrainPlan const& plan, auto const& body) {
+            return train_here(rule, job, request, plan, body);
+        };
+        if (auto const tuned = tune_micro_batch<Rule>(job, answer, measure); !tuned) return tuned;
+    }
+    auto const body = [&](Trainer<Rule>& trainer, HostStream& stream) {
+        return TrainRank<Rule>(job, answer, trainer, stream, target, *from).run();
+    };
+    if (auto const done = train_here(rule, job, request, answer.plan, body); !done) return done;
     answer.signal = StopRequest::signal();
     if (job.world != nullptr) {
         if (auto const shared = share_end(*job.world, answer); !shared) return shared;

@@ -135,6 +135,9 @@ TEST_CASE("train: the same weights on any ranks, with any micro-batch, threads a
              {"--offload", "all", "--save-every", "2"},
              {"--dp", "2", "--tp", "2", "--zero", "3", "--offload", "all"},
              {"--pp", "2", "--offload", "all"},
+             {"--dp", "2", "--bucket-mb", "1", "--find-unused", "--no-static-graph", "--no-bucket-view"},
+             {"--dp", "2", "--tune", "--ranks", "processes"},
+             {"--tp", "2", "--tune", "--micro-batch", "auto"},
              {"--tp", "4", "--micro-batch", "3"},
              {"--tp", "2", "--dp", "2", "--zero", "1", "--mode", "hybrid"},
              {"--pp", "2"},
@@ -150,6 +153,9 @@ TEST_CASE("train: the same weights on any ranks, with any micro-batch, threads a
             return found == more.end() ? 1 : std::stoll(*(found + 1));
         };
         auto const ranks = degree("--dp") * degree("--tp") * degree("--pp");
+        bool const is_tuned = std::find(more.begin(), more.end(), "--tune") != more.end();
+        CHECK((answer.text("plan", "reason").find("the fastest micro-batch of 1, 2") != std::string::npos) == is_tuned);
+        CHECK(answer.integer("options", "bucket_mb") == (words[2] == "--bucket-mb" ? 1 : 25));
         CHECK(answer.integer("plan", "dp") == degree("--dp"));
         CHECK(answer.integer("plan", "tp") == degree("--tp"));
         CHECK(answer.integer("plan", "pp") == degree("--pp"));
@@ -364,8 +370,8 @@ TEST_CASE("train: what does not run yet is refused by its flag, and nothing is w
                               {{"--lora-alpha", "8"}, 2, "add --lora R"},
                               {{"--lora", "8", "--lora-targets", "q_porj"}, 1, "did you mean q_proj?"},
                               {{"--quant", "nf4"}, 1, "--quant"},
-                              {{"--tune"}, 1, "--tune"},
-                              {{"--bucket-mb", "1"}, 1, "--bucket-mb"},
+                              {{"--tune", "--micro-batch", "2"}, 2, "--tune, --micro-batch"},
+                              {{"--bucket-mb", "0"}, 2, "--bucket-mb"},
                               {{"--max-restarts", "1", "--min-ranks", "2"}, 2, "--min-ranks"},
                               {{"--devices", "cuda:0"}, 4, "--devices: cuda:0"},
                               {{"--dp", "5"}, 2, "--dp, --batch"},

@@ -128,7 +128,7 @@ TEST_CASE("GradientTree: a bucket is exchanged while others of the last leaf are
         for (auto const result : {TreeResult::whole, TreeResult::share}) {
             CAPTURE(leaves);
             auto const sums = on_threads(2, [&](Threads& comm) {
-                HostContext context({.threads = 1});
+                HostContext context({.threads = 1, .streams = StreamMode::queued});
                 auto stream = context.make_stream();
                 shardwise::detail::ExchangeStream beside(std::chrono::seconds(20));
                 TensorPlace const place{2, comm.rank()};
@@ -143,14 +143,20 @@ TEST_CASE("GradientTree: a bucket is exchanged while others of the last leaf are
                     auto const at = *tree->leaf();
                     bool const is_last = leaf + 1 == range.end;
                     CHECK(tree->is_last() == is_last);
+                    CHECK(stream.synchronize(Deadline::after(std::chrono::seconds(20))));
                     if (!is_last) {
                         CHECK_FALSE(tree->reduce(comm, stream, beside));
                         std::copy(values.begin(), values.end(), at.data());
                         CHECK(tree->add(stream));
                         continue;
                     }
+                    // As slowly as something is computed.
                     auto const write = [&](std::int64_t begin, std::int64_t end) {
-                        std::copy(values.begin() + begin, values.begin() + end, at.data() + begin);
+                        stream.submit([values, begin, end, to = at.data()] {
+                            std::this_thread::sleep_for(std::chrono::milliseconds(2));
+                            std::copy(values.begin() + begin, values.begin() + end, to + begin);
+                            return Result<>{};
+                        });
                     };
                     std::fill_n(at.data(), 700, 1e30F);
                     write(40, 300);

@@ -7,11 +7,13 @@
 #include "ranks.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -79,6 +81,7 @@ TEST_CASE("Trainer: a rank that breaks at any exchange of a step, beside a backw
     // A sample of them, the first and those beside the pass among it.
     for (std::int64_t at = -1; at < calls; at += at < 0 ? 1 : 5) {
         CAPTURE(at);
+        std::atomic<int> finished = 0;
         auto const ended = on_threads(3, [&](Threads& thread) {
             TrainedModel model(config);
             FailingThreads comm(std::move(thread));
@@ -86,7 +89,10 @@ TEST_CASE("Trainer: a rank that breaks at any exchange of a step, beside a backw
                                                                   AdamW{}, data.batches(5), options);
             REQUIRE(trainer);
             auto stream = model.context.make_stream();
-            REQUIRE(trainer->step(stream));
+            CHECK(trainer->step(stream));
+            // No rank is still in this step when one breaks.
+            ++finished;
+            while (finished < 3) std::this_thread::yield();
             // The first time it is seen how many there are.
             bool const fails = at >= 0 && comm.rank() == 1;
             comm.fail_after(fails ? at : many);
@@ -285,7 +291,10 @@ TEST_CASE(
     auto const again =
         train_ranks(trained.context, trained.program, trained.weights, AdamW{}, data.batches(), options, 1, resumed);
     REQUIRE_FALSE(again);
-    CHECK(again.error().message() == done.error().message());
+    // One rank has no buckets.
+    auto without = std::string(done.error().message());
+    without.erase(without.find(", bucket 0"), 10);
+    CHECK(again.error().message() == without);
 }
 
 TEST_CASE("Trainer: a batch without a token that counts is a skipped step") {

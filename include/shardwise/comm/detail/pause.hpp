@@ -53,7 +53,7 @@ public:
     template <class NeedsCore>
     [[nodiscard]] bool rest(NeedsCore const& needs_core) {
         if (is_gentle_ && ++turns_ > gentle_turns) {
-            std::this_thread::sleep_for(std::chrono::microseconds(50));
+            std::this_thread::sleep_for(std::chrono::microseconds(100));
             return true;
         }
         auto const interval = is_crowded_ ? crowded_interval : interval_of_looks;
