@@ -60,8 +60,10 @@ TEST_CASE("train_ranks: threads that train one copy of the weights give the bits
                     CHECK(trainer.traffic().total() == traffic);
                     CHECK(**step == expected.steps[static_cast<std::size_t>(number)]);
                     if (number + 1 != 2) continue;
+                    TrainerState state;
+                    state.step = 2;
                     auto const saved =
-                        save_checkpoint(trainer.comm(), target, {.step = 2}, trainer.weights(), trainer.optimizer());
+                        save_checkpoint(trainer.comm(), target, state, trainer.weights(), trainer.optimizer());
                     if (!saved) return saved;
                 }
                 return {};

@@ -307,7 +307,7 @@ TEST_CASE("Trainer: weights, gradients and state in files give the same bits, in
     };
     auto const layers = GatheredLayers::bytes(model.program, {TensorPlace{}, Dtype::f32, folder.path()}).count();
     auto const kept = TrainingWeights::bytes(model.program.layout()) +
-                      TrainingGradients::bytes(model.program.layout(), 4, {}, ZeroStage::none);
+                      TrainingGradients::bytes(model.program.layout(), GradientSums{.leaves = 4});
     auto state_alone = options;
     state_alone.offloads_all = false;
     CHECK(bytes(state_alone) - bytes(options) == kept.count() - layers);
