@@ -2,6 +2,7 @@
 // Tensor-parallel layers alone: your weights, your threads, no model file and no runtime. Each rank holds its share of an MLP, and the
 // ranks meet once per call, in the sum after the second layer.
 #include <shardwise/comm/threads.hpp>
+#include <shardwise/kernels/activation.hpp>
 #include <shardwise/parallel/tensor_parallel.hpp>
 
 #include <chrono>
@@ -53,16 +54,31 @@ Result<std::vector<Answer>> run(std::int32_t ranks) {
 
         // Cutting is done here: the rank keeps its rows of the first weight and its columns of the second.
         TensorParallel<Host, Policy> const group(context, comm);
-        auto const mlp = group.mlp({as_weight(gate_and_up, 2 * ffn, hidden), as_weight(down, hidden, ffn)});
-        if (!mlp) return mlp.error();
+        auto const second_weight = as_weight(down, hidden, ffn);
+        auto const pieces = group.ffn_pieces(ffn, second_weight);
+        auto const first = group.packed_gate_up(as_weight(gate_and_up, 2 * ffn, hidden), pieces);
+        if (!first) return first.error();
+        auto const second = group.row_linear(second_weight, pieces);
+        if (!second) return second.error();
 
         auto& answer = answers[static_cast<std::size_t>(comm.rank())];
-        answer.bytes = mlp->bytes().count();
+        answer.bytes = (first->bytes() + second->bytes()).count();
         answer.values.resize(tokens * hidden);
-        std::vector<float> workspace(static_cast<std::size_t>(mlp->workspace(tokens)));
+        // The rank's gates, then what they multiply: down(silu(gate) * up).
+        std::vector<float> between(static_cast<std::size_t>(tokens * first->outputs()));
+        TensorView<float, 2, Host> const made(between.data(), {tokens, first->outputs()});
+        auto const gate = made.columns(0, second->inputs());
+        TensorView<float const, 2, Host> const up = made.columns(second->inputs(), second->inputs());
+        auto const multiplied = first->forward({input.data(), {tokens, hidden}}, made, stream);
+        if (!multiplied) return multiplied;
+        TensorView<float const, 2, Host> const gates = gate;
+        auto const activated = gated_activation(gates, up, gate, ActivationKind::silu, stream);
+        if (!activated) return activated;
+
+        std::vector<float> workspace(static_cast<std::size_t>(second->workspace(tokens)));
         auto const size = static_cast<std::int64_t>(workspace.size());
-        auto const ran = mlp->forward({input.data(), {tokens, hidden}}, {answer.values.data(), {tokens, hidden}},
-                                      {workspace.data(), {size}}, comm, stream);
+        auto const ran =
+            second->forward(gates, {answer.values.data(), {tokens, hidden}}, {workspace.data(), {size}}, comm, stream);
         if (!ran) return ran;
         // The sum over the ranks is work in the stream like any other: here is where it must have happened.
         return stream.synchronize(Deadline::after(std::chrono::seconds(10)));

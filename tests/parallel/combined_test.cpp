@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include "../comm/shared_memory_ranks.hpp"
+#include "mlp_rank.hpp"
 #include "parallel_cases.hpp"
 
 #include <algorithm>
@@ -67,7 +68,8 @@ class BlockPart {
 public:
     static Result<BlockPart> create(Block const& block, HostContext& context, C& tp, C& ep, std::int64_t max_tokens) {
         TensorParallel<Host, Deterministic> const group(context, tp);
-        auto mlp = group.mlp({f32_source(block.gate_up, 2 * ffn, width), f32_source(block.down, width, ffn)});
+        auto mlp = MlpRank<Host, Deterministic>::create(group, f32_source(block.gate_up, 2 * ffn, width),
+                                                        f32_source(block.down, width, ffn));
         if (!mlp) return mlp.error();
         auto layer = ExpertParallel<Host, C>::create(context, ep, {experts, chosen, width, max_tokens});
         if (!layer) return layer.error();
@@ -116,7 +118,7 @@ public:
     [[nodiscard]] std::int64_t pairs() const { return layer_.pairs_computed(); }
 
 private:
-    BlockPart(C& tp, ParallelMlp<Host, Deterministic> mlp, ExpertParallel<Host, C> layer, HostWeight router)
+    BlockPart(C& tp, MlpRank<Host, Deterministic> mlp, ExpertParallel<Host, C> layer, HostWeight router)
         : tp_(&tp), mlp_(std::move(mlp)), layer_(std::move(layer)), router_(std::move(router)) {}
 
     static Result<> add(TensorView<float, 2, Host> rows, Floats const& made, HostStream& stream) {
@@ -126,7 +128,7 @@ private:
     }
 
     C* tp_;
-    ParallelMlp<Host, Deterministic> mlp_;
+    MlpRank<Host, Deterministic> mlp_;
     ExpertParallel<Host, C> layer_;
     HostWeight router_;
     std::vector<HostWeight> experts_;

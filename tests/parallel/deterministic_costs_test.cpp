@@ -52,8 +52,8 @@ Costs costs_of(Sizes const& sizes, WeightFormat format, std::int32_t ranks) {
     auto const qkv_rows = (sizes.heads + 2 * sizes.kv_heads) * sizes.head_dim;
     auto const qkv = zeros(room, format, qkv_rows, sizes.hidden);
     auto const output = zeros(room, format, sizes.hidden, sizes.heads * sizes.head_dim);
-    typename TensorParallel<Counting, Policy>::MlpWeights const mlp_weights{
-        zeros(room, format, 2 * sizes.ffn, sizes.hidden), zeros(room, format, sizes.hidden, sizes.ffn)};
+    auto const gate_up = zeros(room, format, 2 * sizes.ffn, sizes.hidden);
+    auto const down = zeros(room, format, sizes.hidden, sizes.ffn);
     Costs costs{std::vector<Cost>(static_cast<std::size_t>(ranks)), std::vector<Cost>(static_cast<std::size_t>(ranks))};
     auto const done = run_threads(ranks, [&](Threads& comm) -> Result<> {
         HostContext context({.threads = 1});
@@ -65,7 +65,7 @@ Costs costs_of(Sizes const& sizes, WeightFormat format, std::int32_t ranks) {
         if (!columns) return columns.error();
         auto const rows = group.row_linear(output, pieces);
         if (!rows) return rows.error();
-        auto const mlp = group.mlp(mlp_weights);
+        auto const mlp = MlpRank<Counting, Policy>::create(group, gate_up, down);
         if (!mlp) return mlp.error();
         Floats in(index(counted_tokens * sizes.hidden));
         Floats out(in.size());

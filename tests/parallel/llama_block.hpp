@@ -8,6 +8,7 @@
 #include <shardwise/parallel/tensor_parallel.hpp>
 
 #include "bounded.hpp"
+#include "mlp_rank.hpp"
 
 #include <cmath>
 #include <cstdint>
@@ -162,7 +163,7 @@ public:
         auto attention = BlockAttention<Policy>::create(block, context, place);
         if (!attention) return attention.error();
         TensorParallel<Host, Policy> const group(context, place);
-        auto mlp = group.mlp({block.gate_up_source(), block.down_source()});
+        auto mlp = MlpRank<Host, Policy>::create(group, block.gate_up_source(), block.down_source());
         if (!mlp) return mlp.error();
         return Result<BlockRank>(BlockRank(block, std::move(*attention), std::move(*mlp)));
     }
@@ -228,7 +229,7 @@ public:
     [[nodiscard]] Bytes bytes() const { return attention_.bytes() + mlp_.bytes(); }
 
 private:
-    BlockRank(LlamaBlock const& block, BlockAttention<Policy>&& attention, ParallelMlp<Host, Policy>&& mlp)
+    BlockRank(LlamaBlock const& block, BlockAttention<Policy>&& attention, MlpRank<Host, Policy>&& mlp)
         : block_(&block), attention_(std::move(attention)), mlp_(std::move(mlp)) {}
 
     TensorView<float, 2, Host> as_matrix(Floats& values) const {
@@ -243,7 +244,7 @@ private:
 
     LlamaBlock const* block_;
     BlockAttention<Policy> attention_;
-    ParallelMlp<Host, Policy> mlp_;
+    MlpRank<Host, Policy> mlp_;
 };
 
 }  // namespace shardwise::testing

@@ -4,6 +4,7 @@
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/fixed_text.hpp>
 #include <shardwise/core/ids.hpp>
+#include <shardwise/core/utf8.hpp>
 
 #include <cstdint>
 #include <string>
@@ -149,17 +150,7 @@ private:
     auto const byte_at = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
     for (std::size_t i = 0; i < text.size();) {
         auto const byte = byte_at(i);
-        std::size_t length = byte < 0x80 ? 1 : byte >= 0xC2 && byte < 0xE0 ? 2 : byte >= 0xE0 && byte < 0xF0 ? 3
-                             : byte >= 0xF0 && byte < 0xF5                         ? 4
-                                                                                   : 0;
-        for (std::size_t k = 1; k < length; ++k) {
-            if (i + k >= text.size() || (byte_at(i + k) & 0xC0U) != 0x80U) length = 0;
-        }
-        // Longer forms of what has a shorter one, surrogates, and what is beyond Unicode (Unicode 15, table 3-7).
-        auto const second = length > 2 ? byte_at(i + 1) : 0x80U;
-        if ((byte == 0xE0 && second < 0xA0) || (byte == 0xED && second > 0x9F) || (byte == 0xF0 && second < 0x90) ||
-            (byte == 0xF4 && second > 0x8F))
-            length = 0;
+        auto const length = utf8_length(text.substr(i));
         // U+0080..U+009F are control characters that terminals obey.
         bool const c1_control = length == 2 && byte == 0xC2 && byte_at(i + 1) < 0xA0;
         bool const is_mark = length > 1 && is_direction_mark(text.substr(i, length));

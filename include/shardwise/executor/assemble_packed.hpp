@@ -109,10 +109,9 @@ private:
         weight_.form = PackedForm::fp8;
         auto const data = take(FilePart::weight, "weight", weight_.outputs * weight_.inputs);
         if (!data) return data.error();
-        auto const* const scales = parts_.find(FilePart::weight_scale);
-        if (scales == nullptr) return fail(ErrorCode::missing_field, "weight_scale", "is in none of the files");
-        weight_.scale_dtype = scales->dtype;
-        if (!weight_format(scales->dtype)) return unsupported("scales of another dtype than fp32, bf16 and fp16");
+        auto const found = find_scales();
+        if (!found) return found.error();
+        auto const* const scales = *found;
         auto const count = scales->shape.elements();
         weight_.block_rows = weight_.outputs;
         weight_.block_columns = weight_.inputs;
@@ -223,10 +222,9 @@ private:
         auto const data = has_words ? take(FilePart::weight_packed, "weight_packed", outputs * words_of(inputs) * 4)
                                     : take(FilePart::weight, "weight", outputs * inputs);
         if (!data) return data.error();
-        auto const* const scales = parts_.find(FilePart::weight_scale);
-        if (scales == nullptr) return fail(ErrorCode::missing_field, "weight_scale", "is in none of the files");
-        weight_.scale_dtype = scales->dtype;
-        if (!weight_format(scales->dtype)) return unsupported("scales of another dtype than fp32, bf16 and fp16");
+        auto const found = find_scales();
+        if (!found) return found.error();
+        auto const* const scales = *found;
         auto const count = scales->shape.elements();
         bool const has_rows = scales->shape.rank() == 2 && scales->shape[0] == outputs && scales->shape[1] > 0;
         if (count != 1 && !has_rows) {
@@ -242,6 +240,15 @@ private:
         return finish_groups(*data, scales->data, integer_format(groups));
     }
     [[nodiscard]] std::int64_t words_of(std::int64_t count) const { return ceil_divide(count * weight_.bits, 32); }
+    /// The tensor of fp8's or integers' scales, whose dtype the weight then has.
+    [[nodiscard]] Result<FileView const*> find_scales() {
+        auto const* const scales = parts_.find(FilePart::weight_scale);
+        if (scales == nullptr) return fail(ErrorCode::missing_field, "weight_scale", "is in none of the files");
+        weight_.scale_dtype = scales->dtype;
+        if (!weight_format(scales->dtype))
+            return unsupported("scales of another dtype than fp32, bf16 and fp16").error();
+        return scales;
+    }
     /// The bits of the config's groups that make so many words of a row.
     [[nodiscard]] Result<> find_bits() {
         auto const& shape = parts_.find(FilePart::weight_packed)->shape;

@@ -3,6 +3,7 @@
 
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/error.hpp>
+#include <shardwise/core/utf8.hpp>
 #include <shardwise/json/detail/text.hpp>
 
 #include <charconv>
@@ -105,7 +106,7 @@ private:
             text_.append(at, plain);
             at = plain;
             if (at == last) break;
-            auto const length = detail::utf8_length(at, last);
+            auto const length = utf8_length({at, static_cast<std::size_t>(last - at)});
             auto const byte = static_cast<unsigned char>(*at);
             // U+0080..U+009F and DEL are control characters that terminals obey.
             bool const is_c1 = length == 2 && byte == 0xC2 && static_cast<unsigned char>(at[1]) < 0xA0;

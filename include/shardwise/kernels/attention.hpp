@@ -220,13 +220,7 @@ template <ActivationElement T, CacheElement Cache>
     auto const needed = attention_workspace(options, queries, keys);
     if (!workspace.empty() && workspace.elements() < needed)
         return refused().because("the workspace is too small").got(workspace.elements()).at_least(needed);
-    auto const is_size = [](float value) { return value >= 0.0F && value <= std::numeric_limits<float>::max(); };
-    if (!is_size(options.scale) || !is_size(options.soft_cap)) {
-        return Error{ErrorCode::invalid_argument}
-            .in("attention")
-            .at(is_size(options.scale) ? "soft_cap" : "scale")
-            .because("must be at least 0, and finite");
-    }
+    if (auto const sized = check_attention_options(options); !sized) return sized;
     // A causal query is one of the keys; queries that see all of them may be more.
     auto const last_first = shape.is_causal ? keys - queries : keys;
     auto const first_query =

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/result.hpp>
 #include <shardwise/op/operation.hpp>
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
@@ -20,5 +22,15 @@ struct AttentionOptions {
     /// keys, as in decoding and in prefill.
     std::optional<std::int64_t> first_query{};
 };
+
+/// Errors  invalid_argument for a scale or a soft cap that is negative or no finite number
+[[nodiscard]] inline Result<> check_attention_options(AttentionOptions const& options) {
+    auto const is_size = [](float value) { return value >= 0.0F && value <= std::numeric_limits<float>::max(); };
+    if (is_size(options.scale) && is_size(options.soft_cap)) return {};
+    return Error{ErrorCode::invalid_argument}
+        .in("attention")
+        .at(is_size(options.scale) ? "soft_cap" : "scale")
+        .because("must be at least 0, and finite");
+}
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -5,10 +5,8 @@
 #include <shardwise/core/input_pieces.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
-#include <shardwise/op/activation_kind.hpp>
 #include <shardwise/op/head_share.hpp>
 #include <shardwise/parallel/column_linear.hpp>
-#include <shardwise/parallel/parallel_mlp.hpp>
 #include <shardwise/parallel/place.hpp>
 #include <shardwise/parallel/policy.hpp>
 #include <shardwise/parallel/row_linear.hpp>
@@ -16,7 +14,6 @@
 
 #include <cstdint>
 #include <string_view>
-#include <utility>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -47,7 +44,6 @@ public:
     using Context = typename Backend::Context;
     using Column = ColumnLinear<Backend>;
     using Row = RowLinear<Backend, Policy>;
-    using Mlp = ParallelMlp<Backend, Policy>;
     using Bias = TensorView<float const, 1, Backend>;
 
     /// `context` outlives this and every layer that it makes.
@@ -129,28 +125,6 @@ public:
     /// Errors  as RowLinear::create
     [[nodiscard]] Result<Row> row_linear(WeightSource const& weight, InputPieces const& pieces, Bias bias = {}) const {
         return Row::create(*context_, weight, pieces, place_, bias);
-    }
-
-    /// The weights of an FFN. `first` is [gate, then up] where it is gated, else up alone.
-    struct MlpWeights {
-        WeightSource first;
-        WeightSource down;
-        ActivationKind activation = ActivationKind::silu;
-        bool is_gated = true;
-        Bias first_bias{};
-        Bias down_bias{};
-    };
-    /// An FFN over the ranks.
-    ///
-    /// Errors  as its layers
-    [[nodiscard]] Result<Mlp> mlp(MlpWeights const& weights) const {
-        auto const pieces = ffn_pieces(weights.down.inputs, weights.down);
-        auto first = weights.is_gated ? packed_gate_up(weights.first, pieces, weights.first_bias)
-                                      : column_linear(weights.first, pieces, weights.first_bias);
-        if (!first) return first.error();
-        auto down = row_linear(weights.down, pieces, weights.down_bias);
-        if (!down) return down.error();
-        return Mlp::create(std::move(*first), std::move(*down), weights.activation, weights.is_gated);
     }
 
 private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/core/version.hpp>
+#include <shardwise/core/utf8.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -12,39 +12,6 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What stands for bytes that are no UTF-8.
 inline constexpr char32_t replacement_character = 0xFFFD;
-
-/// How many bytes at the front of `text` form one code point; 0 where they are no UTF-8.
-///
-/// `is_cut` is set where the text ends within a code point that is well-formed so far.
-/// Source  The Unicode Standard, table 3-7
-[[nodiscard]] constexpr std::size_t utf8_length(std::string_view text, bool* is_cut = nullptr) {
-    if (is_cut) *is_cut = false;
-    if (text.empty()) return 0;
-    auto const byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-    auto const first = byte(0);
-    if (first < 0x80) return 1;
-    std::size_t const length = first >= 0xC2 && first < 0xE0   ? 2
-                               : first >= 0xE0 && first < 0xF0 ? 3
-                               : first >= 0xF0 && first < 0xF5 ? 4
-                                                               : 0;
-    if (length == 0) return 0;
-    for (std::size_t i = 1; i < length; ++i) {
-        if (i == text.size()) {
-            if (is_cut) *is_cut = true;
-            return 0;
-        }
-        unsigned low = 0x80;
-        unsigned high = 0xBF;
-        if (i == 1) {
-            if (first == 0xE0) low = 0xA0;
-            if (first == 0xED) high = 0x9F;
-            if (first == 0xF0) low = 0x90;
-            if (first == 0xF4) high = 0x8F;
-        }
-        if (byte(i) < low || byte(i) > high) return 0;
-    }
-    return length;
-}
 
 /// Takes one code point from the front of well-formed text.
 [[nodiscard]] constexpr char32_t utf8_code_point(std::string_view text, std::size_t length) {
@@ -66,12 +33,6 @@ inline void append_utf8(std::string& text, char32_t code) {
     }
     put(0xF0U | code >> 18U), put(0x80U | (code >> 12U & 0x3FU));
     put(0x80U | (code >> 6U & 0x3FU)), put(0x80U | (code & 0x3FU));
-}
-
-/// Whether the text is the beginning of one code point, and not all of it.
-[[nodiscard]] constexpr bool is_cut_utf8(std::string_view text) {
-    bool is_cut = false;
-    return utf8_length(text, &is_cut) == 0 && is_cut;
 }
 
 /// The code points of a text; each longest beginning of one that is broken becomes one replacement character.

@@ -94,4 +94,15 @@ inline void add_address(std::vector<std::string>& words, std::string_view host_f
     return container;
 }
 
+/// The dtype and the format of the weights, where the request has them.
+inline void add_formats(std::vector<std::string>& words, DeployRequest const& request) {
+    if (!request.dtype.empty()) add_flag(words, "--dtype", request.dtype);
+    if (auto const quant = quant_flag_value(request); !quant.empty()) add_flag(words, "--quantization", quant);
+}
+/// Which of its group's nodes a node is, as LeaderWorkerSet's variables have it.
+inline void add_node_rank(std::vector<std::string>& words) {
+    add_flag(words, "--nnodes", "$(LWS_GROUP_SIZE)");
+    add_flag(words, "--node-rank", "$(LWS_WORKER_INDEX)");
+}
+
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -24,13 +24,10 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     detail::add_flag(words, "--context-length", request.context);
     detail::add_flag(words, "--max-running-requests", request.sequences);
     detail::add_flag(words, "--mem-fraction-static", static_fraction(request.memory));
-    if (!request.dtype.empty()) detail::add_flag(words, "--dtype", request.dtype);
-    if (auto const quant = detail::quant_flag_value(request); !quant.empty())
-        detail::add_flag(words, "--quantization", quant);
+    detail::add_formats(words, request);
     if (container.nodes > 1) {
         auto& more = container.node_arguments;
-        detail::add_flag(more, "--nnodes", "$(LWS_GROUP_SIZE)");
-        detail::add_flag(more, "--node-rank", "$(LWS_WORKER_INDEX)");
+        detail::add_node_rank(more);
         detail::add_flag(more, "--dist-init-addr", "$(LWS_LEADER_ADDRESS):50000");
     }
     return container;

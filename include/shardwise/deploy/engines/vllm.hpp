@@ -25,13 +25,10 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     detail::add_flag(words, "--max-model-len", request.context);
     detail::add_flag(words, "--max-num-seqs", request.sequences);
     detail::add_flag(words, "--gpu-memory-utilization", memory_fraction(request.memory));
-    if (!request.dtype.empty()) detail::add_flag(words, "--dtype", request.dtype);
-    if (auto const quant = detail::quant_flag_value(request); !quant.empty())
-        detail::add_flag(words, "--quantization", quant);
+    detail::add_formats(words, request);
     if (container.nodes > 1) {
         auto& more = container.node_arguments;
-        detail::add_flag(more, "--nnodes", "$(LWS_GROUP_SIZE)");
-        detail::add_flag(more, "--node-rank", "$(LWS_WORKER_INDEX)");
+        detail::add_node_rank(more);
         detail::add_flag(more, "--master-addr", "$(LWS_LEADER_ADDRESS)");
         container.worker_arguments = {"--headless"};
     }

@@ -7,6 +7,10 @@
 #include <shardwise/kernels/combine_rows.hpp>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <variant>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 

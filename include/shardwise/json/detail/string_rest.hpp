@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/utf8.hpp>
 #include <shardwise/json/detail/text.hpp>
 
 #include <cstddef>
@@ -29,7 +30,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 [[nodiscard]] inline char const* next_in_string(char const* at, char const* last) {
     if (at == last || *at == '"' || static_cast<unsigned char>(*at) < 0x20) return nullptr;
     if (*at != '\\') {
-        auto const length = utf8_length(at, last);
+        auto const length = utf8_length({at, static_cast<std::size_t>(last - at)});
         return length == 0 ? nullptr : at + length;
     }
     if (last - at < 2) return nullptr;

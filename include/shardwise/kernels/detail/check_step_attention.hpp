@@ -110,14 +110,7 @@ template <class Cache, class Backend, class T>
     for (auto const* const rows : {&k, &v}) {
         if (auto const checked = check_step_rows(*rows, shape, tokens, table); !checked) return checked;
     }
-    auto const is_size = [](float value) { return value >= 0.0F && value <= std::numeric_limits<float>::max(); };
-    if (!is_size(options.scale) || !is_size(options.soft_cap)) {
-        return Error{ErrorCode::invalid_argument}
-            .in("attention")
-            .at(is_size(options.scale) ? "soft_cap" : "scale")
-            .because("must be at least 0, and finite");
-    }
-    return {};
+    return check_attention_options(options);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail
