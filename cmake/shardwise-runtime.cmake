@@ -17,6 +17,7 @@ function(shardwise_add_runtime)
     endif()
     add_library(shardwise_runtime STATIC EXCLUDE_FROM_ALL
                 "${shardwise_runtime_units}/complete_text.cpp"
+                "${shardwise_runtime_units}/kernels.cpp"
                 "${shardwise_runtime_units}/run.cpp")
     add_library(shardwise::runtime ALIAS shardwise_runtime)
     target_link_libraries(shardwise_runtime PUBLIC shardwise::readers shardwise::host)

@@ -6,7 +6,8 @@
 #include <shardwise/backend/host.hpp>
 #include <shardwise/backend/host/product/cut.hpp>
 #include <shardwise/backend/host/product/dense_gemm.hpp>
-#include <shardwise/backend/host/product/table.hpp>
+#include <shardwise/backend/host/product/dense_portable.hpp>
+#include <shardwise/backend/host/product/product_kernel.hpp>
 #include <shardwise/core/check_views.hpp>
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/result.hpp>

@@ -4,8 +4,8 @@
 #include <shardwise/backend/buffer.hpp>
 #include <shardwise/backend/host.hpp>
 #include <shardwise/backend/host/product/cut.hpp>
+#include <shardwise/backend/host/product/product_kernel.hpp>
 #include <shardwise/backend/host/product/sum_products.hpp>
-#include <shardwise/backend/host/product/table.hpp>
 #include <shardwise/backend/host/product/task.hpp>
 #include <shardwise/backend/host/thread_pool.hpp>
 #include <shardwise/backend/host/weight.hpp>

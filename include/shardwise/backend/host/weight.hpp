@@ -6,8 +6,8 @@
 #include <shardwise/backend/host/packed_weight.hpp>
 #include <shardwise/backend/host/product/host_format.hpp>
 #include <shardwise/backend/host/product/pack.hpp>
+#include <shardwise/backend/host/product/product_kernel.hpp>
 #include <shardwise/backend/host/product/source.hpp>
-#include <shardwise/backend/host/product/table.hpp>
 #include <shardwise/backend/host/product/task.hpp>
 #include <shardwise/backend/host/weight_memory.hpp>
 #include <shardwise/backend/weight_source.hpp>

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <shardwise/backend/host/product/dense_tiles.hpp>
+#include <shardwise/backend/host/product/host_format.hpp>
 #include <shardwise/backend/host/product/panel.hpp>
-#include <shardwise/backend/host/product/quant_table.hpp>
 #include <shardwise/backend/host/product/task.hpp>
 #include <shardwise/core/checked.hpp>
 #include <shardwise/op/product_sums.hpp>

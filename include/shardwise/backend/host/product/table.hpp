@@ -13,7 +13,6 @@
 #include <shardwise/backend/host/product/quant_table.hpp>
 #include <shardwise/backend/host/product/rounded_table.hpp>
 #include <shardwise/backend/host/product/task.hpp>
-#include <shardwise/op/product_activations.hpp>
 #include <shardwise/quant/weight_format.hpp>
 
 #include <array>
@@ -87,34 +86,6 @@ static_assert(has_each_dense_product(), "dense_products has one row for each for
     if (level >= IsaLevel::neon) return rounded_floats_kernel<&neon::multiply_bf16>;
 #endif
     return rounded_floats_kernel<&portable::multiply_bf16>;
-}
-
-/// The tiles of plain matrices, and how their elements become floats.
-struct GemmKernels {
-    TileKernels const* tiles = nullptr;
-    void (*widen_bf16)(std::byte const* from, std::int64_t count, float* to) = nullptr;
-    void (*widen_f16)(std::byte const* from, std::int64_t count, float* to) = nullptr;
-};
-
-[[nodiscard]] inline GemmKernels gemm_kernels([[maybe_unused]] IsaLevel level) {
-#if defined(SHARDWISE_HAS_X86_LEVELS)
-    if (level >= IsaLevel::avx512) {
-        return {&avx512::tile_kernels<avx512::ReadF32>, &avx2::widen_bf16, &avx2::widen_f16};
-    }
-    if (level >= IsaLevel::avx2) return {&avx2::float_tile_kernels, &avx2::widen_bf16, &avx2::widen_f16};
-#elif defined(SHARDWISE_HAS_ARM_LEVELS)
-    if (level >= IsaLevel::neon) return {&neon::tile_kernels<neon::ReadF32>, &neon::widen_bf16, &neon::widen_f16};
-#endif
-    return {&portable::tile_kernels<portable::ReadF32>, &portable::widen_bf16, &portable::widen_f16};
-}
-
-/// How a format is multiplied at a level that the machine has; nothing for a format that has no product. Formats of which the policy
-/// does not speak take activations in full.
-[[nodiscard]] inline ProductKernel product_kernel(WeightFormat format, IsaLevel level,
-                                                  ProductActivations activations = ProductActivations::full) {
-    if (rounds_activations(format, activations))
-        return format == WeightFormat::bf16 ? rounded_bf16_kernel(level) : rounded_kernel(format, level);
-    return is_quantised(format) ? quant_kernel(format, level) : dense_kernel(format, level);
 }
 
 }  // namespace detail
