@@ -18,7 +18,7 @@ namespace shardwise::cli {
 
 namespace {
 
-[[nodiscard]] std::string words_of(TrainingWay const& way) {
+[[nodiscard]] std::string flags_of(TrainingWay const& way) {
     std::string out;
     auto const add = [&](std::string const& flag, std::int64_t value) {
         out += (out.empty() ? "" : " ") + flag + " " + std::to_string(value);
@@ -37,9 +37,9 @@ namespace {
     return Error{error}.in(flag).at({});
 }
 
-[[nodiscard]] Result<TrainingChoice> search(TrainRequest const& request, TrainPlan const& plan, Model const& model,
-                                            RopeDivisors const& divisors, TrainingMachines const& machines,
-                                            TrainingPins const& pins) {
+[[nodiscard]] Result<TrainingChoice> search_ways(TrainRequest const& request, TrainPlan const& plan, Model const& model,
+                                                 RopeDivisors const& divisors, TrainingMachines const& machines,
+                                                 TrainingPins const& pins) {
     return with_rule(request, [&](auto const& rule) {
         return TrainingSearch(model, rule, batch_options_of(request, plan), train_options_of(request, plan), machines,
                               pins, request.low_rank, saves_beside(request, plan), divisors)
@@ -52,7 +52,7 @@ namespace {
     if (!found.is_fitting || !found.faster) return {};
     auto const part = found.faster->seconds / found.way.seconds;
     auto const more = found.faster->fullest - memory;
-    return words_of(*found.faster) + " would take " + decimals(part, 2) + " of the time, and needs " + to_text(more) +
+    return flags_of(*found.faster) + " would take " + decimals(part, 2) + " of the time, and needs " + to_text(more) +
            " more on a machine";
 }
 
@@ -82,8 +82,7 @@ Result<TrainChoice> choose_ranks(RunRanks& ranks, TrainRequest& request, TrainPl
     auto const all = request.ranks();
     TrainChoice out;
     out.per_machine = is_free ? std::max<std::int64_t>(1, ranks.local_ranks()) : 0;
-    TrainingMachines const machines{
-        .ranks = all, .per_machine = is_free ? out.per_machine : all, .memory = memory};
+    TrainingMachines const machines{.ranks = all, .per_machine = is_free ? out.per_machine : all, .memory = memory};
     auto pins = request.pins;
     if (!is_free) {
         pins.dp = request.dp;
@@ -94,7 +93,7 @@ Result<TrainChoice> choose_ranks(RunRanks& ranks, TrainRequest& request, TrainPl
     std::array<std::int64_t, 5> numbers{};
     std::string why;
     if (ranks.is_first()) {
-        auto const found = search(request, plan, model, divisors, machines, pins);
+        auto const found = search_ways(request, plan, model, divisors, machines, pins);
         if (found) {
             auto const& way = found->way;
             numbers = {way.dp, way.tp, way.pp, static_cast<std::int64_t>(way.zero), 0};
@@ -107,8 +106,8 @@ Result<TrainChoice> choose_ranks(RunRanks& ranks, TrainRequest& request, TrainPl
             why = went.error().message();
         }
         if (!why.empty() && request.may_fall_back && is_free && all > 1) {
-            auto const alone = search(request, plan, model, divisors, {.memory = memory},
-                                      {.zero = ZeroStage::none, .micro_batch = pins.micro_batch});
+            auto const alone = search_ways(request, plan, model, divisors, {.memory = memory},
+                                           {.zero = ZeroStage::none, .micro_batch = pins.micro_batch});
             if (alone && alone->is_fitting) {
                 numbers.back() = 1;
                 went = {};

@@ -70,7 +70,7 @@ void write_options(JsonWriter& json, TrainAnswer const& answer) {
         .member("tp", plan.tp)
         .member("pp", plan.pp)
         .member("zero", request.zero)
-        .member("offload", request.is_offloaded ? "optimizer" : "none");
+        .member("offload", words_of<offload_choices>[static_cast<std::size_t>(request.offload)]);
     json.member("pipeline", pipeline_words[static_cast<std::size_t>(request.pipeline)])
         .member("bucket_mb", 25)
         .member("ranks", rank_kind_choices[static_cast<std::size_t>(answer.ranks_are)].word);

@@ -69,7 +69,8 @@ TrainOptions train_options_of(TrainRequest const& request, TrainPlan const& plan
     options.tp = static_cast<std::int32_t>(plan.tp);
     options.pp = static_cast<std::int32_t>(plan.pp);
     options.pipeline = request.pipeline;
-    if (request.is_offloaded) options.offload_folder = request.out;
+    if (request.offload != Offload::none) options.offload_folder = request.out;
+    options.offloads_all = request.offload == Offload::all;
     options.check_every = request.check_gradients;
     options.max_skipped = request.max_skipped;
     options.timeout = request.timeout;
@@ -83,6 +84,8 @@ std::string reason_of(TrainRequest const& request, TrainPlan const& plan) {
                            : out + " of " + counted(plan.tp, "tensor-parallel rank") + " each";
     if (plan.pp > 1) out += (plan.tp > 1 ? " in each of " : plan.dp > 1 ? " of " : " in ") + counted(plan.pp, "stage");
     out += " of " + counted(ceil_divide(request.batch, plan.dp), "sequence") + " a step";
+    if (request.is_auto && request.zero > 0 && !request.pins.zero)
+        out += "; ZeRO " + std::to_string(request.zero) + ", as less does not fit";
     return out;
 }
 
@@ -126,11 +129,13 @@ Result<> plan_steps(TrainRequest const& request, std::int64_t batches_per_epoch,
 
 WeightStorage storage_of(TrainRequest const& request, TrainPlan const& plan, std::int64_t rank) {
     return {request.zero == 3 ? TensorPlace{plan.dp, rank / plan.replica()} : TensorPlace{},
-            request.kahan_sum ? Dtype::bf16 : Dtype::f32};
+            request.kahan_sum ? Dtype::bf16 : Dtype::f32,
+            request.offload == Offload::all ? request.out : std::string()};
 }
 
 bool saves_beside(TrainRequest const& request, TrainPlan const& plan) {
-    return request.save_every && *request.save_every < plan.steps;
+    // A copy would take the memory that offloading saves.
+    return request.save_every && *request.save_every < plan.steps && request.offload != Offload::all;
 }
 
 Result<std::vector<TrainRankMemory>> predict_memory(TrainRequest const& request, TrainPlan const& plan,
@@ -163,7 +168,6 @@ std::optional<TrainedEstimate> estimate_trained(Model const& model, EstimateRequ
     };
     if (degrees.ep > 1 || degrees.sequence_parallel)
         return refuse("it has data- and tensor-parallel ranks and stages alone");
-    if (plan.offload == Offload::all) return refuse("weights and gradients lie in memory");
     if (request.quant) return refuse("packed weights are trained beside an adapter alone");
     TrainOptions options;
     options.micro_batch = micro_batch_of(request).batch;
@@ -172,7 +176,8 @@ std::optional<TrainedEstimate> estimate_trained(Model const& model, EstimateRequ
     options.tp = static_cast<std::int32_t>(degrees.tp);
     options.pp = static_cast<std::int32_t>(degrees.pp);
     // Where the state's file lies changes no size.
-    if (plan.offload == Offload::optimizer) options.offload_folder = ".";
+    if (plan.offload != Offload::none) options.offload_folder = ".";
+    options.offloads_all = plan.offload == Offload::all;
     // Without a dtype layers compute in fp32, whatever dtype the checkpoint has.
     options.precision = request.dtype.value_or(Dtype::f32);
     if (auto const checked = options.check(); !checked) return refuse(checked.error().message());
@@ -190,7 +195,8 @@ std::optional<TrainedEstimate> estimate_trained(Model const& model, EstimateRequ
         auto const& program = programs[static_cast<std::size_t>(rank % replica)];
         auto const count = [&](auto const& rule) -> Result<TrainingEstimate> {
             if (auto const cut = detail::check_cut<std::decay_t<decltype(rule)>>(options); !cut) return cut.error();
-            return estimate_training(program, rule, batch, options, {degrees.dp * replica, rank}, true);
+            return estimate_training(program, rule, batch, options, {degrees.dp * replica, rank},
+                                     !options.offloads_all);
         };
         auto const estimate = plan.optimizer == OptimizerKind::adam  ? count(AdamW{})
                               : plan.optimizer == OptimizerKind::sgd ? count(Sgd{.momentum = 0.9})
@@ -229,8 +235,7 @@ double step_operations(TrainRequest const& request, TrainPlan const& plan, Model
     return (request.low_rank.rank > 0 ? 2.0 : 3.0) * sum;
 }
 
-std::optional<TrainTime> expect_time(TrainRequest const& request, TrainPlan const& plan,
-                                                   Model const& model) {
+std::optional<TrainTime> expect_time(TrainRequest const& request, TrainPlan const& plan, Model const& model) {
     HostContext context({.threads = request.threads});
     RateProbe const probe{.name = "products", .time = std::chrono::milliseconds(100)};
     auto const rate = measure_product(context, WeightFormat::f32, probe);

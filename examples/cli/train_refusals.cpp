@@ -73,14 +73,11 @@ struct NumberFlag {
     return Error{refused(flag.flag, flag.reason, flag.advice)}.at(*flag.word);
 }
 
-constexpr std::array<std::string_view, 2> running_offloads{"none", "optimizer"};
-
 [[nodiscard]] Result<> check_words(Arguments const& arguments) {
     for (auto const& flag :
          {WordFlag{"--precision", arguments.precision, precision_words, precision_words, {}, {}},
           WordFlag{"--zero", arguments.zero, zero_words, zero_words, {}, {}},
-          WordFlag{"--offload", arguments.offload, words_of<offload_choices>, running_offloads,
-                   "does not run yet: weights and gradients lie in memory", "use optimizer"},
+          WordFlag{"--offload", arguments.offload, words_of<offload_choices>, words_of<offload_choices>, {}, {}},
           WordFlag{"--mode", arguments.mode, train_mode_words, train_mode_words, {}, {}},
           WordFlag{"--pipeline", arguments.pipeline, pipeline_words, pipeline_words, {}, {}},
           WordFlag{"--ranks", arguments.ranks, words_of<rank_kind_choices>, words_of<rank_kind_choices>, {}, {}}}) {
@@ -112,10 +109,19 @@ constexpr std::array<std::string_view, 2> running_offloads{"none", "optimizer"};
     return {};
 }
 
+/// --offload all.
+[[nodiscard]] bool is_all(Arguments const& arguments) {
+    return arguments.offload && equal_ignoring_case(*arguments.offload, "all");
+}
+
 [[nodiscard]] Result<> check_adapters(Arguments const& arguments) {
     if (arguments.lora && arguments.zero && *arguments.zero == "3")
         return refused("--zero 3, --lora", "do not run together yet: ranks do not share the base of an adapter",
                        "use --zero 2");
+    if (arguments.lora && is_all(arguments))
+        return refused("--offload all, --lora",
+                       "do not run together yet: the base of an adapter, which is not trained, lies in memory",
+                       "use --offload optimizer, or hold the base in fewer bits: --quant");
     if (!arguments.quant || arguments.lora) return {};
     return refused("--quant", "packs the weights that an adapter leaves as they are, and all are trained here",
                    "add --lora R, or leave it out");

@@ -90,6 +90,14 @@ template <class Count>
     return {};
 }
 
+[[nodiscard]] Result<> read_offload(Arguments const& arguments, TrainRequest& request) {
+    if (!arguments.offload) return {};
+    auto const chosen = choose<Offload>("--offload", *arguments.offload, offload_choices);
+    if (!chosen) return chosen.error();
+    request.offload = *chosen;
+    return {};
+}
+
 /// The words are checked already. The host's products of training take float32 whatever units it has: auto is fp32.
 [[nodiscard]] Dtype read_precision(Arguments const& arguments) {
     auto const is_word = [&](std::string_view word) {
@@ -111,10 +119,11 @@ template <class Count>
         return refused("--kahan-sum, --optimizer", "do not run together yet: adamw alone compensates",
                        "use --optimizer adamw");
     if (request.low_rank.rank > 0)
-        return refused("--kahan-sum, --lora",
-                       "do not run together: the weights that an adapter trains are few, and their masters in fp32 take "
-                       "next to nothing",
-                       "leave it out, and hold the base in fewer bits: --quant");
+        return refused(
+            "--kahan-sum, --lora",
+            "do not run together: the weights that an adapter trains are few, and their masters in fp32 take "
+            "next to nothing",
+            "leave it out, and hold the base in fewer bits: --quant");
     return {};
 }
 
@@ -218,7 +227,6 @@ Result<TrainRequest> read_train_request(Arguments const& arguments) {
     while (request.out.size() > 1 && request.out.back() == '/') request.out.pop_back();
     request.is_from_scratch = arguments.from_scratch;
     request.precision = read_precision(arguments);
-    request.is_offloaded = arguments.offload && equal_ignoring_case(*arguments.offload, "optimizer");
     request.tokenizer = arguments.tokenizer;
     request.valid = arguments.valid;
     request.csv = arguments.csv;
@@ -232,6 +240,7 @@ Result<TrainRequest> read_train_request(Arguments const& arguments) {
                                  : arguments.micro_batch;
     for (auto const& read :
          {read_recompute(arguments, request),
+          read_offload(arguments, request),
           read_optimizer(arguments, request),
           read_schedule(arguments, request),
           read_real({"--valid-part", arguments.valid_part, std::numeric_limits<double>::min(), 1.0,

@@ -70,8 +70,8 @@ struct TrainRequest {
     /// --mode auto was written out, with no degree: one rank trains where others cannot be had. And why it does.
     bool may_fall_back = false;
     std::string fallback;
-    /// The optimizer's state lies in a file of `out`.
-    bool is_offloaded = false;
+    /// What lies in files of `out`: nothing, the optimizer's state, or weights and gradients, too.
+    Offload offload = Offload::none;
     /// Steps from one comparison of the ranks' weights to the next; 0: never.
     std::int64_t check_gradients = 0;
     /// Of rank 0: all weights are trained.

@@ -6,13 +6,16 @@
 
 #include "training.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -129,6 +132,9 @@ TEST_CASE("train: the same weights on any ranks, with any micro-batch, threads a
              {"--dp", "4", "--zero", "2"},
              {"--dp", "3", "--zero", "3", "--micro-batch", "1"},
              {"--dp", "2", "--zero", "1", "--offload", "optimizer"},
+             {"--offload", "all", "--save-every", "2"},
+             {"--dp", "2", "--tp", "2", "--zero", "3", "--offload", "all"},
+             {"--pp", "2", "--offload", "all"},
              {"--tp", "4", "--micro-batch", "3"},
              {"--tp", "2", "--dp", "2", "--zero", "1", "--mode", "hybrid"},
              {"--pp", "2"},
@@ -234,6 +240,57 @@ TEST_CASE("train: weights in bf16 have a compensation in place of masters, on an
     }
 }
 
+TEST_CASE("train --offload all: the process takes what is predicted, and of the model two layers alone") {
+    testing::TemporaryFolder const folder;
+    auto const config = folder.write(
+        "config.json",
+        R"({"model_type":"llama","vocab_size":512,"hidden_size":256,"intermediate_size":512,"num_hidden_layers":8,)"
+        R"("num_attention_heads":4,"num_key_value_heads":4,"max_position_embeddings":64,)"
+        R"("architectures":["LlamaForCausalLM"]})");
+    Training const training;
+    struct Taken {
+        Answer answer;
+        /// Of the process at most (VmHWM), and of its rank as predicted.
+        std::int64_t process = 0;
+        std::int64_t predicted = 0;
+    };
+    auto const train = [&](std::string const& offload) {
+        std::int64_t kib = 0;
+        auto const watch = [&kib](pid_t process) {
+            auto const path = "/proc/" + std::to_string(process) + "/status";
+            while (true) {
+                auto const text = read_text(path);
+                auto const at = text.find("VmHWM:");
+                // Nothing is left of one that has ended.
+                if (at == std::string::npos) return;
+                if (text.substr(0, text.find('\n')).find("shardwise") != std::string::npos)
+                    kib = std::max(kib, static_cast<std::int64_t>(std::atoll(text.c_str() + at + 6)));
+                usleep(1000);
+            }
+        };
+        auto words = training.words(offload, {"--steps", "2", "--micro-batch", "1", "--offload", offload});
+        words[1] = config;
+        words.insert(words.begin(), SHARDWISE_PROGRAM);
+        auto const ran = run_command_line(words, {}, watch);
+        REQUIRE_MESSAGE(ran.status == 0, ran.err);
+        Answer answer(ran.out);
+        auto const predicted = answer.integer("memory", "ranks", std::size_t{0}, "predicted");
+        CHECK(answer.integer("memory", "ranks", std::size_t{0}, "peak") <= predicted);
+        return Taken{std::move(answer), kib * 1024, predicted};
+    };
+    auto const none = train("none");
+    auto const all = train("all");
+    CHECK(all.answer.text("weights_hash") == none.answer.text("weights_hash"));
+    // Weights, sums of gradients and two moments.
+    auto const model = 4 * all.answer.integer("parameters", "total");
+    CHECK(none.predicted - all.predicted > 5 * model);
+    // Beside what is predicted a process takes the program itself, and of files what one part of a step touches.
+    auto const program = none.process - none.predicted;
+    CHECK(program > 0);
+    CHECK(all.process < all.predicted + program + 2 * model);
+    CHECK(all.process < none.process / 2);
+}
+
 TEST_CASE("train: options come from a file, flags win, and an unknown one is refused with the nearest") {
     Training const training;
     auto const expected = training.train("flags", {"--steps", "3", "--beta2", "0.99", "--weight-decay", "0.01"});
@@ -293,7 +350,8 @@ TEST_CASE("train: what does not run yet is refused by its flag, and nothing is w
                               {{"--kahan-sum", "--precision", "bf16", "--optimizer", "sgd"}, 1, "adamw alone"},
                               {{"--recompute", "fulll"}, 2, "did you mean full?"},
                               {{"--dropout", "1"}, 2, "--dropout: 1: is out of range"},
-                              {{"--offload", "all"}, 1, "--offload: all"},
+                              {{"--offload", "all", "--lora", "4"}, 1, "--offload all, --lora"},
+                              {{"--offload", "alll"}, 2, "did you mean all?"},
                               {{"--mode", "hybrid"}, 2, "--mode hybrid"},
                               {{"--mode", "distributed"}, 2, "--mode distributed: does not say how many ranks"},
                               {{"--mode", "distributed", "--dp", "2", "--ranks", "threads"}, 2, "--mode, --ranks"},

@@ -148,10 +148,9 @@ public:
         auto const options = options_of(way);
         if (auto const checked = options.check(); !checked) return checked;
         if (auto const cut = detail::check_cut<Rule>(options); !cut) return cut;
-        WeightStorage const storage{
-            way.zero == ZeroStage::weights ? TensorPlace{way.dp, 0} : TensorPlace{}, detail::weights_dtype<Rule>};
-        if (auto const held = TrainingWeights::check_storage(storage, low_rank_.rank > 0); !held)
-            return held;
+        WeightStorage const storage{way.zero == ZeroStage::weights ? TensorPlace{way.dp, 0} : TensorPlace{},
+                                    detail::weights_dtype<Rule>, options.weights_folder()};
+        if (auto const held = storage.check(low_rank_.rank > 0); !held) return held;
         auto const programs = programs_of(way);
         if (!programs) return programs.error();
         auto const taken = memory(way, 0);

@@ -34,15 +34,24 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The norm of all gradients of all ranks. Each element of the model stands in one rank's list alone, once.
 ///
-/// Order   waits for the stream
+/// Order   waits for the stream; `after` is called in it after each gradient is read
 /// Errors  as GradientNorm and a collective
 template <Communicator C>
 [[nodiscard]] Result<double> global_norm(C& comm, Span<TensorView<float const, 1, Host> const> gradients,
-                                         HostStream& stream, Deadline deadline) {
+                                         HostStream& stream, Deadline deadline,
+                                         std::function<void()> const& after = {}) {
+    auto const done_with = [&] {
+        if (!after) return;
+        stream.submit([&after] {
+            after();
+            return Result<>{};
+        });
+    };
     GradientMax largest;
     Result<> added;
     for (auto const& gradient : gradients) {
         if (added) added = largest.add(gradient, stream);
+        done_with();
     }
     // What is in the stream refers to this frame, also after an error.
     if (auto const done = stream.synchronize(deadline); added) added = done;
@@ -51,6 +60,7 @@ template <Communicator C>
     GradientNorm norm(largest);
     for (auto const& gradient : gradients) {
         if (added) added = norm.add(gradient, stream);
+        done_with();
     }
     if (auto const done = stream.synchronize(deadline); added) added = done;
     if (!added) return end_group(comm, added.error());

@@ -36,14 +36,15 @@ public:
         out.extend_to(own.size());
         return out;
     }
-    /// What `create` allocates.
+    /// What `create` allocates; less where it lies in a file.
     [[nodiscard]] static Bytes bytes(TrainingLayout const& layout, std::int64_t leaves, TensorPlace const& place,
-                                     ZeroStage zero) {
+                                     ZeroStage zero, bool is_offloaded = false) {
+        if (is_offloaded && is_sharded(place, zero)) return Bytes{0};
         Bytes sum{};
         for (std::size_t i = 0; i < layout.chunks().size(); ++i) {
             auto const shares = shares_of(layout, i);
             sum = sum + (is_sharded(place, zero) ? ShardedGradientTree::bytes(shares, leaves, place)
-                                                 : GradientTree::bytes(shares, leaves, place));
+                                                 : GradientTree::bytes(shares, leaves, place, is_offloaded));
         }
         return sum;
     }
@@ -59,21 +60,21 @@ public:
         return sum;
     }
 
-    /// `layout` outlives this.
+    /// `layout` outlives this. With a folder the sums lie in files there (offload).
     ///
     /// Errors  as GradientTree::create
     [[nodiscard]] static Result<TrainingGradients> create(HostContext& context, TrainingLayout const& layout,
-                                                          std::int64_t leaves, TensorPlace const& place,
-                                                          ZeroStage zero) {
+                                                          std::int64_t leaves, TensorPlace const& place, ZeroStage zero,
+                                                          std::string const& folder = {}) {
         std::vector<Tree> trees;
         for (std::size_t i = 0; i < layout.chunks().size(); ++i) {
             auto const shares = shares_of(layout, i);
             if (is_sharded(place, zero)) {
-                auto tree = ShardedGradientTree::create(context, shares, leaves, place);
+                auto tree = ShardedGradientTree::create(context, shares, leaves, place, folder);
                 if (!tree) return tree.error();
                 trees.emplace_back(std::move(*tree));
             } else {
-                auto tree = GradientTree::create(context, shares, leaves, place, result_of(zero));
+                auto tree = GradientTree::create(context, shares, leaves, place, result_of(zero), folder);
                 if (!tree) return tree.error();
                 trees.emplace_back(std::move(*tree));
             }
@@ -94,6 +95,10 @@ public:
         return out;
     }
 
+    /// Takes what lies in a file out of memory: FileMemory::drop.
+    void drop() const {
+        for (auto const& each : trees_) std::visit([](auto const& tree) { tree.drop(); }, each);
+    }
     /// Forgets what was added.
     void clear() {
         for (auto& each : trees_) std::visit([](auto& tree) { tree.clear(); }, each);

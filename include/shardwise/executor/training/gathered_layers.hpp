@@ -18,6 +18,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <type_traits>
 #include <utility>
@@ -28,7 +29,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// the next one is gathered, by a thread of its own, into the other of two buffers. All ranks take the same layers in the same order, also
 /// one that has nothing to compute with them.
 ///
-/// Also of weights in bf16, in float32 as layers compute with them: whole ones are widened when a layer is taken, into one buffer.
+/// Also of weights in bf16, in float32 as layers compute with them: whole ones are widened when a layer is taken, into one buffer. And of
+/// weights that lie in a file (offload): they are read as others are gathered.
 ///
 /// Memory  bytes(...), allocated at creation
 /// Source  Rajbhandari et al., ZeRO, 2020, section 5.3; prefetch as DeepSpeed's stage 3
@@ -51,7 +53,7 @@ public:
     [[nodiscard]] static Result<GatheredLayers> create(HostContext& context, TrainingProgram const& program,
                                                        HostCommunicator* comm, WeightStorage const& storage,
                                                        std::chrono::nanoseconds timeout) {
-        bool is_ahead = false;
+        bool is_ahead = storage.is_mapped();
         if (comm != nullptr) {
             (void)comm->visit([&is_ahead](auto& one) -> Result<> {
                 using Kind = std::remove_cvref_t<decltype(one)>;
@@ -59,7 +61,7 @@ public:
                 return {};
             });
         }
-        GatheredLayers out(LayerParts(program), comm, timeout, is_ahead);
+        GatheredLayers out(LayerParts(program), comm, timeout, is_ahead, storage.is_mapped());
         for (std::int64_t i = 0; i < slots(storage); ++i) {
             auto memory = Buffer<float, Host>::allocate(context, out.parts().elements());
             if (!memory) return memory.error();
@@ -82,7 +84,13 @@ public:
     [[nodiscard]] float const* take(std::size_t layer, Number next, TrainingWeights const& weights,
                                     HostStream& stream) {
         auto& state = *state_;
-        if (state.comm == nullptr) {
+        if (state.trim) {
+            stream.submit([&state] {
+                state.trim();
+                return Result<>{};
+            });
+        }
+        if (state.comm == nullptr && !state.is_mapped) {
             if (!state.held || *state.held != layer) widen(layer, weights, stream);
             state.held = layer;
             return state.slot().memory.data();
@@ -102,6 +110,11 @@ public:
     [[nodiscard]] std::chrono::nanoseconds gathered() const {
         return state_->comm == nullptr ? std::chrono::nanoseconds{0} : state_->comm->time_of_calls();
     }
+
+    /// Whether they come from other ranks.
+    [[nodiscard]] bool is_gathering() const { return state_->comm != nullptr; }
+    /// Is called in the stream before each layer: gives back what the layer before has written.
+    void set_trim(std::function<void()> trim) { state_->trim = std::move(trim); }
 
     /// Weights have changed: nothing that was gathered counts any more. Nothing may be gathered ahead then.
     void forget() { state_->held = state_->ahead = {}; }
@@ -172,6 +185,7 @@ private:
                 std::copy_n(from, to.elements(), to.data());
                 return Result<>{};
             });
+            weights.submit_drop(stream);
         }
     }
 
@@ -183,9 +197,10 @@ private:
     };
     /// In one place, which the gathering thread knows.
     struct State {
-        State(LayerParts all, HostCommunicator* ranks, std::chrono::nanoseconds limit, bool is_ahead)
+        State(LayerParts all, HostCommunicator* ranks, std::chrono::nanoseconds limit, bool is_ahead, bool maps)
             : parts(std::move(all)),
               comm(ranks),
+              is_mapped(maps),
               timeout(limit),
               gathers(is_ahead ? StreamMode::queued : StreamMode::immediate) {}
 
@@ -193,7 +208,9 @@ private:
 
         LayerParts parts;
         HostCommunicator* comm;
+        bool is_mapped;
         std::chrono::nanoseconds timeout;
+        std::function<void()> trim;
         /// The second is empty where nothing is gathered.
         std::array<Slot, 2> slots;
         /// Of a parameter in bf16, as ranks gather it.
@@ -207,13 +224,15 @@ private:
     };
 
     [[nodiscard]] static std::size_t at(std::int64_t layer) { return static_cast<std::size_t>(layer); }
-    [[nodiscard]] static std::int64_t slots(WeightStorage const& storage) { return storage.shares.ranks > 1 ? 2 : 1; }
+    [[nodiscard]] static std::int64_t slots(WeightStorage const& storage) {
+        return storage.shares.ranks > 1 || storage.is_mapped() ? 2 : 1;
+    }
     [[nodiscard]] static std::int64_t staged(LayerParts const& parts, WeightStorage const& storage) {
         return storage.is_half() && storage.shares.ranks > 1 ? parts.largest_parameter() : 0;
     }
 
-    GatheredLayers(LayerParts parts, HostCommunicator* comm, std::chrono::nanoseconds timeout, bool is_ahead)
-        : state_(std::make_unique<State>(std::move(parts), comm, timeout, is_ahead)) {}
+    GatheredLayers(LayerParts parts, HostCommunicator* comm, std::chrono::nanoseconds timeout, bool is_ahead, bool maps)
+        : state_(std::make_unique<State>(std::move(parts), comm, timeout, is_ahead, maps)) {}
 
     /// Holds `stream` up until the layer of the current slot is there.
     void wait(HostStream& stream) {
@@ -232,6 +251,10 @@ private:
         slot.used.block(state.gathers, state.timeout);
         for (auto const& part : state.parts[layer]) {
             auto* const memory = slot.memory.data();
+            if (state.comm == nullptr) {
+                read(part, weights, memory);
+                continue;
+            }
             bool const is_half = weights.storage().is_half();
             if (part.elements > 0 && is_half)
                 bring_halves(weights.halves(part.parameter), {memory + part.begin, {part.elements}}, state.gathers);
@@ -245,8 +268,26 @@ private:
                 bring_together<float>(weights.turned_values(part.parameter),
                                       {memory + part.turned_begin, {part.turned_elements}}, state.gathers);
         }
+        weights.submit_drop(state.gathers);
         slot.gathered.record(state.gathers);
         state.ahead = layer;
+    }
+    /// A parameter that lies in a file.
+    void read(LayerParts::Part const& part, TrainingWeights const& weights, float* memory) {
+        auto& stream = state_->gathers;
+        if (weights.storage().is_half()) {
+            widen(weights.halves(part.parameter).data(), memory + part.begin, part.elements, stream);
+            widen(weights.turned_halves(part.parameter).data(), memory + part.turned_begin, part.turned_elements,
+                  stream);
+        } else {
+            stream.submit([&weights, part, memory] {
+                std::copy_n(weights.values(part.parameter).data(), part.elements, memory + part.begin);
+                std::copy_n(weights.turned_values(part.parameter).data(), part.turned_elements,
+                            memory + part.turned_begin);
+                return Result<>{};
+            });
+        }
+        weights.submit_drop(stream);
     }
     /// Whole weights in bf16.
     void widen(std::size_t layer, TrainingWeights const& weights, HostStream& stream) {

@@ -114,6 +114,11 @@ template <class Comm>
         }
         return compare_replicas(comm, Span<NamedValues const>(values));
     };
+    // What was read of files (offload) is given back.
+    struct GivesBack {
+        TrainingWeights const& weights;
+        ~GivesBack() { weights.drop(); }
+    } const gives_back{weights};
     if (groups.pipeline() != nullptr) {
         if (auto const agreed = StageTies::agree(weights, *groups.pipeline()); !agreed) return agreed;
     }

@@ -63,7 +63,8 @@ struct TrainerSizes {
     [[nodiscard]] TensorPlace data() const { return ReplicaDegrees{options.tp, options.pp}.data_place(place); }
     [[nodiscard]] TensorPlace optimizer() const { return options.zero == ZeroStage::none ? TensorPlace{} : data(); }
     [[nodiscard]] WeightStorage weights() const {
-        return {options.zero == ZeroStage::weights ? data() : TensorPlace{}, weights_dtype<Rule>};
+        return {options.zero == ZeroStage::weights ? data() : TensorPlace{}, weights_dtype<Rule>,
+                options.weights_folder()};
     }
     [[nodiscard]] std::int64_t leaves() const { return split_units(batch.batch, data().ranks, data().rank).size(); }
     /// Those that a stage's table is made for: those of the rank with most, where all data-parallel ranks exchange what belongs to each leaf
@@ -119,7 +120,8 @@ struct TrainerSizes {
         auto const plan = plan_training_memory(program, *limited, divisors);
         if (!plan) return plan.error();
         TrainerParts out{.activations = plan->bytes(),
-                         .gradients = TrainingGradients::bytes(program.layout(), batch.batch, data(), options.zero),
+                         .gradients = TrainingGradients::bytes(program.layout(), batch.batch, data(), options.zero,
+                                                               options.offloads_all),
                          .optimizer = ShardedOptimizer<Rule>::state_bytes(rule, parameters(), optimizer(),
                                                                           !options.offload_folder.empty()),
                          .batch = Sequences::bytes(leaves(), batch.context),
