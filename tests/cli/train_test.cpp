@@ -287,15 +287,13 @@ TEST_CASE("train --offload all: the process takes what is predicted, and of the 
     auto const none = train("none");
     auto const all = train("all");
     CHECK(all.answer.text("weights_hash") == none.answer.text("weights_hash"));
-    // Weights, four sums of gradients and two moments.
+    // Weights, sums of gradients and two moments.
     auto const model = 4 * all.answer.integer("parameters", "total");
-    CHECK(none.predicted - all.predicted > 6 * model);
+    CHECK(none.predicted - all.predicted > 5 * model);
     // Beside what is predicted a process takes the program itself, and of files what one part of a step touches.
     auto const program = none.process - none.predicted;
-    MESSAGE("process " << none.process << ", predicted " << none.predicted << "; all " << all.process << ", predicted "
-                       << all.predicted);
     CHECK(program > 0);
-    CHECK(all.process < all.predicted + program + model / 2);
+    CHECK(all.process < all.predicted + program + 2 * model);
     CHECK(all.process < none.process / 2);
 }
 

@@ -55,6 +55,7 @@ struct Ranks {
     std::int32_t tp = 1;
     ZeroStage zero = ZeroStage::none;
     std::int32_t pp = 1;
+    PipelineKind pipeline = PipelineKind::one_forward_one_backward;
 };
 
 /// Goes on from a checkpoint, or begins, takes the steps before `end` and saves: the files.
@@ -67,6 +68,7 @@ std::map<std::string, std::string> trained_by(SmallRun<Rule>& run, std::string_v
     options.tp = ranks.tp;
     options.zero = ranks.zero;
     options.pp = ranks.pp;
+    options.pipeline = ranks.pipeline;
     auto const body = [&](Threads& thread) -> Result<> {
         auto const replica = ranks.tp * ranks.pp;
         WeightStorage const storage(ranks.zero == ZeroStage::weights
@@ -118,7 +120,7 @@ auto save_twice(Run& run, TemporaryFolder const& out) {
 TEST_CASE("save_checkpoint: tensor-parallel ranks and stages write the bytes of one, and any ranks go on from them") {
     for (std::string_view const dtype : {"float32", "bfloat16"}) {
         CAPTURE(dtype);
-        SmallRun<AdamW> run(dtype, {}, 2);
+        SmallRun<AdamW> run(dtype, {}, 4);
         TemporaryFolder const out;
         auto const [two, four] = save_twice(run, out);
         auto const from = out / "step-000002";
@@ -126,7 +128,9 @@ TEST_CASE("save_checkpoint: tensor-parallel ranks and stages write the bytes of 
         for (auto const& ranks :
              {Ranks{1, 1}, Ranks{2, 2}, Ranks{4, 2, ZeroStage::gradients}, Ranks{4, 4},
               Ranks{8, 4, ZeroStage::optimizer}, Ranks{2, 1, ZeroStage::none, 2}, Ranks{4, 1, ZeroStage::optimizer, 2},
-              Ranks{8, 2, ZeroStage::gradients, 2}, Ranks{3, 1, ZeroStage::weights}, Ranks{4, 2, ZeroStage::weights}}) {
+              Ranks{8, 2, ZeroStage::gradients, 2}, Ranks{3, 1, ZeroStage::weights}, Ranks{4, 2, ZeroStage::weights},
+              Ranks{2, 1, ZeroStage::none, 2, PipelineKind::zero_bubble_v},
+              Ranks{8, 2, ZeroStage::weights, 2, PipelineKind::zero_bubble_v}}) {
             CAPTURE(ranks.all);
             CAPTURE(ranks.pp);
             CAPTURE(ranks.tp);
