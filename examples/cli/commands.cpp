@@ -191,8 +191,8 @@ std::span<Command const> commands() {
                 "FOLDER/step-000100 and the like: each is a MODEL for every command. A run that is started again goes on "
                 "from the newest whole one; one that would remove checkpoints of another is refused. SIGINT, SIGTERM or "
                 "SIGHUP end it after its step and a checkpoint, with 128 and the signal's number as exit status; a second "
-                "one ends it at once.\n\nWhat does not run yet is refused by "
-                "name: offload of weights, and pipelines whose backward passes are in two parts.",
+                "one ends it at once.\n\nWhat does not run together yet is "
+                "refused by name.",
             .groups = {train_argument(), train_data_options(), train_step_options(), train_rank_options(),
                        train_adapter_options(), train_safety_options(), train_output_options(), output_options()},
             .examples = {{"shardwise train ./SmolLM2-135M --data notes.txt --valid-part 0.05 --out run --lr 1e-4",

@@ -96,6 +96,10 @@ Result<> RunRanks::fit(Arguments const& arguments, TrainRequest& request) {
     }
     auto const ranks = environment_.ranks;
     auto const replica = request.tp * request.pp;
+    if (request.is_auto && !is_own_ && ranks % request.ranks() == 0) {
+        request.free_ranks = ranks;
+        return {};
+    }
     if (!arguments.dp && !is_own_ && ranks % replica == 0) request.dp = ranks / replica;
     if (request.ranks() == ranks) return {};
     return Error{ErrorCode::invalid_argument}
@@ -104,6 +108,12 @@ Result<> RunRanks::fit(Arguments const& arguments, TrainRequest& request) {
         .got(request.ranks())
         .expected(ranks)
         .fix("start dp * tp * pp ranks, or leave out --dp");
+}
+
+void RunRanks::leave() {
+    context_.reset();
+    environment_ = {};
+    is_group_ = is_mpi_ = is_own_ = is_starter_ = false;
 }
 
 RankKind RunRanks::kind() const {

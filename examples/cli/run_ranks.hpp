@@ -32,7 +32,8 @@ public:
     ///
     /// Errors  invalid_argument where the degrees ask for other ranks than there are
     [[nodiscard]] Result<> fit(Arguments const& arguments, RunOptions& options);
-    /// The same for training, where a launcher's ranks are data-parallel unless --dp says otherwise.
+    /// The same for training, where a launcher's ranks are data-parallel unless --dp says otherwise; with --mode auto they are left to be
+    /// chosen.
     [[nodiscard]] Result<> fit(Arguments const& arguments, TrainRequest& request);
 
     /// Starts the processes where this one does that, and joins the other ranks. A call waits for them as long as `timeout`.
@@ -53,6 +54,9 @@ public:
     /// Of this machine.
     [[nodiscard]] std::int32_t local_ranks() const { return environment_.local_ranks; }
     [[nodiscard]] RankKind kind() const;
+
+    /// Leaves the others, or does not wait for them any longer: this process trains by itself.
+    void leave();
 
     /// Waits for the processes that this one started.
     ///

@@ -31,8 +31,10 @@ struct TrainPlan {
     Schedule schedule{};
     /// What all ranks together take from each other in a step.
     CollectiveTraffic traffic{};
-    /// Why it is so.
-    std::string reason;
+    /// Why it is so; and what would be faster, with what that takes.
+    std::string reason, better;
+    /// Ranks of a machine, neighbours, which share its memory; 0: all.
+    std::int64_t per_machine = 0;
 
     [[nodiscard]] std::int64_t ranks() const { return dp * tp * pp; }
     /// Ranks that share one replica of the model.
@@ -125,7 +127,7 @@ struct TrainAnswer {
     int signal = 0;
     /// What ranks are.
     RankKind ranks_are = RankKind::threads;
-    /// What memory there is, and whether the run fits in it.
+    /// What memory there is on each machine, and whether the run fits in it.
     Bytes budget{};
     bool is_fitting = true;
     std::vector<TrainFix> fixes;

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <shardwise/backend/host/products.hpp>
-#include <shardwise/calibrate/product_rates.hpp>
 #include <shardwise/comm/agree_on.hpp>
 #include <shardwise/executor/stored_parameters.hpp>
 #include <shardwise/hardware/system/system_memory.hpp>
@@ -16,6 +14,7 @@
 #include "svg_picture.hpp"
 #include "text.hpp"
 #include "train_adapter.hpp"
+#include "train_choice.hpp"
 #include "train_group.hpp"
 #include "train_picture.hpp"
 #include "train_plan.hpp"
@@ -23,7 +22,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -132,18 +131,8 @@ private:
     std::string advice;
     for (auto const& fix : answer.fixes) advice += (advice.empty() ? "use " : ", or ") + fix.flags;
     Error error{ErrorCode::out_of_memory};
-    error.in("training").needs(total_of(answer.ranks)).has(answer.budget);
+    error.in("training").needs(fullest_of(answer.plan, answer.ranks)).has(answer.budget);
     return error.fix(advice.empty() ? std::string("use a smaller model, or a machine with more memory") : advice);
-}
-
-/// Measures for a tenth of a second how fast products are here; nothing where that cannot be told.
-[[nodiscard]] std::optional<TrainTime> expect_time(TrainRequest const& request, TrainPlan const& plan,
-                                                   Model const& model) {
-    HostContext context({.threads = request.threads});
-    RateProbe const probe{.name = "products", .time = std::chrono::milliseconds(100)};
-    auto const rate = measure_product(context, WeightFormat::f32, probe);
-    if (!rate) return std::nullopt;
-    return TrainTime{step_operations(request, plan, model), rate->operations};
 }
 
 /// What a run is made of, read from files.
@@ -174,6 +163,7 @@ struct TrainInput {
             .because("changes a model that is trained already, and this one begins from scratch")
             .fix("name a folder of safetensors");
     if (auto const held = hold_base(files, model, request.quant, request.low_rank); !held) return held.error();
+    // What has no gradient is refused before data is read, also where degrees are still to be chosen.
     auto programs = make_programs(request, model);
     if (!programs) return programs.error();
     out->programs = *std::move(programs);
@@ -199,7 +189,8 @@ struct TrainInput {
 
 /// Plans a run of what was read, in the memory that is free on its machines.
 [[nodiscard]] Result<TrainAnswer> plan_train(TrainRequest const& request, TrainInput const& input,
-                                             Batches const& batches, Bytes budget) {
+                                             Batches const& batches, Bytes budget,
+                                             TrainChoice const& choice) {
     TrainAnswer answer;
     answer.model = input.loaded.name;
     answer.parameters = count_parameters(input.loaded.model.tree);
@@ -211,28 +202,46 @@ struct TrainInput {
     plan.tp = request.tp;
     plan.pp = request.pp;
     plan.context = *request.context;
+    plan.per_machine = choice.per_machine;
     if (auto const planned = plan_steps(request, batches.batches_per_epoch(), plan); !planned) return planned.error();
     answer.budget = budget;
     if (auto const planned = plan_micro_batch(request, input.programs, input.divisors, budget, plan); !planned)
         return planned.error();
     plan.reason = reason_of(request, plan);
+    plan.better = choice.better;
     auto ranks = predict_memory(request, plan, input.programs, input.divisors);
     if (!ranks) return ranks.error();
     answer.ranks = *std::move(ranks);
     answer.request = request;
-    answer.is_fitting = total_of(answer.ranks) <= budget;
+    answer.is_fitting = fullest_of(plan, answer.ranks) <= budget;
     if (!answer.is_fitting) answer.fixes = find_train_fixes(request, plan, input.programs, input.divisors, budget);
     plan.traffic = predict_traffic(request, plan, input.programs);
     return answer;
 }
 
 /// The least of what ranks find free on their machines decides for all.
-[[nodiscard]] Result<Bytes> share_budget(RunRanks& ranks, TrainRequest const& request, Bytes free) {
+[[nodiscard]] Result<Bytes> share_budget(RunRanks& ranks, Bytes free) {
     if (ranks.world() == nullptr) return free;
-    auto const machines = ceil_divide(request.ranks(), std::int64_t{ranks.local_ranks()});
     auto const least = least_of_ranks(*ranks.world(), free.count());
     if (!least) return least.error();
-    return Bytes{*least} * machines;
+    return Bytes{*least};
+}
+
+/// Chooses what --mode auto leaves open, and makes the programs of it.
+[[nodiscard]] Result<TrainChoice> choose_for(RunRanks& ranks, TrainRequest& request, TrainInput& input,
+                                             Batches const& batches, Bytes budget) {
+    TrainChoice out;
+    if (ranks.has_launcher()) out.per_machine = std::max<std::int64_t>(1, ranks.local_ranks());
+    if (!needs_choice(request)) return out;
+    TrainPlan plan;
+    plan.context = *request.context;
+    if (auto const planned = plan_steps(request, batches.batches_per_epoch(), plan); !planned) return planned.error();
+    auto chosen = choose_ranks(ranks, request, plan, input.loaded.model, input.divisors, budget);
+    if (!chosen || chosen->has_left) return chosen;
+    auto programs = make_programs(request, input.loaded.model);
+    if (!programs) return programs.error();
+    input.programs = *std::move(programs);
+    return chosen;
 }
 
 /// Joins the other ranks, where they are processes, and reads what they train. The first rank reads before any other, which find the
@@ -240,30 +249,39 @@ struct TrainInput {
 [[nodiscard]] Result<std::unique_ptr<TrainInput>> read_on_ranks(TrainRequest& request, RunRanks& ranks) {
     auto input = ranks.is_first() ? read_train_input(request) : Result<std::unique_ptr<TrainInput>>(nullptr);
     if (!input || request.is_dry_run) return input;
-    if (auto const joined = ranks.join(request.timeout); !joined) return joined.error();
+    if (auto const joined = ranks.join(request.timeout); !joined) {
+        if (!request.may_fall_back) return joined.error();
+        if (fall_back(ranks, request, joined.error().message()).has_left)
+            return Result<std::unique_ptr<TrainInput>>(nullptr);
+        return input;
+    }
     if (!ranks.is_first()) input = read_train_input(request);
     if (ranks.world() == nullptr) return input;
     auto const read = agree_on(*ranks.world(), input ? Result<>{} : Result<>{input.error()});
     return read ? std::move(input) : Result<std::unique_ptr<TrainInput>>(read.error());
 }
 
-/// Reads model and data, plans, and trains.
-[[nodiscard]] Result<TrainAnswer> answer_train(TrainRequest request, RunRanks& ranks, RestartRecord* restarts,
+/// Reads model and data, plans, and trains; nothing where this rank leaves that to the first.
+[[nodiscard]] Result<std::optional<TrainAnswer>> answer_train(TrainRequest request, RunRanks& ranks, RestartRecord* restarts,
                                                ColorMode color) {
     auto const free = read_system_memory(SystemFiles{}).available;
     auto const asked_threads = request.threads;
     if (request.threads == 0) request.threads = detail::default_threads();
     auto read = read_on_ranks(request, ranks);
     if (!read) return read.error();
+    if (*read == nullptr) return std::optional<TrainAnswer>();
     auto& input = **read;
-    auto const budget = share_budget(ranks, request, free);
+    auto const budget = share_budget(ranks, free);
     if (!budget) return budget.error();
     auto batches =
         Batches::create(*input.data.learned, input.data.learned_tokens,
                         {.context = *request.context, .batch = request.batch, .shuffles = true, .seed = request.seed});
     if (!batches) return batches.error();
-    auto planned = plan_train(request, input, *batches, *budget);
-    if (!planned) return planned;
+    auto const choice = choose_for(ranks, request, input, *batches, *budget);
+    if (!choice) return choice.error();
+    if (choice->has_left) return std::optional<TrainAnswer>();
+    auto planned = plan_train(request, input, *batches, *budget, *choice);
+    if (!planned) return planned.error();
     auto& answer = *planned;
     answer.ranks_are = ranks.kind();
     if (request.is_dry_run) {
@@ -271,7 +289,7 @@ struct TrainInput {
         answer.steps = answer.plan.steps;
         answer.tokens = answer.plan.steps * request.batch * answer.plan.context;
         answer.stopped_by = "dry-run";
-        return planned;
+        return std::optional(std::move(answer));
     }
     if (!answer.is_fitting) return does_not_fit(answer);
     auto const& adapter = input.programs.front().layout().adapter();
@@ -302,35 +320,7 @@ struct TrainInput {
     if (request.svg && job.is_first()) {
         if (auto const drawn = write_train_picture(*request.svg, answer); !drawn) return drawn.error();
     }
-    return planned;
-}
-
-/// What degrees and ranks that are processes do not go with.
-[[nodiscard]] Result<> check_train_ranks(TrainRequest const& request, RunRanks const& ranks) {
-    if (request.dp > request.batch)
-        return Error{ErrorCode::invalid_argument}
-            .in("--dp, --batch")
-            .because("give each rank less than one sequence of a step")
-            .got(request.dp)
-            .at_most(request.batch)
-            .fix("use fewer ranks or a larger batch");
-    if (request.min_ranks > request.ranks())
-        return Error{ErrorCode::invalid_argument}
-            .in("--min-ranks")
-            .because("is more than there are ranks")
-            .got(request.min_ranks)
-            .at_most(request.ranks());
-    if (request.max_restarts > 0 && (ranks.has_launcher() || ranks.kind() == RankKind::mpi))
-        return Error{ErrorCode::unsupported}
-            .in("--max-restarts")
-            .because("is of ranks that this program starts, and a launcher has started these")
-            .fix("have the launcher start them again: shardwise launch --max-restarts, torchrun --max-restarts");
-    if ((ranks.is_group() || request.max_restarts > 0) && request.model == "-")
-        return Error{ErrorCode::unsupported}
-            .in("-")
-            .because("is read once, and each process that trains reads the model")
-            .fix("name a file, or use --ranks threads");
-    return {};
+    return std::optional(std::move(answer));
 }
 
 }  // namespace
@@ -380,14 +370,17 @@ ExitCode run_train(Arguments const& given) {
         auto const ended = run_with_restarts(*request, !ranks->is_group());
         return ended ? *ended : failed(ended.error(), Stage::work);
     }
-    auto const answer = answer_train(*request, *ranks, record ? &*record : nullptr, *color);
-    if (!answer) {
+    if (!request->fallback.empty())
+        std::fprintf(stderr, "shardwise: trains on the host: %s\n", request->fallback.c_str());
+    auto const done = answer_train(*request, *ranks, record ? &*record : nullptr, *color);
+    if (!done) {
         // What the model or the data say of a flag is wrong usage, too.
         bool const is_flag =
-            answer.error().code() == ErrorCode::invalid_argument && answer.error().subject().starts_with("--");
-        return refuse(answer.error(), is_flag ? Stage::arguments : Stage::work);
+            done.error().code() == ErrorCode::invalid_argument && done.error().subject().starts_with("--");
+        return refuse(done.error(), is_flag ? Stage::arguments : Stage::work);
     }
-    if (!ranks->is_first()) return ExitCode::done;
+    auto const& answer = *done;
+    if (!answer || !ranks->is_first()) return ExitCode::done;
     if (record) record->finish();
     print_text(arguments.json ? train_json(*answer) : train_text(*answer));
     if (!answer->is_fitting) return ExitCode::does_not_fit;

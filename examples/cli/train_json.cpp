@@ -30,7 +30,11 @@ void write_plan(JsonWriter& json, TrainAnswer const& answer) {
     json.member("dp", plan.dp).member("tp", plan.tp).member("pp", plan.pp);
     json.member("zero", answer.request.zero);
     json.member("micro_batch", plan.micro_batch).member("micro_batches", plan.micro_batches);
-    json.member("reason", plan.reason).key("fallback").value(nullptr).end_object();
+    json.member("reason", plan.reason);
+    write_optional(json, "better", plan.better.empty() ? std::nullopt : std::optional(plan.better));
+    auto const& fallback = answer.request.fallback;
+    write_optional(json, "fallback", fallback.empty() ? std::nullopt : std::optional(fallback));
+    json.end_object();
 }
 
 /// All options, those that were not given too.
@@ -66,7 +70,7 @@ void write_options(JsonWriter& json, TrainAnswer const& answer) {
         .member("tp", plan.tp)
         .member("pp", plan.pp)
         .member("zero", request.zero)
-        .member("offload", request.is_offloaded ? "optimizer" : "none");
+        .member("offload", word_of(offload_choices, request.offload));
     json.member("pipeline", pipeline_words[static_cast<std::size_t>(request.pipeline)])
         .member("bucket_mb", 25)
         .member("fast", request.is_fast)

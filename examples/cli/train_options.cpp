@@ -196,8 +196,8 @@ constexpr std::array train_rank_table{
            .word = &Arguments::zero},
     Option{.flag = "--offload",
            .value = "WHAT",
-           .help =
-               "what lies in a file of --out rather than in memory: none or optimizer, its state; all does not run yet",
+           .help = "what lies in files of --out rather than in memory: none; optimizer, its state; or all, weights and "
+                   "gradients as well, of which a layer's are read while the one before is computed",
            .standard = "none",
            .choices = words_of<offload_choices>,
            .word = &Arguments::offload},

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train_plan.hpp"
 
+#include <shardwise/backend/host/products.hpp>
+#include <shardwise/calibrate/product_rates.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/cost/block_work.hpp>
+#include <shardwise/train/choose_training.hpp>
 #include <shardwise/train/estimate_training.hpp>
 
 #include "choices.hpp"
@@ -10,6 +13,7 @@
 #include "text.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <string>
 
@@ -65,7 +69,8 @@ TrainOptions train_options_of(TrainRequest const& request, TrainPlan const& plan
     options.tp = static_cast<std::int32_t>(plan.tp);
     options.pp = static_cast<std::int32_t>(plan.pp);
     options.pipeline = request.pipeline;
-    if (request.is_offloaded) options.offload_folder = request.out;
+    if (request.offload != Offload::none) options.offload_folder = request.out;
+    options.offloads_all = request.offload == Offload::all;
     options.is_fast = request.is_fast;
     options.check_every = request.check_gradients;
     options.max_skipped = request.max_skipped;
@@ -80,6 +85,8 @@ std::string reason_of(TrainRequest const& request, TrainPlan const& plan) {
                            : out + " of " + counted(plan.tp, "tensor-parallel rank") + " each";
     if (plan.pp > 1) out += (plan.tp > 1 ? " in each of " : plan.dp > 1 ? " of " : " in ") + counted(plan.pp, "stage");
     out += " of " + counted(ceil_divide(request.batch, plan.dp), "sequence") + " a step";
+    if (request.is_auto && request.zero > 0 && !request.pins.zero)
+        out += "; ZeRO " + std::to_string(request.zero) + ", as less does not fit";
     return out;
 }
 
@@ -123,11 +130,13 @@ Result<> plan_steps(TrainRequest const& request, std::int64_t batches_per_epoch,
 
 WeightStorage storage_of(TrainRequest const& request, TrainPlan const& plan, std::int64_t rank) {
     return {request.zero == 3 ? TensorPlace{plan.dp, rank / plan.replica()} : TensorPlace{},
-            request.kahan_sum ? Dtype::bf16 : Dtype::f32};
+            request.kahan_sum ? Dtype::bf16 : Dtype::f32,
+            request.offload == Offload::all ? request.out : std::string()};
 }
 
 bool saves_beside(TrainRequest const& request, TrainPlan const& plan) {
-    return request.save_every && *request.save_every < plan.steps;
+    // A copy would take the memory that offloading saves.
+    return request.save_every && *request.save_every < plan.steps && request.offload != Offload::all;
 }
 
 Result<std::vector<TrainRankMemory>> predict_memory(TrainRequest const& request, TrainPlan const& plan,
@@ -160,8 +169,6 @@ std::optional<TrainedEstimate> estimate_trained(Model const& model, EstimateRequ
     };
     if (degrees.ep > 1 || degrees.sequence_parallel)
         return refuse("it has data- and tensor-parallel ranks and stages alone");
-    if (plan.offload == Offload::all) return refuse("weights and gradients lie in memory");
-    if (degrees.pp > 1 && plan.zero == 3) return refuse("a stage holds its weights whole");
     if (request.quant) return refuse("packed weights are trained beside an adapter alone");
     TrainOptions options;
     options.micro_batch = micro_batch_of(request).batch;
@@ -170,7 +177,8 @@ std::optional<TrainedEstimate> estimate_trained(Model const& model, EstimateRequ
     options.tp = static_cast<std::int32_t>(degrees.tp);
     options.pp = static_cast<std::int32_t>(degrees.pp);
     // Where the state's file lies changes no size.
-    if (plan.offload == Offload::optimizer) options.offload_folder = ".";
+    if (plan.offload != Offload::none) options.offload_folder = ".";
+    options.offloads_all = plan.offload == Offload::all;
     // Without a dtype layers compute in fp32, whatever dtype the checkpoint has.
     options.precision = request.dtype.value_or(Dtype::f32);
     if (auto const checked = options.check(); !checked) return refuse(checked.error().message());
@@ -188,7 +196,8 @@ std::optional<TrainedEstimate> estimate_trained(Model const& model, EstimateRequ
         auto const& program = programs[static_cast<std::size_t>(rank % replica)];
         auto const count = [&](auto const& rule) -> Result<TrainingEstimate> {
             if (auto const cut = detail::check_cut<std::decay_t<decltype(rule)>>(options); !cut) return cut.error();
-            return estimate_training(program, rule, batch, options, {degrees.dp * replica, rank}, true);
+            return estimate_training(program, rule, batch, options, {degrees.dp * replica, rank},
+                                     !options.offloads_all);
         };
         auto const estimate = plan.optimizer == OptimizerKind::adam  ? count(AdamW{})
                               : plan.optimizer == OptimizerKind::sgd ? count(Sgd{.momentum = 0.9})
@@ -227,17 +236,29 @@ double step_operations(TrainRequest const& request, TrainPlan const& plan, Model
     return (request.low_rank.rank > 0 ? 2.0 : 3.0) * sum;
 }
 
-Bytes total_of(std::vector<TrainRankMemory> const& ranks) {
+std::optional<TrainTime> expect_time(TrainRequest const& request, TrainPlan const& plan, Model const& model) {
+    HostContext context({.threads = request.threads});
+    RateProbe const probe{.name = "products", .time = std::chrono::milliseconds(100)};
+    auto const rate = measure_product(context, WeightFormat::f32, probe);
+    if (!rate) return std::nullopt;
+    return TrainTime{step_operations(request, plan, model), rate->operations};
+}
+
+Bytes fullest_of(TrainPlan const& plan, std::vector<TrainRankMemory> const& ranks) {
+    Bytes most{};
     Bytes sum{};
-    for (auto const& rank : ranks) sum = sum + rank.predicted;
-    return sum;
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+        if (plan.per_machine > 0 && static_cast<std::int64_t>(rank) % plan.per_machine == 0) sum = Bytes{0};
+        sum = sum + ranks[rank].predicted;
+        most = std::max(most, sum);
+    }
+    return most;
 }
 
 Result<> plan_micro_batch(TrainRequest const& request, std::vector<TrainingProgram> const& programs,
                           RopeDivisors const& divisors, Bytes budget, TrainPlan& plan) {
     auto const all = max_sequences(request, plan);
-    // Twice as many as there are stages keep them at work.
-    auto const most = plan.pp == 1 ? all : std::max<std::int64_t>(1, all / (2 * plan.pp));
+    auto const most = max_micro_batch(request.batch, plan.dp, plan.pp);
     if (request.micro_batch) {
         set_micro_batch(request, std::min(*request.micro_batch, all), plan);
         return {};
@@ -247,7 +268,7 @@ Result<> plan_micro_batch(TrainRequest const& request, std::vector<TrainingProgr
         set_micro_batch(request, size, tried);
         auto const ranks = predict_memory(request, tried, programs, divisors);
         if (!ranks) return ranks.error();
-        return total_of(*ranks) <= budget;
+        return fullest_of(plan, *ranks) <= budget;
     });
     if (!found) return found.error();
     set_micro_batch(request, std::max<std::int64_t>(1, *found), plan);
@@ -260,8 +281,8 @@ std::vector<TrainFix> find_train_fixes(TrainRequest const& request, TrainPlan co
     std::vector<TrainFix> out;
     auto const offer = [&](std::string flags, TrainRequest const& changed, TrainPlan const& changed_plan) {
         auto const ranks = predict_memory(changed, changed_plan, programs, divisors);
-        if (ranks && total_of(*ranks) <= budget) out.push_back({std::move(flags), total_of(*ranks)});
-        return ranks && total_of(*ranks) <= budget;
+        if (ranks && fullest_of(plan, *ranks) <= budget) out.push_back({std::move(flags), fullest_of(plan, *ranks)});
+        return ranks && fullest_of(plan, *ranks) <= budget;
     };
     auto const with_size = [&](std::int64_t size) {
         auto changed = plan;
@@ -271,7 +292,7 @@ std::vector<TrainFix> find_train_fixes(TrainRequest const& request, TrainPlan co
     auto const fits = [&](TrainPlan const& changed) -> Result<bool> {
         auto const ranks = predict_memory(request, changed, programs, divisors);
         if (!ranks) return ranks.error();
-        return total_of(*ranks) <= budget;
+        return fullest_of(plan, *ranks) <= budget;
     };
     auto const size = largest(plan.micro_batch, [&](std::int64_t tried) { return fits(with_size(tried)); });
     if (size && *size > 0) offer("--micro-batch " + std::to_string(*size), request, with_size(*size));

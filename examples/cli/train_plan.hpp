@@ -10,6 +10,7 @@
 #include "train_answer.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -78,7 +79,11 @@ auto with_rule(TrainRequest const& request, Call&& call) {
                                                      std::vector<TrainingProgram> const& programs,
                                                      RopeDivisors const& divisors, Bytes budget);
 
-/// Of all ranks together.
-[[nodiscard]] Bytes total_of(std::vector<TrainRankMemory> const& ranks);
+/// Measures for a tenth of a second how fast products are here; nothing where that cannot be told.
+[[nodiscard]] std::optional<TrainTime> expect_time(TrainRequest const& request, TrainPlan const& plan,
+                                                   Model const& model);
+
+/// What the ranks of the fullest machine take together.
+[[nodiscard]] Bytes fullest_of(TrainPlan const& plan, std::vector<TrainRankMemory> const& ranks);
 
 }  // namespace shardwise::cli

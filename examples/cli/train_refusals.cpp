@@ -73,14 +73,11 @@ struct NumberFlag {
     return Error{refused(flag.flag, flag.reason, flag.advice)}.at(*flag.word);
 }
 
-constexpr std::array<std::string_view, 2> running_offloads{"none", "optimizer"};
-
 [[nodiscard]] Result<> check_words(Arguments const& arguments) {
     for (auto const& flag :
          {WordFlag{"--precision", arguments.precision, precision_words, precision_words, {}, {}},
           WordFlag{"--zero", arguments.zero, zero_words, zero_words, {}, {}},
-          WordFlag{"--offload", arguments.offload, words_of<offload_choices>, running_offloads,
-                   "does not run yet: weights and gradients lie in memory", "use optimizer"},
+          WordFlag{"--offload", arguments.offload, words_of<offload_choices>, words_of<offload_choices>, {}, {}},
           WordFlag{"--mode", arguments.mode, train_mode_words, train_mode_words, {}, {}},
           WordFlag{"--pipeline", arguments.pipeline, pipeline_words, pipeline_words, {}, {}},
           WordFlag{"--ranks", arguments.ranks, words_of<rank_kind_choices>, words_of<rank_kind_choices>, {}, {}}}) {
@@ -109,26 +106,22 @@ constexpr std::array<std::string_view, 2> running_offloads{"none", "optimizer"};
     return {};
 }
 
+/// --offload all.
+[[nodiscard]] bool is_all(Arguments const& arguments) {
+    return arguments.offload && equal_ignoring_case(*arguments.offload, "all");
+}
+
 [[nodiscard]] Result<> check_adapters(Arguments const& arguments) {
     if (arguments.lora && arguments.zero && *arguments.zero == "3")
         return refused("--zero 3, --lora", "do not run together yet: ranks do not share the base of an adapter",
                        "use --zero 2");
+    if (arguments.lora && is_all(arguments))
+        return refused("--offload all, --lora",
+                       "do not run together yet: the base of an adapter, which is not trained, lies in memory",
+                       "use --offload optimizer, or hold the base in fewer bits: --quant");
     if (!arguments.quant || arguments.lora) return {};
     return refused("--quant", "packs the weights that an adapter leaves as they are, and all are trained here",
                    "add --lora R, or leave it out");
-}
-
-/// What does not run over stages yet.
-[[nodiscard]] Result<> check_stages(Arguments const& arguments) {
-    if (!arguments.pp || *arguments.pp == "1") return {};
-    if (arguments.zero && *arguments.zero == "3")
-        return refused("--zero 3, --pp", "do not run together yet: a stage holds its weights whole", "use --zero 2");
-    if (arguments.kahan_sum)
-        return refused("--kahan-sum, --pp", "do not run together yet: stages hold weights in fp32", "leave one out");
-    if (arguments.lora)
-        return refused("--lora, --pp", "do not run together yet: stages train all of their weights",
-                       "use --tp or --dp");
-    return {};
 }
 
 /// Whether a word of --mode and the degrees say the same.
@@ -174,7 +167,7 @@ constexpr std::array<std::string_view, 2> running_offloads{"none", "optimizer"};
 
 Result<> check_trained(Arguments const& arguments) {
     for (auto const& checked : {check_words(arguments), check_numbers(arguments), check_switches(arguments),
-                                check_adapters(arguments), check_stages(arguments), check_mode(arguments)}) {
+                                check_adapters(arguments), check_mode(arguments)}) {
         if (!checked) return checked;
     }
     if (!arguments.devices || equal_ignoring_case(*arguments.devices, "cpu")) return {};

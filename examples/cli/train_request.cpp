@@ -90,6 +90,14 @@ template <class Count>
     return {};
 }
 
+[[nodiscard]] Result<> read_offload(Arguments const& arguments, TrainRequest& request) {
+    if (!arguments.offload) return {};
+    auto const chosen = choose<Offload>("--offload", *arguments.offload, offload_choices);
+    if (!chosen) return chosen.error();
+    request.offload = *chosen;
+    return {};
+}
+
 /// The words are checked already. The host's products of training take float32 whatever units it has: auto is fp32.
 [[nodiscard]] Dtype read_precision(Arguments const& arguments) {
     auto const is_word = [&](std::string_view word) {
@@ -110,12 +118,12 @@ template <class Count>
     if (request.optimizer != OptimizerKind::adam)
         return refused("--kahan-sum, --optimizer", "do not run together yet: adamw alone compensates",
                        "use --optimizer adamw");
-    if (request.tp > 1)
-        return refused("--kahan-sum, --tp", "do not run together yet: tensor-parallel ranks hold weights in fp32",
-                       "use --dp, with --zero where memory is short");
     if (request.low_rank.rank > 0)
-        return refused("--kahan-sum, --lora", "do not run together yet: an adapter's weights are held in fp32",
-                       "leave it out");
+        return refused(
+            "--kahan-sum, --lora",
+            "do not run together: the weights that an adapter trains are few, and their masters in fp32 take "
+            "next to nothing",
+            "leave it out, and hold the base in fewer bits: --quant");
     return {};
 }
 
@@ -184,6 +192,19 @@ template <class Count>
     return {};
 }
 
+/// After degrees and micro-batch are read.
+void read_mode(Arguments const& arguments, TrainRequest& request) {
+    bool const is_written = arguments.mode && equal_ignoring_case(*arguments.mode, "auto");
+    request.is_auto = is_written || !arguments.mode;
+    bool const has_degree = arguments.dp || arguments.tp || arguments.pp;
+    request.may_fall_back = is_written && !has_degree && !arguments.no_fallback;
+    if (arguments.dp) request.pins.dp = request.dp;
+    if (arguments.tp) request.pins.tp = request.tp;
+    if (arguments.pp) request.pins.pp = request.pp;
+    if (arguments.zero) request.pins.zero = static_cast<ZeroStage>(request.zero);
+    if (request.micro_batch) request.pins.micro_batch = *request.micro_batch;
+}
+
 }  // namespace
 
 std::string_view train_optimizer_name(OptimizerKind kind) {
@@ -191,17 +212,21 @@ std::string_view train_optimizer_name(OptimizerKind kind) {
 }
 
 Result<TrainRequest> read_train_request(Arguments const& arguments) {
-    for (auto const& checked : {check_given(arguments), check_trained(arguments)}) {
-        if (!checked) return checked.error();
-    }
     TrainRequest request;
+    if (auto const given = check_given(arguments); !given) return given.error();
+    if (auto const checked = check_trained(arguments); !checked) {
+        auto const& error = checked.error();
+        read_mode(arguments, request);
+        // The host takes the place of devices that cannot be had.
+        if (error.code() != ErrorCode::no_such_device || !request.may_fall_back) return error;
+        request.fallback = error.message();
+    }
     request.model = *arguments.model;
     request.data = arguments.data;
     request.out = *arguments.out;
     while (request.out.size() > 1 && request.out.back() == '/') request.out.pop_back();
     request.is_from_scratch = arguments.from_scratch;
     request.precision = read_precision(arguments);
-    request.is_offloaded = arguments.offload && equal_ignoring_case(*arguments.offload, "optimizer");
     request.is_fast = arguments.fast;
     request.tokenizer = arguments.tokenizer;
     request.valid = arguments.valid;
@@ -216,6 +241,7 @@ Result<TrainRequest> read_train_request(Arguments const& arguments) {
                                  : arguments.micro_batch;
     for (auto const& read :
          {read_recompute(arguments, request),
+          read_offload(arguments, request),
           read_optimizer(arguments, request),
           read_schedule(arguments, request),
           read_real({"--valid-part", arguments.valid_part, std::numeric_limits<double>::min(), 1.0,
@@ -242,6 +268,7 @@ Result<TrainRequest> read_train_request(Arguments const& arguments) {
           read_count("--min-ranks", arguments.min_ranks, 1024, request.min_ranks)}) {
         if (!read) return read.error();
     }
+    read_mode(arguments, request);
     if (arguments.context) {
         std::int64_t context = 0;
         auto const read = read_tokens("--context", arguments.context, std::int64_t{1} << 31U, context);

@@ -8,6 +8,7 @@
 #include <shardwise/schedule/pipeline_kind.hpp>
 #include <shardwise/train/adam8bit.hpp>
 #include <shardwise/train/adamw.hpp>
+#include <shardwise/train/choose_training.hpp>
 #include <shardwise/train/schedule.hpp>
 #include <shardwise/train/sgd.hpp>
 
@@ -60,8 +61,17 @@ struct TrainRequest {
     PipelineKind pipeline = PipelineKind::one_forward_one_backward;
     /// Stage of ZeRO.
     std::int32_t zero = 0;
-    /// The optimizer's state lies in a file of `out`.
-    bool is_offloaded = false;
+    /// --mode auto: what of degrees and ZeRO was not given is chosen.
+    bool is_auto = true;
+    /// What was given of them.
+    TrainingPins pins;
+    /// A launcher's ranks, whose degrees are still to be chosen; else 0.
+    std::int64_t free_ranks = 0;
+    /// --mode auto was written out, with no degree: one rank trains where others cannot be had. And why it does.
+    bool may_fall_back = false;
+    std::string fallback;
+    /// What lies in files of `out`: nothing, the optimizer's state, or weights and gradients, too.
+    Offload offload = Offload::none;
     /// Gradients are added up in the order of the least work: TrainOptions::is_fast.
     bool is_fast = false;
     /// Steps from one comparison of the ranks' weights to the next; 0: never.
@@ -85,7 +95,7 @@ struct TrainRequest {
     std::optional<std::string> csv, svg;
     bool is_dry_run = false;
 
-    [[nodiscard]] std::int64_t ranks() const { return dp * tp * pp; }
+    [[nodiscard]] std::int64_t ranks() const { return free_ranks > 0 ? free_ranks : dp * tp * pp; }
     [[nodiscard]] Adam8bit adam8bit() const {
         return {
             .beta1 = adamw.beta1, .beta2 = adamw.beta2, .epsilon = adamw.epsilon, .weight_decay = adamw.weight_decay};

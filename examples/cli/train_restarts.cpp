@@ -273,6 +273,9 @@ void RestartRecord::apply(TrainRequest& request) const {
     request.dp = dp;
     request.tp = tp;
     request.pp = pp;
+    request.pins.dp = dp;
+    request.pins.tp = tp;
+    request.pins.pp = pp;
     // Checkpoints that are there now are this run's own.
     if (number > 0 && !list_checkpoints(request.out).empty()) request.resume = "auto";
 }

@@ -191,8 +191,13 @@ private:
     }
     /// Begins a checkpoint where one is due, and ends one that is written.
     [[nodiscard]] Result<> save_beside() {
-        if (!saver_) return {};
-        bool const is_due = state_.step % *answer_.request.save_every == 0 && state_.step < answer_.plan.steps;
+        auto const& every = answer_.request.save_every;
+        bool const is_due = every && state_.step % *every == 0 && state_.step < answer_.plan.steps;
+        if (!saver_ && !is_due) return {};
+        if (!saver_) {
+            auto const saved = save_now();
+            return saved || !may_go_on(saved.error()) ? saved : Result<>();
+        }
         auto const saved = saving([&] {
             auto const looked = saver_->poll(trainer_.comm());
             if (!looked || !is_due) return looked;
@@ -212,6 +217,9 @@ private:
         // A checkpoint that the run went on from may lie elsewhere.
         if (state_.step == from_.state.step && from_.folder == target_.out + "/" + checkpoint_name(state_.step))
             return {};
+        return save_now();
+    }
+    [[nodiscard]] Result<> save_now() {
         return saving([&] {
             return save_checkpoint(trainer_.comm(), target_, state_, trainer_.weights(), trainer_.optimizer());
         });

@@ -65,6 +65,7 @@ std::string train_text(TrainAnswer const& answer) {
                             std::to_string(plan.context));
     if (answer.request.recompute != Recompute::none)
         out.insert(out.size() - 1, ", recompute " + std::string(recompute_word(answer.request.recompute)));
+    if (!plan.better.empty()) out += line("faster", plan.better);
     if (answer.request.is_dry_run) {
         out += line("steps", grouped(plan.steps));
         out += traffic(answer) + expected(answer) + memory(answer);

@@ -134,13 +134,13 @@ TEST_CASE("estimate: what train allocates is what train predicts and holds itsel
     // A batch for each stage where it is not said how many micro-batches there are.
     check({"--pp", "2", "--tp", "2"}, {"--batch", "2"}, {"--batch", "4", "--micro-batch", "2"}, 4);
     check({"--dp", "1", "--offload", "optimizer"}, {}, {"--batch", "1"}, 1);
+    check({"--dp", "2", "--zero", "3", "--offload", "all"}, {"--batch", "1"}, {"--batch", "2", "--micro-batch", "1"}, 2);
     auto const reason = [](Words const& ways) {
         Words words{"estimate", "demo", "--training", "adam", "--json"};
         words.insert(words.end(), ways.begin(), ways.end());
         return Answer(run(words).out).text("train", "reason");
     };
-    CHECK(reason({"--offload", "all"}) == "weights and gradients lie in memory");
-    CHECK(reason({"--pp", "2", "--zero", "3"}) == "a stage holds its weights whole");
+    CHECK(reason({"--tp", "2", "--sequence-parallel"}) == "it has data- and tensor-parallel ranks and stages alone");
     CHECK(Answer(run({"estimate", "demo", "--json"}).out).is_null("train"));
 }
 

@@ -103,6 +103,53 @@ TEST_CASE("train: ranks that are processes give the bits of threads, in the same
     }
 }
 
+TEST_CASE("train --mode auto: shares a launcher's ranks as they can be, keeps to degrees that are given, else trains on one") {
+    Training const training;
+    auto const hash = training.train("one", {"--steps", "3"}).text("weights_hash");
+    auto const launch = [&](std::string const& name, std::string const& ranks, Words more) {
+        Words all{"launch", "--nproc", ranks, "--prefix", "none", "--", SHARDWISE_PROGRAM};
+        more.insert(more.end(), {"--steps", "3"});
+        auto const words = training.words(name, more);
+        all.insert(all.end(), words.begin(), words.end());
+        return run(all);
+    };
+    struct Case {
+        Words flags;
+        std::string ranks;
+        std::int64_t dp, tp, pp;
+    };
+    std::int64_t number = 0;
+    for (auto const& one : {Case{{}, "2", 2, 1, 1}, Case{{"--mode", "auto", "--pp", "2"}, "4", 2, 1, 2},
+                            Case{{"--mode", "auto", "--dp", "1", "--tp", "1"}, "2", 1, 1, 2}}) {
+        CAPTURE(one.flags);
+        auto const ran = launch("auto" + std::to_string(++number), one.ranks, one.flags);
+        REQUIRE_MESSAGE(ran.status == 0, ran.err);
+        Answer const answer(ran.out);
+        CHECK(answer.text("weights_hash") == hash);
+        CHECK(answer.integer("plan", "dp") == one.dp);
+        CHECK(answer.integer("plan", "tp") == one.tp);
+        CHECK(answer.integer("plan", "pp") == one.pp);
+        CHECK(answer.is_null("plan", "fallback"));
+    }
+    // Five ranks are no product of what four sequences, four heads and two layers allow.
+    auto const alone = launch("alone", "5", {"--mode", "auto"});
+    REQUIRE_MESSAGE(alone.status == 0, alone.err);
+    Answer const answer(alone.out);
+    CHECK(answer.text("weights_hash") == hash);
+    CHECK(answer.text("plan", "mode") == "single");
+    CHECK_FALSE(answer.is_null("plan", "fallback"));
+    CHECK(alone.err.find("trains on one rank") != std::string::npos);
+    CHECK(alone.err.find("leaves the training to rank 0") != std::string::npos);
+    for (auto const& flags : std::vector<Words>{{"--mode", "auto", "--no-fallback"}, {"--mode", "auto", "--dp", "1"}, {}})
+        CHECK(launch("refused", "5", flags).status != 0);
+    // The host takes the place of a device that cannot be had, where it was not asked for by itself.
+    auto const host = training.run("host", {"--steps", "3", "--mode", "auto", "--devices", "cuda:7"});
+    REQUIRE_MESSAGE(host.status == 0, host.err);
+    CHECK_FALSE(Answer(host.out).is_null("plan", "fallback"));
+    CHECK(training.run("device", {"--steps", "3", "--devices", "cuda:7"}).status == 4);
+    CHECK(training.run("device", {"--steps", "3", "--mode", "auto", "--devices", "cuda:7", "--no-fallback"}).status == 4);
+}
+
 TEST_CASE("train: ranks of launch, torchrun, machines of their own and MPI train together and print once") {
     Training const training;
     Words const flags{"--steps", "3", "--save-every", "2"};

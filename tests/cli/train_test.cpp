@@ -6,13 +6,16 @@
 
 #include "training.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -129,11 +132,14 @@ TEST_CASE("train: the same weights on any ranks, with any micro-batch, threads a
              {"--dp", "4", "--zero", "2"},
              {"--dp", "3", "--zero", "3", "--micro-batch", "1"},
              {"--dp", "2", "--zero", "1", "--offload", "optimizer"},
+             {"--offload", "all", "--save-every", "2"},
+             {"--dp", "2", "--tp", "2", "--zero", "3", "--offload", "all"},
+             {"--pp", "2", "--offload", "all"},
              {"--tp", "4", "--micro-batch", "3"},
              {"--tp", "2", "--dp", "2", "--zero", "1", "--mode", "hybrid"},
              {"--pp", "2"},
              {"--pp", "2", "--dp", "2", "--tp", "2", "--zero", "2", "--pipeline", "gpipe", "--micro-batch", "1"},
-             {"--pp", "2", "--dp", "2", "--zero", "1", "--pipeline", "zero_bubble"},
+             {"--pp", "2", "--dp", "2", "--zero", "3", "--pipeline", "zero_bubble"},
              {"--micro-batch", "3", "--recompute", "selective"}}) {
         auto words = more;
         words.insert(words.end(), {"--steps", "4"});
@@ -217,16 +223,74 @@ TEST_CASE("train: weights in bf16 have a compensation in place of masters, on an
     auto const saved = read_text(training.out("whole") + "/step-000004/optimizer.safetensors");
     CHECK(saved.find("kahan_comp.lm_head.weight") != std::string::npos);
     CHECK(saved.find("master.") == std::string::npos);
-    for (auto const* const zero : {"1", "3"}) {
+    for (auto const* const zero : {"1", "3", "0", "2"}) {
         CAPTURE(zero);
-        auto const answer = training.train(zero, with({"--dp", "2", "--zero", zero, "--save-every", "2"}));
+        // Without a stage of ZeRO the ranks share layers, with the second one they are stages.
+        auto const* const degree = *zero == '0' ? "--tp" : *zero == '2' ? "--pp" : "--dp";
+        auto const answer = training.train(zero, with({degree, "2", "--zero", zero, "--save-every", "2"}));
         CHECK(answer.text("weights_hash") == hash);
         for (std::size_t rank = 0; rank < 2; ++rank)
             CHECK(answer.integer("memory", "ranks", rank, "peak") <=
                   answer.integer("memory", "ranks", rank, "predicted"));
+        for (auto const* const name : {"/model.safetensors", "/optimizer.safetensors", "/trainer_state.json"})
+            CHECK(read_text(training.out(zero) + "/step-000004" + name) ==
+                  read_text(training.out("whole") + "/step-000004" + name));
         REQUIRE(std::filesystem::remove_all(training.out(zero) + "/step-000004") > 0);
         CHECK(training.train(zero, with({"--dp", "3", "--zero", "3"})).text("weights_hash") == hash);
     }
+}
+
+TEST_CASE("train --offload all: the process takes what is predicted, and of the model two layers alone") {
+    testing::TemporaryFolder const folder;
+    auto const config = folder.write(
+        "config.json",
+        R"({"model_type":"llama","vocab_size":512,"hidden_size":256,"intermediate_size":512,"num_hidden_layers":8,)"
+        R"("num_attention_heads":4,"num_key_value_heads":4,"max_position_embeddings":64,)"
+        R"("architectures":["LlamaForCausalLM"]})");
+    Training const training;
+    struct Taken {
+        Answer answer;
+        /// Of the process at most (VmHWM), and of its rank as predicted.
+        std::int64_t process = 0;
+        std::int64_t predicted = 0;
+    };
+    auto const train = [&](std::string const& offload) {
+        std::int64_t kib = 0;
+        auto const watch = [&kib](pid_t process) {
+            auto const path = "/proc/" + std::to_string(process) + "/status";
+            while (true) {
+                auto const text = read_text(path);
+                auto const at = text.find("VmHWM:");
+                // Nothing is left of one that has ended.
+                if (at == std::string::npos) return;
+                if (text.substr(0, text.find('\n')).find("shardwise") != std::string::npos)
+                    kib = std::max(kib, static_cast<std::int64_t>(std::atoll(text.c_str() + at + 6)));
+                usleep(1000);
+            }
+        };
+        auto words = training.words(offload, {"--steps", "2", "--micro-batch", "1", "--offload", offload});
+        words[1] = config;
+        words.insert(words.begin(), SHARDWISE_PROGRAM);
+        auto const ran = run_command_line(words, {}, watch);
+        REQUIRE_MESSAGE(ran.status == 0, ran.err);
+        Answer answer(ran.out);
+        auto const predicted = answer.integer("memory", "ranks", std::size_t{0}, "predicted");
+        CHECK(answer.integer("memory", "ranks", std::size_t{0}, "peak") <= predicted);
+        return Taken{std::move(answer), kib * 1024, predicted};
+    };
+    auto const none = train("none");
+    auto const all = train("all");
+    CHECK(all.answer.text("weights_hash") == none.answer.text("weights_hash"));
+    // Weights, four sums of gradients and two moments.
+    auto const model = 4 * all.answer.integer("parameters", "total");
+    CHECK(none.predicted - all.predicted > 6 * model);
+    // Beside what is predicted a process takes the program itself, and of files what one part of a step touches.
+    auto const program = none.process - none.predicted;
+    MESSAGE("process " << none.process << ", predicted " << none.predicted << "; all " << all.process << ", predicted "
+                       << all.predicted);
+    CHECK(program > 0);
+    CHECK(all.process < all.predicted + program + model / 2);
+    CHECK(all.process < none.process / 2);
 }
 
 TEST_CASE("train: options come from a file, flags win, and an unknown one is refused with the nearest") {
@@ -280,17 +344,16 @@ TEST_CASE("train: what does not run yet is refused by its flag, and nothing is w
                               {{"--pp", "3"}, 2, "--pp: is more than the model's"},
                               {{"--pp", "2", "--pipeline", "zero_buble"}, 2, "did you mean zero_bubble?"},
                               {{"--pp", "2", "--pipeline", "zero_bubble_v"}, 2, "2 chunks of a stage"},
-                              {{"--pp", "2", "--zero", "3"}, 1, "--zero 3, --pp"},
-                              {{"--pp", "2", "--lora", "1"}, 1, "--lora, --pp"},
                               {{"--pp", "2", "--mode", "single"}, 2, "--mode, --pp"},
                               {{"--zero", "3", "--lora", "4"}, 1, "--zero 3, --lora"},
                               {{"--precision", "fp17"}, 2, "did you mean fp16?"},
                               {{"--kahan-sum"}, 1, "--kahan-sum: is of weights in bf16"},
-                              {{"--kahan-sum", "--precision", "bf16", "--tp", "2"}, 1, "--kahan-sum, --tp"},
+                              {{"--kahan-sum", "--precision", "bf16", "--lora", "4"}, 1, "--kahan-sum, --lora"},
                               {{"--kahan-sum", "--precision", "bf16", "--optimizer", "sgd"}, 1, "adamw alone"},
                               {{"--recompute", "fulll"}, 2, "did you mean full?"},
                               {{"--dropout", "1"}, 2, "--dropout: 1: is out of range"},
-                              {{"--offload", "all"}, 1, "--offload: all"},
+                              {{"--offload", "all", "--lora", "4"}, 1, "--offload all, --lora"},
+                              {{"--offload", "alll"}, 2, "did you mean all?"},
                               {{"--mode", "hybrid"}, 2, "--mode hybrid"},
                               {{"--mode", "distributed"}, 2, "--mode distributed: does not say how many ranks"},
                               {{"--mode", "distributed", "--dp", "2", "--ranks", "threads"}, 2, "--mode, --ranks"},

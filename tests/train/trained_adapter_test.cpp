@@ -151,7 +151,8 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "train_ranks: tensor-parallel ranks train an adapter with the bits of one, in the predicted memory and traffic") {
+    "train_ranks: tensor-parallel ranks and stages train an adapter with the bits of one, in the predicted memory and "
+    "traffic") {
     CurveData const data;
     for (auto const& one : golden()) {
         CAPTURE(one.name);
@@ -161,14 +162,24 @@ TEST_CASE(
             std::int32_t ranks;
             ZeroStage zero;
             Recompute recompute;
+            std::int32_t tp = 1;
+            std::int32_t pp = 1;
+            PipelineKind pipeline = PipelineKind::one_forward_one_backward;
         };
         for (auto const& way :
-             {Way{2, ZeroStage::none, Recompute::none}, Way{4, ZeroStage::optimizer, Recompute::full}}) {
+             {Way{2, ZeroStage::none, Recompute::none, 2}, Way{4, ZeroStage::optimizer, Recompute::full, 2},
+              Way{2, ZeroStage::none, Recompute::none, 1, 2, PipelineKind::zero_bubble},
+              Way{8, ZeroStage::gradients, Recompute::selective, 2, 2, PipelineKind::zero_bubble},
+              Way{4, ZeroStage::optimizer, Recompute::none, 1, 2}}) {
             if (way.ranks > 2 && one.name != "llama_all") continue;
+            CAPTURE(way.ranks);
+            CAPTURE(way.pp);
             auto options = options_of(4, 2, way.zero);
-            options.tp = 2;
+            options.tp = way.tp;
+            options.pp = way.pp;
+            options.pipeline = way.pipeline;
             options.recompute = way.recompute;
-            auto const weights = [&](HostContext& own, TensorPlace const& place) {
+            auto const weights = [&](HostContext& own, TrainingPlace const& place) {
                 auto const stored = take(StoredParameters::open(single.files.source, single.model()));
                 auto const adapter = take(TrainedAdapter::create(single.model(), one.options));
                 return TrainingWeights::load(own, stored, place, adapter, 7);

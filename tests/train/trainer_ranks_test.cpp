@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/train/adam8bit.hpp>
+#include <shardwise/train/estimate_training.hpp>
 #include <shardwise/train/kahan_sum.hpp>
 #include <shardwise/train/sgd.hpp>
 #include <shardwise/train/train_ranks.hpp>
@@ -73,16 +74,19 @@ TEST_CASE(
 
 TEST_CASE("Trainer: fast sums are near those of the tree on any ranks, in the predicted memory and traffic") {
     CurveData const data;
+    TemporaryFolder const folder;
     for (auto const* const name : {"llama_tied", "gpt2"}) {
         CAPTURE(name);
         auto const config = golden_config(name);
         Sgd const rule{.momentum = 0.9};
         auto const tree = train(config, data, 5, rule, {.dropout = 0.1});
-        for (auto way : {Way{}, Way{.ranks = 2}, Way{.ranks = 3, .zero = ZeroStage::optimizer},
-                         Way{.ranks = 2, .zero = ZeroStage::gradients}, Way{.ranks = 2, .zero = ZeroStage::weights},
-                         Way{.ranks = 4, .zero = ZeroStage::gradients, .tp = 2}, Way{.ranks = 4, .pp = 2},
-                         Way{.ranks = 2, .pp = 2, .pipeline = PipelineKind::gpipe},
-                         Way{.ranks = 4, .pp = 2, .pipeline = PipelineKind::zero_bubble}}) {
+        for (auto way :
+             {Way{}, Way{.ranks = 2}, Way{.ranks = 3, .zero = ZeroStage::optimizer},
+              Way{.ranks = 2, .zero = ZeroStage::gradients}, Way{.ranks = 2, .zero = ZeroStage::weights},
+              Way{.ranks = 4, .zero = ZeroStage::gradients, .tp = 2}, Way{.ranks = 4, .pp = 2},
+              Way{.ranks = 2, .pp = 2, .pipeline = PipelineKind::gpipe},
+              Way{.ranks = 4, .pp = 2, .pipeline = PipelineKind::zero_bubble},
+              Way{.ranks = 2, .zero = ZeroStage::gradients, .offload_folder = folder.path(), .offloads_all = true}}) {
             CAPTURE(way.ranks);
             CAPTURE(static_cast<int>(way.zero));
             way.dropout = 0.1;
@@ -213,6 +217,59 @@ TEST_CASE("Trainer: an optimizer's state in a file gives the same bits, and take
     CHECK(refused.error().message().find("/absent") != std::string::npos);
 }
 
+TEST_CASE("Trainer: weights, gradients and state in files give the same bits, in the predicted memory and traffic") {
+    CurveData const data;
+    TemporaryFolder const folder;
+    for (auto const* const name : {"llama_tied", "gpt2"}) {
+        CAPTURE(name);
+        auto const config = golden_config(name);
+        auto const check = [&](auto const& rule, std::vector<Way> ways, Dtype precision) {
+            auto const expected = train(config, data, 5, rule, {.precision = precision});
+            for (auto& way : ways) {
+                way.precision = precision;
+                way.offload_folder = folder.path();
+                way.offloads_all = true;
+                CAPTURE(way.ranks);
+                CAPTURE(way.tp);
+                CAPTURE(static_cast<int>(way.zero));
+                CHECK(train(config, data, 5, rule, way) == expected);
+            }
+        };
+        check(AdamW{},
+              {Way{.micro_batch = 2, .threads = 2}, Way{.ranks = 2}, Way{.ranks = 3, .zero = ZeroStage::optimizer},
+               Way{.ranks = 2, .zero = ZeroStage::gradients, .recompute = Recompute::full},
+               Way{.ranks = 3, .zero = ZeroStage::weights, .micro_batch = 2}, Way{.ranks = 2, .tp = 2},
+               Way{.ranks = 4, .zero = ZeroStage::weights, .tp = 2}, Way{.ranks = 2, .pp = 2},
+               Way{.ranks = 4, .zero = ZeroStage::weights, .pp = 2, .pipeline = PipelineKind::zero_bubble}},
+              Dtype::f32);
+        // Without any state.
+        check(Sgd{}, {Way{.micro_batch = 5}}, Dtype::f32);
+        check(KahanSum<AdamW>{}, {Way{}, Way{.ranks = 2, .zero = ZeroStage::weights}, Way{.ranks = 2, .tp = 2}},
+              Dtype::bf16);
+    }
+    CHECK(std::filesystem::is_empty(folder.path()));
+    auto const config = golden_config("llama");
+    TrainedModel model(config);
+    auto options = options_of({});
+    options.offloads_all = true;
+    auto const nowhere = train_ranks(model.context, model.program, model.weights, AdamW{}, data.batches(), options);
+    REQUIRE_FALSE(nowhere);
+    CHECK(nowhere.error().message().find("offload_folder") != std::string::npos);
+    options.offload_folder = folder.path();
+    // Weights that lie in memory are not taken for it.
+    CHECK_FALSE(train_ranks(model.context, model.program, model.weights, AdamW{}, data.batches(), options));
+    // Of the model two layers are in memory.
+    auto const bytes = [&](TrainOptions const& how) {
+        return estimate_training(model.program, AdamW{}, data.batches().options(), how)->total().count();
+    };
+    auto const layers = GatheredLayers::bytes(model.program, {TensorPlace{}, Dtype::f32, folder.path()}).count();
+    auto const kept = TrainingWeights::bytes(model.program.layout()) +
+                      TrainingGradients::bytes(model.program.layout(), {.leaves = 4});
+    auto state_alone = options;
+    state_alone.offloads_all = false;
+    CHECK(bytes(state_alone) - bytes(options) == kept.count() - layers);
+}
+
 TEST_CASE(
     "Trainer: weights in bfloat16 without masters are trained with the bits of one rank, in the predicted memory and "
     "traffic") {
@@ -236,6 +293,16 @@ TEST_CASE(
         CHECK(train(config, data, 5, rule,
                     {.micro_batch = 5, .threads = 2, .recompute = Recompute::full, .precision = Dtype::bf16}) ==
               expected);
+        // Tensor-parallel ranks hold copies in bf16, too.
+        for (auto const& way :
+             {Way{.ranks = 2, .tp = 2, .precision = Dtype::bf16},
+              Way{.ranks = 4, .zero = ZeroStage::optimizer, .micro_batch = 2, .tp = 2, .precision = Dtype::bf16},
+              Way{.ranks = 4,
+              .zero = ZeroStage::weights,
+              .recompute = Recompute::full,
+              .tp = 2,
+              .precision = Dtype::bf16}})
+            CHECK(train(config, data, 5, rule, way) == expected);
     }
     TrainedModel model(golden_config("llama"));
     auto const refused =

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/train/adam8bit.hpp>
+#include <shardwise/train/kahan_sum.hpp>
 #include <shardwise/train/sgd.hpp>
 
 #include <doctest/doctest.h>
@@ -113,6 +114,52 @@ TEST_CASE("Trainer: stages whose backward passes are in two parts give the bits 
     }
 }
 
+TEST_CASE("Trainer: stages whose data-parallel ranks share weights give the bits of one rank") {
+    CurveData const data;
+    for (auto const* const name : {"llama", "llama_tied", "gpt2"}) {
+        CAPTURE(name);
+        auto const config = deep_config(name);
+        auto const expected = train(config, data, 7, AdamW{}, {.dropout = 0.1});
+        for (auto way : {Way{.ranks = 2, .pp = 2}, Way{.ranks = 4, .threads = 2, .pp = 2},
+                         Way{.ranks = 6, .micro_batch = 2, .pp = 2, .pipeline = PipelineKind::gpipe},
+                         Way{.ranks = 10, .recompute = Recompute::selective, .pp = 5},
+                         Way{.ranks = 4, .micro_batch = 2, .pp = 2, .pipeline = PipelineKind::interleaved},
+                         Way{.ranks = 6, .recompute = Recompute::full, .pp = 2, .pipeline = PipelineKind::zero_bubble},
+                         Way{.ranks = 4, .micro_batch = 3, .pp = 2, .pipeline = PipelineKind::zero_bubble_v},
+                         Way{.ranks = 8, .micro_batch = 2, .tp = 2, .pp = 2, .pipeline = PipelineKind::zero_bubble}}) {
+            CAPTURE(way.ranks);
+            CAPTURE(static_cast<int>(way.pipeline));
+            way.zero = ZeroStage::weights;
+            way.dropout = 0.1;
+            CHECK(train(config, data, 7, AdamW{}, way) == expected);
+        }
+    }
+}
+
+TEST_CASE("Trainer: stages hold weights in bf16 without masters, with the bits of one rank") {
+    CurveData const data;
+    for (auto const* const name : {"llama_tied", "gpt2"}) {
+        CAPTURE(name);
+        auto const config = deep_config(name);
+        KahanSum<AdamW> const rule{};
+        auto const expected = train(config, data, 7, rule, {.precision = Dtype::bf16});
+        for (auto way :
+             {Way{.ranks = 5, .pp = 5}, Way{.ranks = 4, .zero = ZeroStage::weights, .micro_batch = 2, .pp = 2},
+              Way{.ranks = 4, .tp = 2, .pp = 2, .pipeline = PipelineKind::zero_bubble},
+              Way{.ranks = 8, .zero = ZeroStage::weights, .tp = 2, .pp = 2},
+              Way{.ranks = 4,
+              .zero = ZeroStage::gradients,
+              .recompute = Recompute::full,
+              .pp = 2,
+              .pipeline = PipelineKind::zero_bubble_v}}) {
+            CAPTURE(way.ranks);
+            CAPTURE(static_cast<int>(way.pipeline));
+            way.precision = Dtype::bf16;
+            CHECK(train(config, data, 7, rule, way) == expected);
+        }
+    }
+}
+
 TEST_CASE("Trainer: what stages do not train yet is refused by name") {
     auto const refusal = [](TrainOptions const& options) {
         auto const checked = options.check();
@@ -130,10 +177,6 @@ TEST_CASE("Trainer: what stages do not train yet is refused by name") {
     };
     CHECK(error_of({.pp = 3}).find("is more than the model's 2 layers") != std::string::npos);
     CHECK(error_of({.pp = 2, .pipeline = PipelineKind::interleaved}).find("2 chunks") != std::string::npos);
-    LowRankOptions const low_rank{.rank = 4};
-    auto const adapted = TrainingProgram::create(model, TrainOptions{.pp = 2}.model_place(1), low_rank);
-    REQUIRE_FALSE(adapted);
-    CHECK(adapted.error().message().find("low-rank adapter") != std::string::npos);
     // Of another stage than the rank's.
     CurveData const data;
     auto const done = run_threads(2, [&](Threads& thread) -> Result<> {

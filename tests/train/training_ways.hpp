@@ -34,6 +34,8 @@ struct Way {
     PipelineKind pipeline = PipelineKind::one_forward_one_backward;
     /// Where the optimizer's state lies in a file; empty: in memory.
     std::string offload_folder{};
+    /// And weights and gradients there, too.
+    bool offloads_all = false;
     bool is_fast = false;
 
     [[nodiscard]] std::int32_t replica() const { return tp * pp; }
@@ -61,6 +63,7 @@ struct Outcome {
             .pp = way.pp,
             .pipeline = way.pipeline,
             .offload_folder = way.offload_folder,
+            .offloads_all = way.offloads_all,
             .is_fast = way.is_fast};
 }
 
@@ -96,7 +99,7 @@ template <class Rule>
         bool const is_shared = way.zero == ZeroStage::weights;
         WeightStorage const storage(
             is_shared ? TensorPlace{way.ranks / way.replica(), thread.rank() / way.replica()} : TensorPlace{},
-            shardwise::detail::weights_dtype<Rule>);
+            shardwise::detail::weights_dtype<Rule>, options.weights_folder());
         TrainedModel own(config, way.threads, options.model_place(thread.rank()), storage);
         HostCommunicator comm(std::move(thread));
         TensorPlace const place{comm.size(), comm.rank()};

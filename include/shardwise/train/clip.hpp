@@ -13,6 +13,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <functional>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -40,11 +42,11 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// The norm of all gradients of all ranks, summed in double in one pass: other ranks may give other last bits, all of one group have the same.
 /// Each element of the model stands in one rank's list alone, once. Infinite where a gradient is no number.
 ///
-/// Order   waits for the stream
+/// Order   waits for the stream; `after` is called in it after each gradient is read
 /// Errors  as a view without memory and a collective
 template <Communicator C>
 [[nodiscard]] Result<double> fast_norm(C& comm, Span<TensorView<float const, 1, Host> const> gradients,
-                                       HostStream& stream, Deadline deadline) {
+                                       HostStream& stream, Deadline deadline, std::function<void()> const& after = {}) {
     // Of blocks of their own size, so that threads change no bit.
     constexpr std::int64_t block = 16'384;
     if (!stream.isa()) return end_group(comm, stream.isa().error());
@@ -64,6 +66,11 @@ template <Communicator C>
         auto const own = ceil_divide(gradient.elements(), block);
         Host::launch(own, sum, stream, 1);
         to += own;
+        if (!after) continue;
+        stream.submit([&after] {
+            after();
+            return Result<>{};
+        });
     }
     // What is in the stream refers to this frame, also after an error.
     if (auto const done = stream.synchronize(deadline); added) added = done;
@@ -83,16 +90,25 @@ template <Communicator C>
 
 /// The same norm by integers, in two passes: the same bits on any ranks. With `is_fast` it is fast_norm.
 ///
-/// Order   waits for the stream
+/// Order   waits for the stream; `after` is called in it after each gradient is read
 /// Errors  as GradientNorm and a collective
 template <Communicator C>
 [[nodiscard]] Result<double> global_norm(C& comm, Span<TensorView<float const, 1, Host> const> gradients,
-                                         HostStream& stream, Deadline deadline, bool is_fast = false) {
-    if (is_fast) return fast_norm(comm, gradients, stream, deadline);
+                                         HostStream& stream, Deadline deadline, std::function<void()> const& after = {},
+                                         bool is_fast = false) {
+    if (is_fast) return fast_norm(comm, gradients, stream, deadline, after);
+    auto const done_with = [&] {
+        if (!after) return;
+        stream.submit([&after] {
+            after();
+            return Result<>{};
+        });
+    };
     GradientMax largest;
     Result<> added;
     for (auto const& gradient : gradients) {
         if (added) added = largest.add(gradient, stream);
+        done_with();
     }
     // What is in the stream refers to this frame, also after an error.
     if (auto const done = stream.synchronize(deadline); added) added = done;
@@ -101,6 +117,7 @@ template <Communicator C>
     GradientNorm norm(largest);
     for (auto const& gradient : gradients) {
         if (added) added = norm.add(gradient, stream);
+        done_with();
     }
     if (auto const done = stream.synchronize(deadline); added) added = done;
     if (!added) return end_group(comm, added.error());

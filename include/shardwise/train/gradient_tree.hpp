@@ -5,6 +5,7 @@
 #include <shardwise/backend/host.hpp>
 #include <shardwise/comm/traffic.hpp>
 #include <shardwise/core/split.hpp>
+#include <shardwise/executor/training/file_memory.hpp>
 #include <shardwise/parallel/detail/element_wise.hpp>
 #include <shardwise/parallel/detail/tree_plan.hpp>
 #include <shardwise/parallel/place.hpp>
@@ -43,13 +44,15 @@ public:
     [[nodiscard]] static std::int64_t buffers(UnitRange range, std::int64_t leaves) {
         return detail::LeafCounter::buffers(range, leaves);
     }
-    /// What `create` allocates.
+    /// What `create` allocates; of sums that lie in a file what ranks exchange alone.
     ///
     /// Units  bytes
-    [[nodiscard]] static Bytes bytes(GradientShares const& shares, std::int64_t leaves, TensorPlace const& place) {
+    [[nodiscard]] static Bytes bytes(GradientShares const& shares, std::int64_t leaves, TensorPlace const& place,
+                                     bool is_offloaded = false) {
         detail::ShareExchange const exchange(shares, place);
         detail::TreePlan const plan(leaves, place.ranks, place.rank);
-        auto const floats = sum_floats(shares.elements(), leaves, place) + exchange_floats(exchange, plan, place);
+        auto const sums = is_offloaded ? 0 : sum_floats(shares.elements(), leaves, place);
+        auto const floats = sums + exchange_floats(exchange, plan, place);
         return Bytes{floats * static_cast<std::int64_t>(sizeof(float))};
     }
     [[nodiscard]] static Bytes bytes(std::int64_t elements, std::int64_t leaves, TensorPlace const& place) {
@@ -69,9 +72,12 @@ public:
         return out;
     }
 
-    /// Errors  invalid_argument for negative sizes or a rank that there is not; size_overflow, out_of_memory
+    /// With a folder the sums lie in a file there (offload).
+    ///
+    /// Errors  invalid_argument for negative sizes or a rank that there is not; size_overflow, out_of_memory, file_unwritable
     [[nodiscard]] static Result<GradientTree> create(HostContext& context, GradientShares const& shares,
-                                                     std::int64_t leaves, TensorPlace const& place, TreeResult result) {
+                                                     std::int64_t leaves, TensorPlace const& place, TreeResult result,
+                                                     std::string const& folder = {}) {
         if (auto const checked = detail::check_place(subject, place); !checked) return checked.error();
         if (auto const checked = shares.check(); !checked) return checked.error();
         if (leaves < 1)
@@ -82,13 +88,12 @@ public:
                 .got(leaves)
                 .at_least(1);
         GradientTree tree(shares, leaves, place, result);
-        auto sums = Buffer<float, Host>::allocate(context, sum_floats(shares.elements(), leaves, place));
+        auto sums = detail::FileValues<float>::allocate(context, sum_floats(shares.elements(), leaves, place), folder);
         if (!sums) return sums.error();
         auto sent = Buffer<float, Host>::allocate(context, exchange_floats(tree.exchange_, tree.plan_, place));
         if (!sent) return sent.error();
         tree.sums_ = std::move(*sums);
         tree.exchanged_ = std::move(*sent);
-        std::fill_n(tree.sums_.data(), tree.sums_.size(), 0.0F);
         return Result<GradientTree>(std::move(tree));
     }
     /// Of one region, of whose sum `share` returns the share alone.
@@ -134,7 +139,13 @@ public:
         counter_.push(leaves);
         while (counter_.carries()) {
             auto const last = static_cast<std::int64_t>(counter_.nodes.size()) - 1;
-            detail::add<Host>({slot(last - 1), {elements_}}, slot(last), stream);
+            // Of a file some at a time.
+            auto const most = sums_.is_mapped() ? at_once : std::max<std::int64_t>(1, elements_);
+            for (std::int64_t begin = 0; begin < elements_; begin += most) {
+                auto const count = std::min(most, elements_ - begin);
+                detail::add<Host>({slot(last - 1) + begin, {count}}, slot(last) + begin, stream);
+                submit_drop(stream);
+            }
             counter_.carry();
         }
         return {};
@@ -170,11 +181,17 @@ public:
             exchange_.look_anew();
             return Result<>{};
         });
-        for (std::int64_t number = 0; number < exchange_.parts(); ++number) sum_part(number, comm, stream);
+        for (std::int64_t number = 0; number < exchange_.parts(); ++number) {
+            sum_part(number, comm, stream);
+            submit_drop(stream);
+        }
         if (!returns_share_) return all;
         auto const own = exchange_.shares().range(0, place_.ranks, place_.rank);
         return all.part(own.begin, own.size());
     }
+    /// Takes what lies in a file out of memory: FileMemory::drop.
+    void drop() const { sums_.drop(); }
+
     /// Where what this rank brought to the last sum was no number: in the last region that has such an element. Asked once the stream is
     /// done, and before what was returned changes.
     [[nodiscard]] Optional<BadElement> find_bad() {
@@ -188,6 +205,16 @@ public:
 
 private:
     static constexpr std::string_view subject = "gradient tree";
+    /// Of a file that is added up: 4 MiB.
+    static constexpr std::int64_t at_once = std::int64_t{1} << 20U;
+
+    void submit_drop(HostStream& stream) const {
+        if (!sums_.is_mapped()) return;
+        stream.submit([this] {
+            drop();
+            return Result<>{};
+        });
+    }
 
     GradientTree(GradientShares const& shares, std::int64_t leaves, TensorPlace const& place, TreeResult result)
         : elements_(shares.elements()),
@@ -253,7 +280,7 @@ private:
     detail::LeafCounter counter_;
     detail::TreePlan plan_;
     detail::ShareExchange exchange_;
-    Buffer<float, Host> sums_;
+    detail::FileValues<float> sums_;
     /// What is sent and what comes, a part of the shares at a time.
     Buffer<float, Host> exchanged_;
 };

@@ -6,6 +6,7 @@
 #include <shardwise/comm/traffic.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/split.hpp>
+#include <shardwise/executor/training/file_memory.hpp>
 #include <shardwise/parallel/detail/element_wise.hpp>
 #include <shardwise/parallel/place.hpp>
 #include <shardwise/train/detail/leaf_counter.hpp>
@@ -54,9 +55,12 @@ public:
         return out;
     }
 
-    /// Errors  invalid_argument for no leaves, regions that overlap or a rank that there is not; size_overflow, out_of_memory
+    /// With a folder all of it lies in a file there (offload).
+    ///
+    /// Errors  file_unwritable; invalid_argument for no leaves, regions that overlap or a rank that there is not; size_overflow, out_of_memory
     [[nodiscard]] static Result<ShardedGradientTree> create(HostContext& context, GradientShares const& shares,
-                                                            std::int64_t leaves, TensorPlace const& place) {
+                                                            std::int64_t leaves, TensorPlace const& place,
+                                                            std::string const& folder = {}) {
         if (auto const checked = detail::check_place(subject, place); !checked) return checked.error();
         if (auto const checked = shares.check(); !checked) return checked.error();
         if (leaves < 1)
@@ -67,10 +71,9 @@ public:
                 .got(leaves)
                 .at_least(1);
         ShardedGradientTree tree(shares, leaves, place);
-        auto memory = Buffer<float, Host>::allocate(context, tree.sizes_.all());
+        auto memory = detail::FileValues<float>::allocate(context, tree.sizes_.all(), folder);
         if (!memory) return memory.error();
         tree.memory_ = std::move(*memory);
-        std::fill_n(tree.memory_.data(), tree.memory_.size(), 0.0F);
         return Result<ShardedGradientTree>(std::move(tree));
     }
 
@@ -131,6 +134,8 @@ public:
         clear();
         return Vector{slot(0), {sizes_.share}};
     }
+    /// Takes what lies in a file out of memory: FileMemory::drop.
+    void drop() const { memory_.drop(); }
     /// Where what this rank brought to the last sum was no number: see GradientTree::find_bad.
     [[nodiscard]] Optional<BadElement> find_bad() const { return exchange_.bad(); }
 
@@ -215,6 +220,12 @@ private:
                 auto const copied = Host::copy<float>({from, {part.size()}}, {to, {part.size()}}, stream);
                 if (!copied) return copied;
             }
+            if (memory_.is_mapped()) {
+                stream.submit([this] {
+                    drop();
+                    return Result<>{};
+                });
+            }
         }
         return {};
     }
@@ -229,7 +240,7 @@ private:
     Sizes sizes_;
     /// Whether the next round is the first of a sum.
     bool is_new_ = true;
-    Buffer<float, Host> memory_;
+    detail::FileValues<float> memory_;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -8,10 +8,10 @@
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/span.hpp>
+#include <shardwise/executor/training/file_memory.hpp>
 #include <shardwise/kernels/half_values.hpp>
 #include <shardwise/parallel/place.hpp>
 #include <shardwise/quant/half_types.hpp>
-#include <shardwise/train/detail/state_memory.hpp>
 #include <shardwise/train/kahan_sum.hpp>
 #include <shardwise/train/optimizer.hpp>
 
@@ -19,6 +19,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -110,7 +111,7 @@ public:
                     .got(parameter.held())
                     .expected(own);
         }
-        auto memory = detail::StateMemory::allocate(context, array_bytes(rule, parameters, place), folder);
+        auto memory = detail::FileMemory::allocate(context, array_bytes(rule, parameters, place), folder);
         if (!memory) return memory.error();
         auto scratch = Buffer<float, Host>::allocate(context, scratch_floats(parameters, place));
         if (!scratch) return scratch.error();
@@ -120,6 +121,11 @@ public:
     }
 
     [[nodiscard]] Rule const& rule() const { return rule_; }
+    /// Whether the state lies in a file; and takes it out of memory: FileMemory::drop.
+    [[nodiscard]] bool is_offloaded() const { return memory_.is_mapped(); }
+    void drop() const { memory_.drop(); }
+    /// Is called in the stream after each parameter: gives back what was read and written of weights and gradients.
+    void set_trim(std::function<void()> trim) { trim_ = std::move(trim); }
     [[nodiscard]] List<OptimizedParameter> const& parameters() const { return parameters_; }
     /// The elements of a parameter that this rank changes.
     [[nodiscard]] UnitRange share(std::size_t parameter) const {
@@ -190,8 +196,9 @@ public:
                                   ? step_halves(step, range, own_part(parameter, parameter.halves, own), stream)
                                   : rule_.update(step, range, stream);
             if (!done) return done;
-            if (memory_.is_mapped()) {
+            if (memory_.is_mapped() || trim_) {
                 stream.submit([this, i] {
+                    if (trim_) trim_();
                     memory_.release(places_[i][0], bytes_of_parameter(i));
                     return Result<>{};
                 });
@@ -226,6 +233,7 @@ public:
                 auto const done = parameter.is_half() ? gather_one(comm, parameter.halves, share(i))
                                                       : gather_one(comm, parameter.weights, share(i));
                 if (!done) return done;
+                if (trim_) trim_();
             }
             return {};
         });
@@ -236,7 +244,7 @@ private:
     using Places = std::array<std::int64_t, StateArrays::most>;
 
     ShardedOptimizer(Rule const& rule, List<OptimizedParameter> parameters, TensorPlace const& place,
-                     detail::StateMemory memory)
+                     detail::FileMemory memory)
         : rule_(rule), parameters_(std::move(parameters)), place_(place), memory_(std::move(memory)) {
         std::int64_t next = 0;
         for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -324,7 +332,8 @@ private:
     Rule rule_;
     List<OptimizedParameter> parameters_;
     TensorPlace place_;
-    detail::StateMemory memory_;
+    detail::FileMemory memory_;
+    std::function<void()> trim_;
     List<Places> places_;
     /// Of weights in bf16.
     Buffer<float, Host> scratch_;

@@ -56,6 +56,9 @@ struct TrainOptions {
     /// A folder in which the optimizer's state lies in a file, in place of memory (offload); empty: in memory. The results do not depend on
     /// it.
     std::string offload_folder{};
+    /// Weights and gradients lie in files there, too: a layer's weights are read while the one before is computed. The results do not depend
+    /// on it.
+    bool offloads_all = false;
     /// Adds gradients up in the order of the least work: a rank's leaves into one sum as they come, and the ranks' sums once a step. Other
     /// ranks and stages of ZeRO round otherwise; micro-batches, threads and what is computed again change nothing here either.
     bool is_fast = false;
@@ -80,6 +83,8 @@ struct TrainOptions {
         if (check_every < 0) return bad.at("check_every").because("is negative").got(check_every).at_least(0);
         if (auto const known = check_precision(precision); !known) return known;
         if (tp < 1) return bad.at("tp").because("has no rank").got(tp).at_least(1);
+        if (offloads_all && offload_folder.empty())
+            return bad.at("offload_folder").because("is not named, in which weights and gradients are to lie");
         if (pp < 1) return bad.at("pp").because("has no stage").got(pp).at_least(1);
         return schedule.check();
     }
@@ -92,6 +97,8 @@ struct TrainOptions {
         auto const of_model = model_place(0).pipeline;
         return of_model.owner(of_model.virtual_stages() - 1);
     }
+    /// Where weights and gradients lie; empty: in memory.
+    [[nodiscard]] std::string weights_folder() const { return offloads_all ? offload_folder : std::string(); }
     /// The part of a model of one of the ranks that share a replica of it, of which there are tp * pp.
     [[nodiscard]] TrainingPlace model_place(std::int64_t rank) const {
         TrainingStage const stage{.stages = pp,

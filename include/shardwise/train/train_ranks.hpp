@@ -106,7 +106,8 @@ requires BeginsWeights<Weights>
         auto const replica = options.tp * options.pp;
         bool const is_shared = options.zero == ZeroStage::weights;
         auto const shares = is_shared ? TensorPlace{ranks / replica, comm.rank() / replica} : TensorPlace{};
-        auto begun = detail::begin_weights(weights, own, place, {shares, detail::weights_dtype<Rule>});
+        auto begun =
+            detail::begin_weights(weights, own, place, {shares, detail::weights_dtype<Rule>, options.weights_folder()});
         if (!begun) return end_group(comm, begun.error());
         auto const program = TrainingProgram::create(model, place, begun->layout().adapter().options());
         if (!program) return end_group(comm, program.error());

@@ -182,6 +182,7 @@ public:
     /// Order   waits for the stream
     /// Errors  shape_mismatch for longer sequences than those of training; as Batches::read and a collective, on all ranks
     [[nodiscard]] Result<TokenMean> validate(Batches held_out, HostStream& stream) {
+        (void)detail::trim_files(options_, pass_.layers(), optimizer_, gradients_, *weights_);
         auto mean = passes().sum_losses(held_out, stream,
                                         [this](std::int64_t count, HostStream& on, Deadline deadline) -> Result<> {
                                             if (stages_) return stages_->passes.losses(passes(), count, on, deadline);
@@ -266,15 +267,8 @@ private:
         }
         auto gradients = TrainingGradients::create(context, layout, sizes.sums());
         if (!gradients) return gradients.error();
-        List<OptimizedParameter> parameters;
-        for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
-            auto const& parameter = layout.parameters()[i];
-            parameters.push_back({parameter.name, weights.values(i),
-                                  decays_weight(parameter.name, parameter.tensor->shape.rank()),
-                                  weights.shares().is_shared() ? parameter.elements : 0, weights.halves(i)});
-        }
-        auto optimizer = ShardedOptimizer<Rule>::create(context, rule, std::move(parameters), sizes.optimizer(),
-                                                        options.offload_folder);
+        auto optimizer = ShardedOptimizer<Rule>::create(context, rule, detail::optimized_parameters(weights),
+                                                        sizes.optimizer(), options.offload_folder);
         if (!optimizer) return optimizer.error();
         auto sequences = detail::Sequences::create(context, gradients->count(), batch.context);
         if (!sequences) return sequences.error();
@@ -287,6 +281,7 @@ private:
                                                           Deadline deadline) {
         // A step that was refused may have left some leaves.
         gradients_.clear();
+        auto const trim = detail::trim_files(options_, pass_.layers(), optimizer_, gradients_, *weights_);
         if (auto const read = read_batch(); !read) return read.error();
         clock.take(&StepTimes::data);
         std::array<std::int64_t, 2> sums{groups_.is_counted() ? sequences_.counted(gradients_.count()) : 0,
@@ -306,7 +301,7 @@ private:
             shares.push_back(gradients_.counted(i, groups_.is_first_of_layer()));
             held.push_back(gradients_.held(i));
         }
-        auto const norm = global_norm(comm(), shares, stream, deadline, options_.is_fast);
+        auto const norm = global_norm(comm(), shares, stream, deadline, trim, options_.is_fast);
         if (!norm) return norm.error();
         TokenMean mean;
         if (groups_.is_counted()) {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -24,6 +25,8 @@ struct GradientSums {
     ZeroStage zero = ZeroStage::none;
     /// A rank's leaves are added into one sum by their backward passes, and ranks add their sums once: TrainOptions::is_fast.
     bool is_fast = false;
+    /// Where the sums lie in files (offload); empty: in memory.
+    std::string folder{};
 
     /// Whether each leaf's gradient goes to the owners of its elements; one rank exchanges nothing.
     [[nodiscard]] bool is_sharded() const { return zero >= ZeroStage::gradients && place.ranks > 1 && !is_fast; }
@@ -55,13 +58,15 @@ public:
         out.extend_to(own.size());
         return out;
     }
-    /// What `create` allocates.
+    /// What `create` allocates; less where it lies in files.
     [[nodiscard]] static Bytes bytes(TrainingLayout const& layout, GradientSums const& sums) {
+        bool const is_offloaded = !sums.folder.empty();
+        if (is_offloaded && sums.is_sharded()) return Bytes{0};
         Bytes sum{};
         for (std::size_t i = 0; i < layout.chunks().size(); ++i) {
             auto const shares = shares_of(layout, i);
             sum = sum + (sums.is_sharded() ? ShardedGradientTree::bytes(shares, sums.leaves, sums.place)
-                                           : GradientTree::bytes(shares, sums.tree_leaves(), sums.place));
+                                           : GradientTree::bytes(shares, sums.tree_leaves(), sums.place, is_offloaded));
         }
         return sum;
     }
@@ -85,11 +90,12 @@ public:
         for (std::size_t i = 0; i < layout.chunks().size(); ++i) {
             auto const shares = shares_of(layout, i);
             if (sums.is_sharded()) {
-                auto tree = ShardedGradientTree::create(context, shares, sums.leaves, sums.place);
+                auto tree = ShardedGradientTree::create(context, shares, sums.leaves, sums.place, sums.folder);
                 if (!tree) return tree.error();
                 trees.emplace_back(std::move(*tree));
             } else {
-                auto tree = GradientTree::create(context, shares, sums.tree_leaves(), sums.place, sums.result());
+                auto tree =
+                    GradientTree::create(context, shares, sums.tree_leaves(), sums.place, sums.result(), sums.folder);
                 if (!tree) return tree.error();
                 trees.emplace_back(std::move(*tree));
             }
@@ -110,6 +116,10 @@ public:
         return out;
     }
 
+    /// Takes what lies in a file out of memory: FileMemory::drop.
+    void drop() const {
+        for (auto const& each : trees_) std::visit([](auto const& tree) { tree.drop(); }, each);
+    }
     /// Forgets what was added.
     void clear() {
         for (auto& each : trees_) std::visit([](auto& tree) { tree.clear(); }, each);

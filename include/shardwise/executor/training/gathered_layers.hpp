@@ -18,6 +18,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <type_traits>
 #include <utility>
@@ -28,7 +29,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// the next one is gathered, by a thread of its own, into the other of two buffers. All ranks take the same layers in the same order, also
 /// one that has nothing to compute with them.
 ///
-/// Also of weights in bf16, in float32 as layers compute with them: whole ones are widened when a layer is taken, into one buffer.
+/// Also of weights in bf16, in float32 as layers compute with them: whole ones are widened when a layer is taken, into one buffer. And of
+/// weights that lie in a file (offload): they are read as others are gathered.
 ///
 /// Memory  bytes(...), allocated at creation
 /// Source  Rajbhandari et al., ZeRO, 2020, section 5.3; prefetch as DeepSpeed's stage 3
@@ -51,7 +53,7 @@ public:
     [[nodiscard]] static Result<GatheredLayers> create(HostContext& context, TrainingProgram const& program,
                                                        HostCommunicator* comm, WeightStorage const& storage,
                                                        std::chrono::nanoseconds timeout) {
-        bool is_ahead = false;
+        bool is_ahead = storage.is_mapped();
         if (comm != nullptr) {
             (void)comm->visit([&is_ahead](auto& one) -> Result<> {
                 using Kind = std::remove_cvref_t<decltype(one)>;
@@ -59,7 +61,7 @@ public:
                 return {};
             });
         }
-        GatheredLayers out(LayerParts(program), comm, timeout, is_ahead);
+        GatheredLayers out(LayerParts(program), comm, timeout, is_ahead, storage.is_mapped());
         for (std::int64_t i = 0; i < slots(storage); ++i) {
             auto memory = Buffer<float, Host>::allocate(context, out.parts().elements());
             if (!memory) return memory.error();
@@ -82,7 +84,13 @@ public:
     [[nodiscard]] float const* take(std::size_t layer, Number next, TrainingWeights const& weights,
                                     HostStream& stream) {
         auto& state = *state_;
-        if (state.comm == nullptr) {
+        if (state.trim) {
+            stream.submit([&state] {
+                state.trim();
+                return Result<>{};
+            });
+        }
+        if (state.comm == nullptr && !state.is_mapped) {
             if (!state.held || *state.held != layer) widen(layer, weights, stream);
             state.held = layer;
             return state.slot().memory.data();
@@ -103,50 +111,56 @@ public:
         return state_->comm == nullptr ? std::chrono::nanoseconds{0} : state_->comm->time_of_calls();
     }
 
+    /// Whether they come from other ranks.
+    [[nodiscard]] bool is_gathering() const { return state_->comm != nullptr; }
+    /// Is called in the stream before each layer: gives back what the layer before has written.
+    void set_trim(std::function<void()> trim) { state_->trim = std::move(trim); }
+
     /// Weights have changed: nothing that was gathered counts any more. Nothing may be gathered ahead then.
     void forget() { state_->held = state_->ahead = {}; }
 
     /// Takes part in what other ranks gather for a forward pass, and for a backward pass or the losses of a sequence, where this one has no
-    /// sequence.
+    /// sequence; of a pipeline's rank, in the passes through one of its chunks.
     ///
     /// Order, Errors  as take
-    void join_forward(TrainingWeights const& weights, HostStream& stream) {
+    void join_forward(TrainingWeights const& weights, HostStream& stream, std::size_t chunk = 0) {
         forget();
-        for (std::size_t i = 0; i < parts().head_number(); ++i) (void)take(i, i + 1, weights, stream);
+        auto const range = parts().chunk(chunk);
+        for (auto i = range.begin; i < range.end; ++i) (void)take(at(i), parts().after(at(i), chunk), weights, stream);
     }
-    void join_backward(TrainingWeights const& weights, HostStream& stream) {
-        for (auto i = parts().size(); i-- > 0;) (void)take(i, i > 0 ? Number(i - 1) : Number(), weights, stream);
+    void join_backward(TrainingWeights const& weights, HostStream& stream, std::size_t chunk = 0) {
+        auto const range = parts().chunk(chunk);
+        for (auto i = parts().has_head(chunk) ? range.end + 1 : range.end; i-- > range.begin;)
+            (void)take(at(i), i > range.begin ? Number(at(i - 1)) : Number(), weights, stream);
     }
     void join_losses(TrainingWeights const& weights, HostStream& stream) {
         (void)take(parts().head_number(), Number(), weights, stream);
     }
 
     /// Renews the copies that are cut along the other axis, once weights have changed: each parameter is gathered, its copy exchanged, and
-    /// this rank's share of that kept.
+    /// this rank's share of that kept. Of whole weights in bf16 the copies alone are exchanged.
     ///
     /// Order   on `stream`; the weights and both communicators outlive what is in it
     /// Errors  a collective's error stops the stream
     void exchange(TrainingWeights& weights, HostCommunicator& tensor, HostStream& stream) {
-        auto const& parameters = weights.layout().parameters();
-        for (std::size_t i = 0; i < parameters.size(); ++i) {
-            auto const& parameter = parameters[i];
-            if (parameter.turned_elements == 0) continue;
-            auto* const whole = state_->slots[0].memory.data();
-            auto* const turned = whole + round_up(parameter.elements, TrainingLayout::alignment);
-            bring_together<float>(std::as_const(weights).values(i), {whole, {parameter.elements}}, stream);
-            detail::exchange_turned(parameter, whole, turned, weights.exchanged(), tensor, stream);
-            auto const own = weights.shares()[i].turned;
-            stream.submit([to = weights.turned_values(i), from = turned + own.begin] {
-                std::copy_n(from, to.elements(), to.data());
-                return Result<>{};
-            });
-        }
+        if (state_->comm == nullptr)
+            weights.exchange(tensor, stream);
+        else if (weights.storage().is_half())
+            exchange_shares(
+                weights, weights.exchanged_halves(), tensor, stream,
+                [&](std::size_t i) { return std::as_const(weights).halves(i); },
+                [&](std::size_t i) { return weights.turned_halves(i); });
+        else
+            exchange_shares(
+                weights, weights.exchanged(), tensor, stream,
+                [&](std::size_t i) { return std::as_const(weights).values(i); },
+                [&](std::size_t i) { return weights.turned_values(i); });
         forget();
     }
     /// What a rank takes from the others in `exchange`.
     [[nodiscard]] static CollectiveTraffic exchange_traffic(TrainingLayout const& layout,
                                                             WeightStorage const& storage) {
-        auto out = detail::exchange_traffic(layout);
+        auto out = detail::exchange_traffic(layout, storage.width());
         for (auto const& parameter : layout.parameters()) {
             if (parameter.turned_elements > 0) out += LayerParts::traffic_of(parameter.elements, storage);
         }
@@ -154,6 +168,27 @@ public:
     }
 
 private:
+    template <class T, class Own, class Turned>
+    void exchange_shares(TrainingWeights& weights, T* exchanged, HostCommunicator& tensor, HostStream& stream,
+                         Own const& values, Turned const& copies) {
+        auto const& parameters = weights.layout().parameters();
+        for (std::size_t i = 0; i < parameters.size(); ++i) {
+            auto const& parameter = parameters[i];
+            if (parameter.turned_elements == 0) continue;
+            // Memory of floats, which are not read before the next are gathered.
+            auto* const whole = reinterpret_cast<T*>(state_->slots[0].memory.data());
+            auto* const turned = whole + round_up(parameter.elements, TrainingLayout::alignment);
+            bring_together<T>(values(i), {whole, {parameter.elements}}, stream);
+            detail::exchange_turned<T>(parameter, whole, turned, exchanged, tensor, stream);
+            auto const own = weights.shares()[i].turned;
+            stream.submit([to = copies(i), from = turned + own.begin] {
+                std::copy_n(from, to.elements(), to.data());
+                return Result<>{};
+            });
+            weights.submit_drop(stream);
+        }
+    }
+
     struct Slot {
         Buffer<float, Host> memory;
         /// What was gathered into it; what read it last.
@@ -162,9 +197,10 @@ private:
     };
     /// In one place, which the gathering thread knows.
     struct State {
-        State(LayerParts all, HostCommunicator* ranks, std::chrono::nanoseconds limit, bool is_ahead)
+        State(LayerParts all, HostCommunicator* ranks, std::chrono::nanoseconds limit, bool is_ahead, bool maps)
             : parts(std::move(all)),
               comm(ranks),
+              is_mapped(maps),
               timeout(limit),
               gathers(is_ahead ? StreamMode::queued : StreamMode::immediate) {}
 
@@ -172,7 +208,9 @@ private:
 
         LayerParts parts;
         HostCommunicator* comm;
+        bool is_mapped;
         std::chrono::nanoseconds timeout;
+        std::function<void()> trim;
         /// The second is empty where nothing is gathered.
         std::array<Slot, 2> slots;
         /// Of a parameter in bf16, as ranks gather it.
@@ -185,13 +223,16 @@ private:
         HostStream gathers;
     };
 
-    [[nodiscard]] static std::int64_t slots(WeightStorage const& storage) { return storage.shares.ranks > 1 ? 2 : 1; }
+    [[nodiscard]] static std::size_t at(std::int64_t layer) { return static_cast<std::size_t>(layer); }
+    [[nodiscard]] static std::int64_t slots(WeightStorage const& storage) {
+        return storage.shares.ranks > 1 || storage.is_mapped() ? 2 : 1;
+    }
     [[nodiscard]] static std::int64_t staged(LayerParts const& parts, WeightStorage const& storage) {
         return storage.is_half() && storage.shares.ranks > 1 ? parts.largest_parameter() : 0;
     }
 
-    GatheredLayers(LayerParts parts, HostCommunicator* comm, std::chrono::nanoseconds timeout, bool is_ahead)
-        : state_(std::make_unique<State>(std::move(parts), comm, timeout, is_ahead)) {}
+    GatheredLayers(LayerParts parts, HostCommunicator* comm, std::chrono::nanoseconds timeout, bool is_ahead, bool maps)
+        : state_(std::make_unique<State>(std::move(parts), comm, timeout, is_ahead, maps)) {}
 
     /// Holds `stream` up until the layer of the current slot is there.
     void wait(HostStream& stream) {
@@ -210,24 +251,50 @@ private:
         slot.used.block(state.gathers, state.timeout);
         for (auto const& part : state.parts[layer]) {
             auto* const memory = slot.memory.data();
+            if (state.comm == nullptr) {
+                read(part, weights, memory);
+                continue;
+            }
             bool const is_half = weights.storage().is_half();
             if (part.elements > 0 && is_half)
                 bring_halves(weights.halves(part.parameter), {memory + part.begin, {part.elements}}, state.gathers);
             else if (part.elements > 0)
                 bring_together<float>(weights.values(part.parameter), {memory + part.begin, {part.elements}},
                                       state.gathers);
-            if (part.turned_elements > 0)
+            if (part.turned_elements > 0 && is_half)
+                bring_halves(weights.turned_halves(part.parameter),
+                             {memory + part.turned_begin, {part.turned_elements}}, state.gathers);
+            else if (part.turned_elements > 0)
                 bring_together<float>(weights.turned_values(part.parameter),
                                       {memory + part.turned_begin, {part.turned_elements}}, state.gathers);
         }
+        weights.submit_drop(state.gathers);
         slot.gathered.record(state.gathers);
         state.ahead = layer;
+    }
+    /// A parameter that lies in a file.
+    void read(LayerParts::Part const& part, TrainingWeights const& weights, float* memory) {
+        auto& stream = state_->gathers;
+        if (weights.storage().is_half()) {
+            widen(weights.halves(part.parameter).data(), memory + part.begin, part.elements, stream);
+            widen(weights.turned_halves(part.parameter).data(), memory + part.turned_begin, part.turned_elements,
+                  stream);
+        } else {
+            stream.submit([&weights, part, memory] {
+                std::copy_n(weights.values(part.parameter).data(), part.elements, memory + part.begin);
+                std::copy_n(weights.turned_values(part.parameter).data(), part.turned_elements,
+                            memory + part.turned_begin);
+                return Result<>{};
+            });
+        }
+        weights.submit_drop(stream);
     }
     /// Whole weights in bf16.
     void widen(std::size_t layer, TrainingWeights const& weights, HostStream& stream) {
         for (auto const& part : state_->parts[layer]) {
-            auto* const to = state_->slot().memory.data() + part.begin;
-            widen(weights.halves(part.parameter).data(), to, part.elements, stream);
+            auto* const to = state_->slot().memory.data();
+            widen(weights.halves(part.parameter).data(), to + part.begin, part.elements, stream);
+            widen(weights.turned_halves(part.parameter).data(), to + part.turned_begin, part.turned_elements, stream);
         }
     }
     static void widen(Bfloat16 const* from, float* to, std::int64_t count, HostStream& stream) {

@@ -3,6 +3,7 @@
 
 #include <shardwise/comm/traffic.hpp>
 #include <shardwise/core/checked.hpp>
+#include <shardwise/core/optional.hpp>
 #include <shardwise/executor/training/optimizer_share.hpp>
 #include <shardwise/executor/training/training_program.hpp>
 #include <shardwise/executor/training/weight_shares.hpp>
@@ -52,21 +53,33 @@ public:
         place(layout, head_.weight, parts, next, true);
         place(layout, head_.bias, parts, next, true);
         head_.turned = place_turned(layout, head_.weight, parts, next);
-        elements_ = std::max(elements_, next);
+        // Copies are renewed from whole parameters, also where no layer reads both.
+        elements_ = std::max({elements_, next, layout.exchanged_elements()});
+        chunks_ = program.chunks();
+        is_stage_ = program.place().pipeline.stages > 1;
+        has_head_ = program.has_head();
     }
 
+    /// Of a pipeline's rank, the blocks of a chunk, and whether the head comes after them; else all.
+    [[nodiscard]] UnitRange chunk(std::size_t number) const { return chunks_[number]; }
+    [[nodiscard]] bool has_head(std::size_t chunk) const { return has_head_ && chunk + 1 == chunks_.size(); }
+    /// What a forward pass reads after a block, where that is known: after the last one of a stage's chunk its table says what comes.
+    [[nodiscard]] Optional<std::size_t> after(std::size_t block, std::size_t chunk) const {
+        bool const is_last = block + 1 == static_cast<std::size_t>(chunks_[chunk].end);
+        return is_last && (is_stage_ || !has_head_) ? Optional<std::size_t>() : Optional<std::size_t>(block + 1);
+    }
     /// Blocks, and the head after them.
     [[nodiscard]] std::size_t size() const { return parts_.size(); }
     [[nodiscard]] std::size_t head_number() const { return parts_.size() - 1; }
     [[nodiscard]] std::vector<Part> const& operator[](std::size_t layer) const { return parts_[layer]; }
     [[nodiscard]] TrainedBlock const& block(std::size_t number) const { return blocks_[number]; }
     [[nodiscard]] TrainedHead const& head() const { return head_; }
-    /// Of the largest, and of the largest parameter.
+    /// Of the largest, and of the largest parameter or copy.
     [[nodiscard]] std::int64_t elements() const { return elements_; }
     [[nodiscard]] std::int64_t largest_parameter() const {
         std::int64_t most = 0;
         for (auto const& parts : parts_) {
-            for (auto const& part : parts) most = std::max(most, part.elements);
+            for (auto const& part : parts) most = std::max({most, part.elements, part.turned_elements});
         }
         return most;
     }
@@ -132,6 +145,9 @@ private:
     TrainedHead head_;
     std::vector<std::vector<Part>> parts_;
     std::int64_t elements_ = 0;
+    std::vector<UnitRange> chunks_;
+    bool is_stage_ = false;
+    bool has_head_ = false;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -80,6 +80,8 @@ public:
         std::string name;
         Tensor tensor;
         bool is_a = false;
+        /// Of the product's own weight.
+        std::string weight;
     };
 
     [[nodiscard]] bool empty() const { return storage_ == nullptr; }
@@ -189,6 +191,7 @@ private:
             auto& made = storage_->halves.emplace_back();
             made.name = module + (is_a ? ".lora_A.weight" : ".lora_B.weight");
             made.is_a = is_a;
+            made.weight = weight;
             made.tensor = base;
             made.tensor.name = "weight";
             made.tensor.dtype = Dtype::f32;

@@ -102,7 +102,7 @@ public:
     /// With an adapter its halves are the parameters, by the names that PEFT's files have, and behind them lies what is frozen: all of the
     /// model's. `model` outlives this.
     ///
-    /// Errors  size_overflow; as StageParts; unsupported for an adapter over stages
+    /// Errors  size_overflow; as StageParts
     [[nodiscard]] static Result<TrainingLayout> create(Model const& model, TensorCuts const& cuts = {},
                                                        TrainedAdapter const& adapter = {}) {
         TrainingLayout out;
@@ -112,37 +112,27 @@ public:
         out.parts_ = std::move(*parts);
         out.adapter_ = adapter;
         bool const is_frozen = !adapter.empty();
-        if (is_frozen && out.place_.pipeline.stages > 1)
-            return Error{ErrorCode::unsupported}
-                .in("low-rank adapter")
-                .because("is not trained over stages of a pipeline yet")
-                .fix("use tensor-parallel or data-parallel ranks");
         Taker next;
+        if (!is_frozen) out.name_all(model);
         for (auto const& half : out.adapter_.halves()) {
-            auto parameter = out.describe(half.name, half.tensor, half.tensor.shape.elements(), cuts);
-            parameter.name = std::string(Adapter::prefix) + half.name;
-            parameter.begin = next.take(parameter.elements);
-            parameter.number = out.names_.size();
-            out.places_.emplace(half.name, Place{parameter.number, parameter.number, parameter.begin});
-            out.names_.push_back(parameter.name);
-            out.whole_elements_ += parameter.whole_elements;
-            out.parameters_.push_back(std::move(parameter));
+            out.names_.push_back(std::string(Adapter::prefix) + half.name);
+            out.whole_elements_ += half.tensor.shape.elements();
+        }
+        for (std::int64_t chunk = 0; chunk < out.place_.pipeline.chunks; ++chunk) {
+            auto const begin = next.next;
+            if (is_frozen)
+                out.take_halves(cuts, chunk, next);
+            else
+                out.take_chunk(model, cuts, chunk, next);
+            out.chunks_.push_back({begin, next.next});
         }
         auto const trained_elements = next.next;
         if (is_frozen) {
             if (auto const taken = out.take_frozen(model, cuts, next); !taken) return taken.error();
-        } else {
-            out.name_all(model);
-            for (std::int64_t chunk = 0; chunk < out.place_.pipeline.chunks; ++chunk) {
-                auto const begin = next.next;
-                out.take_chunk(model, cuts, chunk, next);
-                out.chunks_.push_back({begin, next.next});
-            }
         }
         out.weight_elements_ = next.next;
         out.take_ties(model, is_frozen, next);
         out.gradient_elements_ = is_frozen ? trained_elements : next.next;
-        if (is_frozen) out.chunks_.push_back({0, trained_elements});
         // The head is in the last chunk, and with it what is tied to what stands before.
         out.chunks_.back().end = out.gradient_elements_;
         if (!next.is_countable) return Error{ErrorCode::size_overflow}.in("training").at("parameters");
@@ -289,6 +279,27 @@ private:
             parameters_.push_back(std::move(parameter));
         });
     }
+    /// The halves of a chunk's products.
+    void take_halves(TensorCuts const& cuts, std::int64_t chunk, Taker& next) {
+        std::size_t number = 0;
+        for (auto const& half : adapter_.halves()) {
+            auto const own = number++;
+            if (!parts_.has(half.weight, chunk)) continue;
+            auto parameter = describe(half.name, half.tensor, half.tensor.shape.elements(), cuts);
+            parameter.name = names_[own];
+            parameter.begin = next.take(parameter.elements);
+            parameter.number = own;
+            places_.emplace(half.name, Place{parameters_.size(), parameters_.size(), parameter.begin});
+            parameters_.push_back(std::move(parameter));
+        }
+    }
+    /// Whether a chunk of this rank reads a parameter under this name.
+    [[nodiscard]] bool reads(std::string_view name) const {
+        for (std::int64_t chunk = 0; chunk < place_.pipeline.chunks; ++chunk) {
+            if (parts_.has(name, chunk)) return true;
+        }
+        return false;
+    }
     [[nodiscard]] Result<> take_frozen(Model const& model, TensorCuts const& cuts, Taker& next) {
         Result<> wrong;
         walk_tensors(model.tree, [&](std::string_view name, Tensor const& tensor) {
@@ -296,6 +307,9 @@ private:
             auto const elements = tensor.shape.checked_elements();
             next.is_countable = next.is_countable && elements;
             if (!next.is_countable) return;
+            auto const* const tie = parts_.tie_of(name);
+            bool const is_copy = !reads(name) && tie != nullptr && reads(tie->other);
+            if (!is_copy && !reads(name)) return;
             auto parameter = describe(name, tensor, *elements, cuts);
             auto const held = adapter_.options().held.find(name);
             if (held != adapter_.options().held.end()) {
@@ -304,7 +318,9 @@ private:
             } else {
                 parameter.begin = next.take(parameter.elements);
             }
-            places_.emplace(name, Place{frozen_.size(), frozen_.size(), parameter.begin, true});
+            Place const place{frozen_.size(), frozen_.size(), parameter.begin, true};
+            places_.emplace(name, place);
+            if (is_copy) places_.emplace(tie->other, place);
             frozen_.push_back(std::move(parameter));
         });
         return wrong;

@@ -123,7 +123,7 @@ public:
             for (std::int64_t first = 0; first < taken.sequences; first += plan_.sequences_at_once) {
                 auto const some = std::min(plan_.sequences_at_once, taken.sequences - first);
                 auto const walk =
-                    walk_of(i, after(i, chunk), weights, taken, first, some, memory_of(i).forward, stream);
+                    walk_of(i, after(i, at.chunk), weights, taken, first, some, memory_of(i).forward, stream);
                 for (std::size_t number = 0; number < walk.body.forward.operations().size(); ++number) {
                     if (auto const done = detail::run_operation(walk, number); !done) return done;
                 }
@@ -252,7 +252,8 @@ private:
             walk.is_written = is_written.data();
             walk.output_gradient = above;
             walk.input_gradient = below;
-            if (is_of_inputs && i == program_->dropped_output() && walk.dropout != nullptr) {
+            bool const has_gradient = is_of_inputs && walk.body.out_gradient != no_value;
+            if (has_gradient && i == program_->dropped_output() && walk.dropout != nullptr) {
                 auto const gradient = walk.gradient(walk.body.out_gradient);
                 if (auto const done = walk.drop(gradient, gradient, 0); !done) return done;
             }
@@ -302,9 +303,8 @@ private:
         return plan_.output_at[static_cast<std::size_t>(chunk.end) - 1];
     }
     /// What a forward pass reads after a block, the head included.
-    [[nodiscard]] Layer after(std::size_t number, UnitRange chunk) const {
-        bool const is_last = number + 1 == static_cast<std::size_t>(chunk.end);
-        return is_last && !has_head(chunk) ? Layer() : Layer(number + 1);
+    [[nodiscard]] Layer after(std::size_t number, std::int64_t chunk) const {
+        return layers_ == nullptr ? Layer() : layers_->parts().after(number, static_cast<std::size_t>(chunk));
     }
     /// `next` is the layer that is walked after it.
     [[nodiscard]] detail::TrainingWalk walk_of(std::size_t number, Layer next, TrainingWeights const& weights,

@@ -10,6 +10,7 @@
 #include <shardwise/executor/load_parameter.hpp>
 #include <shardwise/executor/parameter_name.hpp>
 #include <shardwise/executor/training/arrange_base.hpp>
+#include <shardwise/executor/training/file_memory.hpp>
 #include <shardwise/executor/training/frozen_products.hpp>
 #include <shardwise/executor/training/held_base.hpp>
 #include <shardwise/executor/training/initial_values.hpp>
@@ -50,9 +51,8 @@ public:
     /// What is allocated.
     [[nodiscard]] static Bytes bytes(TrainingLayout const& layout, WeightStorage const& storage = {}) {
         WeightShares const own(layout, storage.shares);
-        return Bytes{own.elements() * storage.width() +
-                     (own.turned_elements() + layout.exchanged_elements()) * static_cast<std::int64_t>(sizeof(float)) +
-                     layout.held_bytes()};
+        auto const held = storage.is_mapped() ? 0 : own.elements() + own.turned_elements();
+        return Bytes{(held + layout.exchanged_elements()) * storage.width() + layout.held_bytes()};
     }
 
     /// The parameters of a checkpoint, those of tensor-parallel rank `place`; with an adapter its halves, which begin as PEFT's do: A
@@ -80,8 +80,8 @@ public:
         LoadOptions const float_options{.dtype = Dtype::f32};
         ParameterLoader<Host> float_loader(context, stored, float_options);
         auto const readers = detail::parameter_readers(stored.model());
-        for (std::size_t i = 0; i < adapter.halves().size(); ++i) {
-            if (adapter.halves()[i].is_a) made->begin_half(i, seed);
+        for (std::size_t i = 0; !adapter.empty() && i < made->layout_.parameters().size(); ++i) {
+            if (!is_low_rank_b(made->layout_.parameters()[i].name)) made->begin_half(i, seed);
         }
         std::size_t number = 0;
         for (auto const& parameter : adapter.empty() ? made->layout_.parameters() : made->layout_.frozen()) {
@@ -132,7 +132,7 @@ public:
     /// A normal number is the sum of eight uniform ones of 16 bits, an integer: the C library's logarithm plays no part. It has the
     /// deviation that was asked for, and never more than 4.9 of it.
     ///
-    /// Errors  invalid_argument for a deviation that is no positive number; unsupported for bf16 of tensor-parallel ranks; out_of_memory
+    /// Errors  invalid_argument for a deviation that is no positive number; out_of_memory
     [[nodiscard]] static Result<TrainingWeights> initialise(HostContext& context, Model const& model,
                                                             InitialWeights const& how, TrainingPlace const& place = {},
                                                             WeightStorage const& storage = {}) {
@@ -179,7 +179,10 @@ public:
         std::copy_n(from.data(), from.memory_.size(), made->memory_.data());
         std::copy_n(from.halves_.data(), from.halves_.size(), made->halves_.data());
         std::copy_n(from.turned(), from.turned_.size(), made->turned_.data());
+        std::copy_n(from.turned_halves_.data(), from.turned_halves_.size(), made->turned_halves_.data());
         made->held_.copy_from(from.held_);
+        made->drop();
+        from.drop();
         return made;
     }
 
@@ -187,7 +190,12 @@ public:
     [[nodiscard]] Model const& model() const { return *model_; }
     /// What data-parallel ranks hold.
     [[nodiscard]] WeightShares const& shares() const { return shares_; }
-    [[nodiscard]] WeightStorage storage() const { return {shares_.place(), dtype_}; }
+    [[nodiscard]] WeightStorage const& storage() const { return storage_; }
+    /// Takes what lies in a file out of memory: FileMemory::drop.
+    void drop() const {
+        for (auto const* const each : {&memory_, &turned_}) each->drop();
+        for (auto const* const each : {&halves_, &turned_halves_}) each->drop();
+    }
     /// The elements of a parameter by its number in the layout: all, or shares()[parameter].own. None where they are held in bf16.
     [[nodiscard]] Vector values(std::size_t parameter) {
         return {memory_.data() + begin_in(memory_, parameter), {count_in(memory_, parameter)}};
@@ -206,19 +214,23 @@ public:
     [[nodiscard]] Span<std::byte> memory(std::size_t parameter) {
         auto const bytes = static_cast<std::size_t>(shares_[parameter].own.size() * storage().width());
         auto* const half = reinterpret_cast<std::byte*>(halves(parameter).data());
-        return {dtype_ == Dtype::bf16 ? half : reinterpret_cast<std::byte*>(values(parameter).data()), bytes};
+        return {storage_.is_half() ? half : reinterpret_cast<std::byte*>(values(parameter).data()), bytes};
     }
     [[nodiscard]] Span<std::byte const> memory(std::size_t parameter) const {
         auto const bytes = static_cast<std::size_t>(shares_[parameter].own.size() * storage().width());
         auto const* const half = reinterpret_cast<std::byte const*>(halves(parameter).data());
-        return {dtype_ == Dtype::bf16 ? half : reinterpret_cast<std::byte const*>(values(parameter).data()), bytes};
+        return {storage_.is_half() ? half : reinterpret_cast<std::byte const*>(values(parameter).data()), bytes};
     }
     /// The same of its copy that is cut along the other axis.
-    [[nodiscard]] Vector turned_values(std::size_t parameter) {
-        return {turned_.data() + shares_[parameter].turned_begin, {shares_[parameter].turned.size()}};
-    }
+    [[nodiscard]] Vector turned_values(std::size_t parameter) { return turned_in(turned_, parameter); }
     [[nodiscard]] TensorView<float const, 1, Host> turned_values(std::size_t parameter) const {
-        return {turned_.data() + shares_[parameter].turned_begin, {shares_[parameter].turned.size()}};
+        return turned_in(turned_, parameter);
+    }
+    [[nodiscard]] TensorView<Bfloat16, 1, Host> turned_halves(std::size_t parameter) {
+        return turned_in(turned_halves_, parameter);
+    }
+    [[nodiscard]] TensorView<Bfloat16 const, 1, Host> turned_halves(std::size_t parameter) const {
+        return turned_in(turned_halves_, parameter);
     }
     /// Frozen products that are held in formats of their own.
     [[nodiscard]] FrozenProducts const& held() const { return held_; }
@@ -236,12 +248,27 @@ public:
     void exchange(C& comm, HostStream& stream) {
         for (auto const& parameter : layout_.parameters()) {
             if (parameter.turned_elements == 0) continue;
-            detail::exchange_turned(parameter, memory_.data() + parameter.begin,
-                                    turned_.data() + parameter.turned_begin, exchanged_.data(), comm, stream);
+            if (storage().is_half())
+                detail::exchange_turned(parameter, halves_.data() + parameter.begin,
+                                        turned_halves_.data() + parameter.turned_begin, exchanged_halves_.data(), comm,
+                                        stream);
+            else
+                detail::exchange_turned(parameter, memory_.data() + parameter.begin,
+                                        turned_.data() + parameter.turned_begin, exchanged_.data(), comm, stream);
+            submit_drop(stream);
         }
     }
-    /// Memory for what ranks send and get of one parameter.
+    /// Drops what lies in a file once `stream` is so far.
+    void submit_drop(HostStream& stream) const {
+        if (!storage_.is_mapped()) return;
+        stream.submit([this] {
+            drop();
+            return Result<>{};
+        });
+    }
+    /// Memory for what ranks send and get of one parameter, in float32 or bf16 as weights are held.
     [[nodiscard]] float* exchanged() { return exchanged_.data(); }
+    [[nodiscard]] Bfloat16* exchanged_halves() { return exchanged_halves_.data(); }
 
 private:
     TrainingWeights(Model const& model, TrainingLayout layout) : model_(&model), layout_(std::move(layout)) {}
@@ -249,27 +276,32 @@ private:
     [[nodiscard]] static Result<TrainingWeights> create(HostContext& context, Model const& model,
                                                         TrainingPlace const& place, TrainedAdapter const& adapter = {},
                                                         WeightStorage const& storage = {}) {
-        if (auto const checked = check_storage(storage, place, !adapter.empty()); !checked) return checked.error();
+        if (auto const checked = storage.check(!adapter.empty()); !checked) return checked.error();
         auto const cuts = TensorCuts::create(model, place, adapter);
         if (!cuts) return cuts.error();
         auto layout = TrainingLayout::create(model, *cuts, adapter);
         if (!layout) return layout.error();
         TrainingWeights out(model, std::move(*layout));
         out.shares_ = WeightShares(out.layout_, storage.shares);
-        out.dtype_ = storage.dtype;
-        auto const allocate = [&]<class T>(Buffer<T, Host>& buffer, std::int64_t elements) -> Result<> {
-            auto memory = Buffer<T, Host>::allocate(context, elements);
+        out.storage_ = storage;
+        auto const allocate = [&]<class T>(detail::FileValues<T>& values, std::int64_t elements,
+                                           std::string const& folder) -> Result<> {
+            auto memory = detail::FileValues<T>::allocate(context, elements, folder);
             if (!memory) return memory.error();
-            buffer = std::move(*memory);
-            std::fill_n(buffer.data(), buffer.size(), T{});
+            values = std::move(*memory);
             return {};
         };
         auto const elements = out.shares_.elements();
-        auto const held_half = storage.is_half() ? elements : 0;
-        if (auto const done = allocate(out.memory_, elements - held_half); !done) return done.error();
-        if (auto const done = allocate(out.halves_, held_half); !done) return done.error();
-        if (auto const done = allocate(out.turned_, out.shares_.turned_elements()); !done) return done.error();
-        if (auto const done = allocate(out.exchanged_, out.layout_.exchanged_elements()); !done) return done.error();
+        auto const either = [&](auto& floats, auto& halves, std::int64_t count, std::string const& folder = {}) {
+            auto const half = storage.is_half() ? count : 0;
+            auto const done = allocate(floats, count - half, folder);
+            return done ? allocate(halves, half, folder) : done;
+        };
+        for (auto const& done : {either(out.memory_, out.halves_, elements, storage.folder),
+                                 either(out.turned_, out.turned_halves_, out.shares_.turned_elements(), storage.folder),
+                                 either(out.exchanged_, out.exchanged_halves_, out.layout_.exchanged_elements())}) {
+            if (!done) return done.error();
+        }
         auto held = FrozenProducts::create(context, out.layout_);
         if (!held) return held.error();
         out.held_ = std::move(*held);
@@ -284,63 +316,71 @@ private:
             detail::fill_uniform(to, whole, count, parameter.stride, seed, stream);
         });
     }
-    [[nodiscard]] static Result<> check_storage(WeightStorage const& storage, TrainingPlace const& place,
-                                                bool is_adapter) {
-        Error bad{ErrorCode::unsupported};
-        bad.in("training");
-        if (storage.shares.ranks > 1 && is_adapter)
-            return bad.at("zero")
-                .because("of stage 3 shares no frozen weights yet, as the base of an adapter has")
-                .fix("use stage 2");
-        if (storage.is_half() && (is_adapter || place.ranks > 1))
-            return bad.at("weights").because(is_adapter ? "of an adapter are held in float32 alone"
-                                                        : "of tensor-parallel ranks are held in float32 alone");
-        if (storage.dtype != Dtype::f32 && !storage.is_half())
-            return bad.at("weights").because("are held in float32 or bfloat16");
-        return detail::check_place("training", storage.shares);
-    }
     template <class T>
-    [[nodiscard]] std::int64_t begin_in(Buffer<T, Host> const& memory, std::size_t parameter) const {
+    [[nodiscard]] std::int64_t begin_in(detail::FileValues<T> const& memory, std::size_t parameter) const {
         return memory.size() > 0 ? shares_[parameter].begin : 0;
     }
     template <class T>
-    [[nodiscard]] std::int64_t count_in(Buffer<T, Host> const& memory, std::size_t parameter) const {
+    [[nodiscard]] std::int64_t count_in(detail::FileValues<T> const& memory, std::size_t parameter) const {
         return memory.size() > 0 ? shares_[parameter].own.size() : 0;
     }
 
+    template <class T>
+    [[nodiscard]] TensorView<T, 1, Host> turned_in(detail::FileValues<T>& memory, std::size_t parameter) {
+        auto const& share = shares_[parameter];
+        bool const is_other = memory.size() == 0;
+        return {memory.data() + (is_other ? 0 : share.turned_begin), {is_other ? 0 : share.turned.size()}};
+    }
+    template <class T>
+    [[nodiscard]] TensorView<T const, 1, Host> turned_in(detail::FileValues<T> const& memory,
+                                                         std::size_t parameter) const {
+        auto const& share = shares_[parameter];
+        bool const is_other = memory.size() == 0;
+        return {memory.data() + (is_other ? 0 : share.turned_begin), {is_other ? 0 : share.turned.size()}};
+    }
+
+    /// Writes elements of a whole parameter into one of the two that has memory.
+    template <class Make>
+    void put(detail::FileValues<float>& floats, detail::FileValues<Bfloat16>& halves, std::int64_t to,
+             std::int64_t whole, std::int64_t count, Make const& make) const {
+        if (storage_.dtype == Dtype::f32) return make(floats.data() + to, whole, count);
+        std::array<float, 1024> some{};
+        for (std::int64_t done = 0; done < count; done += std::ssize(some)) {
+            auto const rest = std::min<std::int64_t>(std::ssize(some), count - done);
+            make(some.data(), whole + done, rest);
+            for (std::int64_t i = 0; i < rest; ++i)
+                halves.data()[to + done + i] = Bfloat16(some[static_cast<std::size_t>(i)]);
+        }
+    }
     /// Calls `make(to, whole, count)` for all that this rank holds of a parameter: elements of the whole from `whole` on.
     template <class Make>
     void fill(TrainingParameter const& parameter, WeightShares::Share const& share, Make const& make) {
         parameter.for_each_run(share.own, [&](std::int64_t whole, std::int64_t at, std::int64_t count) {
-            auto const to = share.begin + at - share.own.begin;
-            if (dtype_ == Dtype::f32) return make(memory_.data() + to, whole, count);
-            std::array<float, 1024> some{};
-            for (std::int64_t done = 0; done < count; done += std::ssize(some)) {
-                auto const rest = std::min<std::int64_t>(std::ssize(some), count - done);
-                make(some.data(), whole + done, rest);
-                for (std::int64_t i = 0; i < rest; ++i)
-                    halves_.data()[to + done + i] = Bfloat16(some[static_cast<std::size_t>(i)]);
-            }
+            put(memory_, halves_, share.begin + at - share.own.begin, whole, count, make);
         });
-        if (parameter.turned_elements == 0) return;
-        parameter.cut.turned[parameter.rank].for_each_run(parameter.stride, [&](std::int64_t whole, std::int64_t at,
-                                                                                std::int64_t count) {
-            auto const from = std::max(at, share.turned.begin);
-            auto const end = std::min(at + count, share.turned.end);
-            if (from < end)
-                make(turned_.data() + share.turned_begin + from - share.turned.begin, whole + from - at, end - from);
-        });
+        if (parameter.turned_elements == 0) return drop();
+        parameter.cut.turned[parameter.rank].for_each_run(
+            parameter.stride, [&](std::int64_t whole, std::int64_t at, std::int64_t count) {
+                auto const from = std::max(at, share.turned.begin);
+                auto const end = std::min(at + count, share.turned.end);
+                if (from < end)
+                    put(turned_, turned_halves_, share.turned_begin + from - share.turned.begin, whole + from - at,
+                        end - from, make);
+            });
+        drop();
     }
 
     Model const* model_;
     TrainingLayout layout_;
     WeightShares shares_;
-    Dtype dtype_ = Dtype::f32;
-    Buffer<float, Host> memory_;
-    Buffer<Bfloat16, Host> halves_;
-    Buffer<float, Host> turned_;
+    WeightStorage storage_;
+    detail::FileValues<float> memory_;
+    detail::FileValues<Bfloat16> halves_;
+    detail::FileValues<float> turned_;
+    detail::FileValues<Bfloat16> turned_halves_;
     /// What ranks send and get of one parameter.
-    Buffer<float, Host> exchanged_;
+    detail::FileValues<float> exchanged_;
+    detail::FileValues<Bfloat16> exchanged_halves_;
     FrozenProducts held_;
 };
 

@@ -27,8 +27,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 /// Shapes  values [parameter.elements], turned [parameter.turned_elements], staging [TrainingLayout::exchanged_elements()]
 /// Order   on `stream`; the parameter, the memory and `comm` outlive what is in it
 /// Errors  a collective's error stops the stream
-template <Communicator C>
-void exchange_turned(TrainingParameter const& parameter, float const* values, float* turned, float* staging, C& comm,
+template <class T, Communicator C>
+void exchange_turned(TrainingParameter const& parameter, T const* values, T* turned, T* staging, C& comm,
                      HostStream& stream) {
     auto const ranks = static_cast<std::size_t>(comm.size());
     auto* const sent = staging;
@@ -47,9 +47,9 @@ void exchange_turned(TrainingParameter const& parameter, float const* values, fl
         return Result<>{};
     });
     submit_all_to_all(
-        comm, TensorView<float const, 1, Host>{sent, {parameter.counted}},
+        comm, TensorView<T const, 1, Host>{sent, {parameter.counted}},
         [cut, own](std::int32_t rank) { return common_piece(*cut, own, static_cast<std::size_t>(rank)).elements(); },
-        TensorView<float, 1, Host>{got, {parameter.turned_elements}},
+        TensorView<T, 1, Host>{got, {parameter.turned_elements}},
         [cut, own](std::int32_t rank) { return common_piece(*cut, static_cast<std::size_t>(rank), own).elements(); },
         stream);
     stream.submit([=, stride = parameter.stride] {
@@ -66,14 +66,14 @@ void exchange_turned(TrainingParameter const& parameter, float const* values, fl
     });
 }
 
-/// What a rank takes from the others where all copies of a layout are renewed.
-[[nodiscard]] inline CollectiveTraffic exchange_traffic(TrainingLayout const& layout) {
+/// What a rank takes from the others where all copies of a layout are renewed, of elements of so many bytes.
+[[nodiscard]] inline CollectiveTraffic exchange_traffic(TrainingLayout const& layout, std::int64_t width) {
     CollectiveTraffic out;
     for (auto const& parameter : layout.parameters()) {
         if (parameter.turned_elements == 0) continue;
         auto const kept = common_piece(parameter.cut, parameter.rank, parameter.rank).elements();
         auto const others = parameter.turned_elements - kept;
-        out += {1, others > 0 ? 1 : 0, others * static_cast<std::int64_t>(sizeof(float))};
+        out += {1, others > 0 ? 1 : 0, others * width};
     }
     return out;
 }

@@ -3,33 +3,56 @@
 
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/dtype.hpp>
+#include <shardwise/core/result.hpp>
 #include <shardwise/executor/training/optimizer_share.hpp>
 #include <shardwise/executor/training/training_layout.hpp>
 #include <shardwise/parallel/place.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// How a rank holds weights: its place among the data-parallel ranks that share them (ZeRO 3), and in which dtype: float32, or bf16 where an
-/// optimizer keeps what rounding takes from them (KahanSum).
+/// How a rank holds weights: its place among the data-parallel ranks that share them (ZeRO 3); in which dtype: float32, or bf16 where an
+/// optimizer keeps what rounding takes from them (KahanSum); and where: in memory, or in a file of a folder (offload).
 struct WeightStorage {
     TensorPlace shares;
     Dtype dtype = Dtype::f32;
+    /// Empty: in memory.
+    std::string folder{};
 
     WeightStorage() = default;
-    WeightStorage(TensorPlace const& place, Dtype held = Dtype::f32)
-        : shares(place), dtype(held) {}  // NOLINT: implicit on purpose
+    // NOLINTNEXTLINE(google-explicit-constructor): implicit on purpose.
+    WeightStorage(TensorPlace const& place, Dtype held = Dtype::f32, std::string in = {})
+        : shares(place), dtype(held), folder(std::move(in)) {}
 
     [[nodiscard]] bool is_half() const { return dtype == Dtype::bf16; }
     /// Whether layers compute with what lies in memory.
-    [[nodiscard]] bool is_direct() const { return shares.ranks == 1 && !is_half(); }
+    [[nodiscard]] bool is_direct() const { return shares.ranks == 1 && !is_half() && !is_mapped(); }
+    [[nodiscard]] bool is_mapped() const { return !folder.empty(); }
+    /// Errors  unsupported for what does not go with an adapter, and for other dtypes; as check_place
+    [[nodiscard]] Result<> check(bool is_adapter) const {
+        Error bad{ErrorCode::unsupported};
+        bad.in("training");
+        if (shares.ranks > 1 && is_adapter)
+            return bad.at("zero")
+                .because("of stage 3 shares no frozen weights yet, as the base of an adapter has")
+                .fix("use stage 2");
+        if (is_half() && is_adapter)
+            return bad.at("weights").because("of an adapter are held in float32 alone: they are few");
+        if (is_mapped() && is_adapter)
+            return bad.at("offload").because("is of weights that are trained, and an adapter's base is not");
+        if (dtype != Dtype::f32 && !is_half()) return bad.at("weights").because("are held in float32 or bfloat16");
+        return detail::check_place("training", shares);
+    }
     /// Of an element.
     [[nodiscard]] std::int64_t width() const { return is_half() ? 2 : 4; }
     friend bool operator==(WeightStorage const& a, WeightStorage const& b) {
-        return a.shares.ranks == b.shares.ranks && a.shares.rank == b.shares.rank && a.dtype == b.dtype;
+        return a.shares.ranks == b.shares.ranks && a.shares.rank == b.shares.rank && a.dtype == b.dtype &&
+               a.is_mapped() == b.is_mapped();
     }
 };
 

@@ -22,6 +22,8 @@ struct CheckpointPart {
     Span<std::byte const> bytes;
     /// Whether the bytes are floats, to be rounded to the tensor's dtype.
     bool is_rounded = false;
+    /// Of a mapped file (offload): they are taken out of memory once they are written.
+    bool is_mapped = false;
 };
 
 /// Writes parts in their order.
@@ -35,6 +37,7 @@ template <class Calls>
                               ? writer.write_floats(part.place, part.first, {floats, part.bytes.size() / sizeof(float)})
                               : writer.write(part.place, part.first, part.bytes);
         if (!done) return done;
+        if (part.is_mapped) detail::drop_pages(part.bytes);
     }
     return {};
 }
@@ -87,15 +90,15 @@ template <OptimizerRule Rule>
         if (range.size() == 0) continue;
         auto const master = layout.state("master." + name);
         if (!master && layout.has_masters()) return wrong.at(name).because("has no float32 weights in the layout");
-        auto const storage = weights.storage();
+        auto const& storage = weights.storage();
         auto const* const values = weights.memory(i).begin();
         auto const width = static_cast<std::size_t>(storage.width());
         // One part for elements that lie together in the file.
         parameters[i].for_each_run(range, [&](std::int64_t whole, std::int64_t own, std::int64_t count) {
             auto const at = static_cast<std::size_t>(own - weights.shares()[i].own.begin);
             Span<std::byte const> const bytes(values + at * width, static_cast<std::size_t>(count) * width);
-            out.push_back({layout.weight(parameters[i].number), whole, bytes, !storage.is_half()});
-            if (master) out.push_back({*master, whole, bytes, false});
+            out.push_back({layout.weight(parameters[i].number), whole, bytes, !storage.is_half(), storage.is_mapped()});
+            if (master) out.push_back({*master, whole, bytes, false, storage.is_mapped()});
         });
         // How many elements of each array lie before the range, and before what this rank has.
         auto const& rule = optimizer.rule();
@@ -111,12 +114,20 @@ template <OptimizerRule Rule>
             auto const* const from = optimizer.state_memory(i, array++).data() + skipped * state_width;
             // Blocks are of whole parameters alone.
             if (parameters[i].cut.is_whole()) {
-                out.push_back({*state, begin, {from, static_cast<std::size_t>(mine.elements) * state_width}, false});
+                out.push_back({*state,
+                               begin,
+                               {from, static_cast<std::size_t>(mine.elements) * state_width},
+                               false,
+                               optimizer.is_offloaded()});
                 continue;
             }
             parameters[i].for_each_run(range, [&](std::int64_t whole, std::int64_t own, std::int64_t count) {
                 auto const skip = static_cast<std::size_t>(own - range.begin) * state_width;
-                out.push_back({*state, whole, {from + skip, static_cast<std::size_t>(count) * state_width}, false});
+                out.push_back({*state,
+                               whole,
+                               {from + skip, static_cast<std::size_t>(count) * state_width},
+                               false,
+                               optimizer.is_offloaded()});
             });
         }
     }

@@ -204,6 +204,7 @@ template <OptimizerRule Rule>
         auto const done = detail::read_runs(*reader, place, parameters[i], weights.shares()[i].own,
                                             weights.memory(i).begin(), static_cast<std::size_t>(width));
         if (!done) return done;
+        weights.drop();
     }
     for (std::size_t i = 0; i < optimizer.parameters().size(); ++i) {
         auto const& parameter = optimizer.parameters()[i];
@@ -220,6 +221,7 @@ template <OptimizerRule Rule>
                                   ? reader->read(*place, first, memory)
                                   : detail::read_runs(*reader, *place, parameters[i], own, memory.data(), width);
             if (!done) return done;
+            optimizer.drop();
         }
     }
     return {};

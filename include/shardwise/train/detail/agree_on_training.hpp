@@ -115,11 +115,16 @@ template <class Comm>
         }
         return compare_replicas(comm, Span<NamedValues const>(values));
     };
-    if (weights.shares().is_shared()) {
-        return groups.tensor() == nullptr ? Result<>{} : compare(*groups.tensor(), false);
-    }
+    // What was read of files (offload) is given back.
+    struct GivesBack {
+        TrainingWeights const& weights;
+        ~GivesBack() { weights.drop(); }
+    } const gives_back{weights};
     if (groups.pipeline() != nullptr) {
         if (auto const agreed = StageTies::agree(weights, *groups.pipeline()); !agreed) return agreed;
+    }
+    if (weights.shares().is_shared()) {
+        return groups.tensor() == nullptr ? Result<>{} : compare(*groups.tensor(), false);
     }
     if (auto const agreed = compare(groups.data(), true); !agreed || groups.tensor() == nullptr) return agreed;
     return groups.pipeline() == nullptr ? compare(groups.world(), false) : compare(*groups.tensor(), false);

@@ -71,6 +71,11 @@ struct LeafPasses {
 
     /// The losses of the first sequences alone.
     [[nodiscard]] Result<> losses(std::int64_t count, HostStream& stream, Deadline) {
+        if (count == 0) {
+            pass.layers()->join_forward(weights, stream);
+            pass.layers()->join_losses(weights, stream);
+            return {};
+        }
         if (auto const done = pass.forward(weights, sequences.tokens(0, count), stream); !done) return done;
         for (std::int64_t i = 0; i < count; ++i) {
             auto const done = pass.losses(weights, i, sequences.targets(i), sequences.losses(i), stream);
@@ -79,7 +84,8 @@ struct LeafPasses {
         return {};
     }
 
-    /// The losses of this rank's sequences of a held-out set, by `take(count, stream, deadline)`, which computes those of the first.
+    /// The losses of this rank's sequences of a held-out set, by `take(count, stream, deadline)`, which computes those of the first,
+    /// or takes part in what others do for theirs.
     template <class Take>
     [[nodiscard]] Result<TokenMean> sum_losses(Batches& held_out, HostStream& stream, Take const& take) {
         auto const& held = held_out.options();
@@ -106,12 +112,7 @@ struct LeafPasses {
                 auto const number = at % held.batch;
                 if (auto const read = sequences.read(held_out, at - number, number, i); !read) return read.error();
             }
-            if (some == 0) {
-                pass.layers()->join_forward(weights, stream);
-                pass.layers()->join_losses(weights, stream);
-            } else if (auto const done = take(some, stream, deadline); !done) {
-                return done.error();
-            }
+            if (auto const done = take(some, stream, deadline); !done) return done.error();
             if (auto const ended = stream.synchronize(deadline); !ended) return ended.error();
             if (!groups.is_counted() || some == 0) continue;
             if (auto const added = sequences.add_losses(some, mean); !added) return added.error();

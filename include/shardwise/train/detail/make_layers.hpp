@@ -2,18 +2,22 @@
 #pragma once
 
 #include <shardwise/executor/training/gathered_layers.hpp>
+#include <shardwise/train/sharded_optimizer.hpp>
 #include <shardwise/train/step_times.hpp>
 #include <shardwise/train/train_options.hpp>
+#include <shardwise/train/training_gradients.hpp>
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <functional>
 #include <memory>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// What brings weights into layers, where these do not compute with what lies in memory; else null.
 ///
-/// Errors  invalid_argument for weights that are held in another way than `storage`; unsupported for stages; out_of_memory
+/// Errors  invalid_argument for weights that are held in another way than `storage`; out_of_memory
 [[nodiscard]] inline Result<std::unique_ptr<GatheredLayers>> make_layers(HostContext& context, HostCommunicator* ranks,
                                                                          TrainingProgram const& program,
                                                                          TrainingWeights const& weights,
@@ -28,14 +32,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
             .expected(storage.shares.ranks)
             .fix(
                 "load them with the WeightStorage of the place among data-parallel ranks (ZeroStage::weights), "
-                "and of bf16 for KahanSum");
+                "and of bf16 for KahanSum, and of the folder of offloads_all");
     if (storage.is_direct()) return std::unique_ptr<GatheredLayers>();
-    if (options.pp > 1)
-        return Error{ErrorCode::unsupported}
-            .in("training")
-            .at(storage.is_half() ? "weights" : "zero")
-            .because("of stages of a pipeline are held whole and in float32 so far")
-            .fix("use one stage, or ZeroStage::gradients and float32 masters");
     auto made = GatheredLayers::create(context, program, ranks, storage, options.timeout);
     if (!made) return made.error();
     return std::make_unique<GatheredLayers>(std::move(*made));
@@ -52,17 +50,45 @@ inline void renew_turned(GatheredLayers* layers, TrainingWeights& weights, HostC
         weights.exchange(tensor, stream);
 }
 
+/// A model's weights, as an optimizer changes them.
+[[nodiscard]] inline List<OptimizedParameter> optimized_parameters(TrainingWeights& weights) {
+    List<OptimizedParameter> out;
+    auto const& parameters = weights.layout().parameters();
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+        auto const& one = parameters[i];
+        out.push_back({one.name, weights.values(i), decays_weight(one.name, one.tensor->shape.rank()),
+                       weights.shares().is_shared() ? one.elements : 0, weights.halves(i)});
+    }
+    return out;
+}
+
+/// Has each part of a step give back what it has read and written of files (offload), and returns what does so. For as long as none of them
+/// is moved.
+template <OptimizerRule Rule>
+[[nodiscard]] std::function<void()> trim_files(TrainOptions const& options, GatheredLayers* layers,
+                                               ShardedOptimizer<Rule>& optimizer, TrainingGradients const& gradients,
+                                               TrainingWeights const& weights) {
+    if (!options.offloads_all) return {};
+    layers->set_trim([&gradients] { gradients.drop(); });
+    std::function<void()> trim = [&gradients, &weights] {
+        gradients.drop();
+        weights.drop();
+    };
+    optimizer.set_trim(trim);
+    return trim;
+}
+
 /// Tells what a step gathered weights for, and what it waited for them, beside what StepClock tells.
 class GatherClock {
 public:
     /// Begins a step; null where nothing is gathered.
     explicit GatherClock(GatheredLayers const* layers) : layers_(layers) {
-        if (layers == nullptr) return;
+        if (layers == nullptr || !layers->is_gathering()) return;
         gathered_ = layers->gathered();
         waited_ = layers->waited();
     }
     void add_to(StepTimes& times) const {
-        if (layers_ == nullptr) return;
+        if (layers_ == nullptr || !layers_->is_gathering()) return;
         auto const waited = std::chrono::duration<double>(layers_->waited() - waited_).count();
         times.communication += std::chrono::duration<double>(layers_->gathered() - gathered_).count();
         times.exposed += waited;

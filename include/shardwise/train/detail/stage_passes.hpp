@@ -101,6 +101,22 @@ struct StagePlan {
         }
         return sum;
     }
+    /// How often a step gathers each layer of this rank, and the head after them, of ranks that share weights: once for a micro-batch that
+    /// goes forward, for each leaf that goes back, and once for all of them where there is but one layer.
+    [[nodiscard]] std::vector<std::int64_t> gathers(LayerParts const& layers) const {
+        std::vector<std::int64_t> out(layers.size(), 0);
+        for (auto const& slot : table.ranks[static_cast<std::size_t>(stage)]) {
+            auto const chunk = static_cast<std::size_t>(slot.chunk);
+            auto const blocks = layers.chunk(chunk);
+            bool const goes_back = slot.work != PipelineWork::forward;
+            bool const has_head = goes_back && layers.has_head(chunk);
+            bool const is_single = blocks.size() == 1 && !has_head;
+            auto const times = goes_back && !is_single ? leaves_of(slot.micro_batch).size() : 1;
+            for (auto i = blocks.begin; i < blocks.end; ++i) out[static_cast<std::size_t>(i)] += times;
+            if (has_head) out.back() += times;
+        }
+        return out;
+    }
     /// What this rank takes from its neighbours in a step.
     [[nodiscard]] CollectiveTraffic traffic() const {
         CollectiveTraffic out;
@@ -231,7 +247,11 @@ private:
             record.slots.push_back(slot);
             record.max_in_flight = std::max(record.max_in_flight, places.count());
             auto const leaves = plan.own_leaves_of(slot.micro_batch);
-            if (leaves.size() == 0) return {};
+            if (leaves.size() == 0) {
+                if (auto* const layers = passes.pass.layers())
+                    layers->join_forward(passes.weights, stream, static_cast<std::size_t>(slot.chunk));
+                return {};
+            }
             auto dropout = passes.options.dropout_at(step, passes.gradients.leaf_numbers(leaves.begin, leaves.size()));
             return passes.pass.forward(passes.weights, passes.sequences.tokens(leaves.begin, leaves.size()), stream,
                                        std::move(dropout),
@@ -257,7 +277,13 @@ private:
             at.waiting = *between;
             record.slots.push_back(slot);
             record.max_waiting = std::max(record.max_waiting, waiting.count());
-            for (std::int64_t i = 0; i < plan.own_leaves_of(slot.micro_batch).size(); ++i) {
+            forget_layers();
+            auto const own = plan.own_leaves_of(slot.micro_batch).size();
+            for (std::int64_t i = 0; i < plan.leaves_of(slot.micro_batch).size(); ++i) {
+                if (i >= own) {
+                    join_layers(slot, stream);
+                    continue;
+                }
                 auto const done =
                     passes.pass.backward_inputs(passes.weights, i, passes.sequences.targets(first_of(slot) + i), scale,
                                                 passes.sequences.losses(first_of(slot) + i), stream, at);
@@ -287,6 +313,14 @@ private:
         [[nodiscard]] std::int64_t first_of(PipelineSlot const& slot) const {
             return plan.leaves_of(slot.micro_batch).begin;
         }
+        /// What was gathered for another slot may be of another chunk: each begins anew, so that the table alone says what is gathered.
+        void forget_layers() {
+            if (auto* const layers = passes.pass.layers()) layers->forget();
+        }
+        void join_layers(PipelineSlot const& slot, HostStream& stream) {
+            if (auto* const layers = passes.pass.layers())
+                layers->join_backward(passes.weights, stream, static_cast<std::size_t>(slot.chunk));
+        }
         /// Takes the gradients of a micro-batch's leaves into the sum, which `back(number, gradients)` makes by `at`.
         template <class Back>
         [[nodiscard]] Result<> add_leaves(PipelineSlot const& slot, ChunkPass& at, HostStream& stream,
@@ -294,8 +328,10 @@ private:
             auto& gradients = passes.gradients;
             auto const chunk = static_cast<std::size_t>(slot.chunk);
             auto const all = plan.leaves_of(slot.micro_batch);
+            forget_layers();
             for (auto i = all.begin; i < all.end; ++i) {
                 if (i >= plan.leaves) {
+                    join_layers(slot, stream);
                     if (auto const done = gradients.join(passes.groups.data(), stream, chunk); !done) return done;
                     continue;
                 }
@@ -316,6 +352,12 @@ private:
 
         [[nodiscard]] Result<> forward(PipelineSlot const& slot, In in, Out out, HostStream& stream) {
             auto const& pass = passes;
+            if (count == 0) {
+                auto& layers = *pass.pass.layers();
+                layers.join_forward(pass.weights, stream, static_cast<std::size_t>(slot.chunk));
+                if (pass.pass.has_head(slot.chunk)) layers.join_losses(pass.weights, stream);
+                return {};
+            }
             auto const tokens = pass.sequences.tokens(0, count);
             auto const done = pass.pass.forward(pass.weights, tokens, stream, {},
                                                 {.chunk = slot.chunk, .place = 0, .in = as_input(in), .out = out});

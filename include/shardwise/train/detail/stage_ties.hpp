@@ -84,6 +84,9 @@ public:
                 auto const values = weights.values(*parameter);
                 for (std::int64_t i = 0; i < values.elements(); ++i)
                     hash = fnv1a_step(hash, std::bit_cast<std::uint32_t>(values.data()[i]));
+                auto const halves = weights.halves(*parameter);
+                for (std::int64_t i = 0; i < halves.elements(); ++i)
+                    hash = fnv1a_step(hash, std::bit_cast<std::uint16_t>(halves.data()[i]));
             }
             auto first = std::bit_cast<std::int64_t>(hash);
             auto const root = static_cast<std::int32_t>(tie.first_stage);

@@ -16,7 +16,9 @@
 #include <shardwise/train/training_gradients.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
@@ -61,10 +63,13 @@ struct TrainerSizes {
     [[nodiscard]] TensorPlace data() const { return ReplicaDegrees{options.tp, options.pp}.data_place(place); }
     [[nodiscard]] TensorPlace optimizer() const { return options.zero == ZeroStage::none ? TensorPlace{} : data(); }
     [[nodiscard]] WeightStorage weights() const {
-        return {options.zero == ZeroStage::weights ? data() : TensorPlace{}, weights_dtype<Rule>};
+        return {options.zero == ZeroStage::weights ? data() : TensorPlace{}, weights_dtype<Rule>,
+                options.weights_folder()};
     }
     /// How gradients are added up.
-    [[nodiscard]] GradientSums sums() const { return {batch.batch, data(), options.zero, options.is_fast}; }
+    [[nodiscard]] GradientSums sums() const {
+        return {batch.batch, data(), options.zero, options.is_fast, options.weights_folder()};
+    }
     [[nodiscard]] std::int64_t leaves() const { return split_units(batch.batch, data().ranks, data().rank).size(); }
     /// Those that a stage's table is made for: those of the rank with most, where all data-parallel ranks exchange what belongs to each leaf
     /// of each chunk in one order.
@@ -142,6 +147,16 @@ struct TrainerSizes {
         auto const most = split_units(batch.batch, data().ranks, 0).size();
         return {leaves(), most, std::min(options.micro_batch, most)};
     }
+    /// How often a step gathers each layer, and the head after them.
+    [[nodiscard]] std::vector<std::int64_t> gathers(LayerParts const& parts) const {
+        if (options.pp > 1) {
+            auto const plan = stages();
+            return plan ? plan->gathers(parts) : std::vector<std::int64_t>(parts.size(), 0);
+        }
+        std::vector<std::int64_t> out(parts.size(), rounds().all + rounds().passes());
+        out.back() = rounds().all;
+        return out;
+    }
     [[nodiscard]] CollectiveTraffic traffic() const {
         CollectiveTraffic out;
         auto const add = [&](std::int64_t bytes) { out += {1, place.ranks > 1 ? 1 : 0, (place.ranks - 1) * bytes}; };
@@ -149,31 +164,45 @@ struct TrainerSizes {
         for (std::int64_t const bytes : {16, 32}) add(bytes);
         add(options.is_fast ? 8 : 16);
         if (!options.is_fast) add(4);
-        out += TrainingGradients::traffic(program.layout(), sums());
-        bool const is_shared = weights().shares.ranks > 1;
-        if (is_shared) {
-            LayerParts const parts(program);
-            auto const passes = rounds().passes();
-            for (std::size_t i = 0; i < parts.size(); ++i) {
-                auto const one = parts.traffic(i, weights());
-                auto const times = rounds().all + (i < parts.head_number() ? passes : 0);
-                for (std::int64_t k = 0; k < times; ++k) out += one;
-            }
-        } else {
+        out += data_traffic();
+        out += stage_traffic();
+        out += tensor_traffic();
+        return out;
+    }
+    /// Of it, among those that have the same part of the model.
+    [[nodiscard]] CollectiveTraffic data_traffic() const {
+        auto out = TrainingGradients::traffic(program.layout(), sums());
+        if (weights().shares.ranks == 1) {
             out += ShardedOptimizer<Rule>::gather_traffic(parameters(), optimizer());
+            return out;
         }
-        if (options.pp > 1) {
-            if (auto const of_stages = stages()) out += of_stages->traffic();
-            out += StageTies::traffic(program.layout(), [this](std::size_t i) { return held(i); });
+        LayerParts const parts(program);
+        auto const times = gathers(parts);
+        for (std::size_t i = 0; i < parts.size(); ++i) {
+            auto const one = parts.traffic(i, weights());
+            for (std::int64_t k = 0; k < times[i]; ++k) out += one;
         }
+        return out;
+    }
+    /// Among the stages of a replica.
+    [[nodiscard]] CollectiveTraffic stage_traffic() const {
+        CollectiveTraffic out;
+        if (options.pp == 1) return out;
+        if (auto const of_stages = stages()) out += of_stages->traffic();
+        out += StageTies::traffic(program.layout(), [this](std::size_t i) { return held(i); });
+        return out;
+    }
+    /// Among those that share each layer; with what they gather of weights that data-parallel ranks share before they exchange it.
+    [[nodiscard]] CollectiveTraffic tensor_traffic() const {
+        CollectiveTraffic out;
         if (options.tp == 1) return out;
         auto const pass = pass_traffic(program, batch.context, options.recompute, options.is_split());
         for (std::int64_t i = 0; i < leaves(); ++i) {
             out += pass.forward;
             out += pass.backward;
         }
-        out += is_shared ? GatheredLayers::exchange_traffic(program.layout(), weights())
-                         : exchange_traffic(program.layout());
+        out += weights().shares.ranks > 1 ? GatheredLayers::exchange_traffic(program.layout(), weights())
+                                          : exchange_traffic(program.layout(), weights().width());
         return out;
     }
 };
