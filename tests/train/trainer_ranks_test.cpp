@@ -74,16 +74,19 @@ TEST_CASE(
 
 TEST_CASE("Trainer: fast sums are near those of the tree on any ranks, in the predicted memory and traffic") {
     CurveData const data;
+    TemporaryFolder const folder;
     for (auto const* const name : {"llama_tied", "gpt2"}) {
         CAPTURE(name);
         auto const config = golden_config(name);
         Sgd const rule{.momentum = 0.9};
         auto const tree = train(config, data, 5, rule, {.dropout = 0.1});
-        for (auto way : {Way{}, Way{.ranks = 2}, Way{.ranks = 3, .zero = ZeroStage::optimizer},
-                         Way{.ranks = 2, .zero = ZeroStage::gradients}, Way{.ranks = 2, .zero = ZeroStage::weights},
-                         Way{.ranks = 4, .zero = ZeroStage::gradients, .tp = 2}, Way{.ranks = 4, .pp = 2},
-                         Way{.ranks = 2, .pp = 2, .pipeline = PipelineKind::gpipe},
-                         Way{.ranks = 4, .pp = 2, .pipeline = PipelineKind::zero_bubble}}) {
+        for (auto way :
+             {Way{}, Way{.ranks = 2}, Way{.ranks = 3, .zero = ZeroStage::optimizer},
+              Way{.ranks = 2, .zero = ZeroStage::gradients}, Way{.ranks = 2, .zero = ZeroStage::weights},
+              Way{.ranks = 4, .zero = ZeroStage::gradients, .tp = 2}, Way{.ranks = 4, .pp = 2},
+              Way{.ranks = 2, .pp = 2, .pipeline = PipelineKind::gpipe},
+              Way{.ranks = 4, .pp = 2, .pipeline = PipelineKind::zero_bubble},
+              Way{.ranks = 2, .zero = ZeroStage::gradients, .offload_folder = folder.path(), .offloads_all = true}}) {
             CAPTURE(way.ranks);
             CAPTURE(static_cast<int>(way.zero));
             way.dropout = 0.1;

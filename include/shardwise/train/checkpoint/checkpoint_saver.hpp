@@ -5,6 +5,7 @@
 #include <shardwise/backend/host.hpp>
 #include <shardwise/backend/host/start_thread.hpp>
 #include <shardwise/core/checked.hpp>
+#include <shardwise/core/split.hpp>
 #include <shardwise/train/checkpoint/save_checkpoint.hpp>
 
 #include <algorithm>
@@ -176,14 +177,13 @@ private:
         return i > 0 && parts[i].bytes.data() == parts[i - 1].bytes.data() &&
                parts[i].bytes.size() == parts[i - 1].bytes.size();
     }
-    /// By all threads: a step waits for it.
+    /// By all threads, each a range of the memory: a step waits for it.
     void copy(Span<CheckpointPart const> parts) {
-        struct Piece {
-            std::byte* to;
+        struct Copied {
             std::byte const* from;
-            std::size_t bytes;
+            UnitRange to;
         };
-        std::vector<Piece> pieces;
+        std::vector<Copied> copied;
         std::int64_t next = 0;
         for (std::size_t i = 0; i < parts.size(); ++i) {
             auto part = parts[i];
@@ -191,17 +191,19 @@ private:
                 part.bytes = flight_->parts.back().bytes;
             } else {
                 auto* const to = memory_.data() + next;
-                for (std::size_t at = 0; at < part.bytes.size(); at += copied_at_once)
-                    pieces.push_back(
-                        {to + at, part.bytes.data() + at, std::min(copied_at_once, part.bytes.size() - at)});
+                copied.push_back({part.bytes.data(), {next, next + static_cast<std::int64_t>(part.bytes.size())}});
                 part.bytes = {to, part.bytes.size()};
                 next += padded(part.bytes.size());
             }
             flight_->parts.push_back(part);
         }
-        context_->pool().run(static_cast<std::int64_t>(pieces.size()), [&pieces](std::int64_t i) {
-            auto const& piece = pieces[static_cast<std::size_t>(i)];
-            std::memcpy(piece.to, piece.from, piece.bytes);
+        context_->pool().run_ranges(next, 4096, [&copied, memory = memory_.data()](auto begin, auto end) {
+            for (auto const& [from, to] : copied) {
+                auto const first = std::max(begin, to.begin);
+                auto const last = std::min(end, to.end);
+                if (first < last)
+                    std::memcpy(memory + first, from + (first - to.begin), static_cast<std::size_t>(last - first));
+            }
         });
     }
     /// Keeps what the disk refused. A lost rank ends the run.
@@ -268,8 +270,6 @@ private:
         }
         return {};
     }
-
-    static constexpr std::size_t copied_at_once = std::size_t{1} << 21U;
 
     HostContext* context_;
     CheckpointTarget target_;
