@@ -354,7 +354,7 @@ ExitCode run_train(Arguments const& given) {
     if (!ranks) return failed(ranks.error(), Stage::arguments);
     auto record = RestartRecord::find();
     if (record) record->apply(*request);
-    if (!record && ranks->has_launcher()) resume_own_run(*request);
+    resume_own_run(*request, ranks->is_first());
     auto const refuse = [&](Error const& error, Stage stage) {
         if (record && record->take_failure(error)) return static_cast<ExitCode>(RestartRecord::lost);
         return report_of_rank(with_way_on(error, *request, ranks->has_launcher()), stage, *ranks, arguments.json);

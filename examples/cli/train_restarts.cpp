@@ -251,6 +251,19 @@ private:
     int file_ = -1;
 };
 
+/// How often a launcher has started this run before; nothing where none did, or this program does that itself.
+[[nodiscard]] std::optional<long long> starts_before() {
+    if (std::getenv(RestartRecord::variable) != nullptr) return std::nullopt;
+    for (auto const* const name : {"TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"}) {
+        if (char const* const count = std::getenv(name); count != nullptr) return std::atoll(count);
+    }
+    // SLURM counts from the first restart on.
+    return std::getenv("SLURM_JOB_ID") != nullptr ? std::optional(0LL) : std::nullopt;
+}
+[[nodiscard]] std::string mark_of(TrainRequest const& request) {
+    return request.out + "/.begun";
+}
+
 }  // namespace
 
 std::optional<RestartRecord> RestartRecord::find() {
@@ -316,11 +329,24 @@ std::vector<TrainRestart> RestartRecord::restarts() const {
     return out;
 }
 
-void resume_own_run(TrainRequest& request) {
-    for (auto const* const name : {"TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"}) {
-        char const* const count = std::getenv(name);
-        if (count == nullptr || std::atoll(count) < 1 || list_checkpoints(request.out).empty()) continue;
+void resume_own_run(TrainRequest& request, bool is_first) {
+    auto const starts = starts_before();
+    if (!starts) return;
+    auto const mark = mark_of(request);
+    if (*starts == 0 && is_first) (void)::unlink(mark.c_str());
+    if (*starts > 0 && ::access(mark.c_str(), F_OK) == 0 && !list_checkpoints(request.out).empty())
         request.resume = "auto";
+}
+
+void mark_own_run(TrainRequest const& request, bool is_running) {
+    if (!starts_before()) return;
+    auto const mark = mark_of(request);
+    if (!is_running) {
+        (void)::unlink(mark.c_str());
+    } else if (request.resume && !equal_ignoring_case(*request.resume, "auto")) {
+        // Without it a second start is refused, as the first would be.
+        auto const file = ::open(mark.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+        if (file >= 0) ::close(file);
     }
 }
 

@@ -56,9 +56,12 @@ private:
     bool has_step_ = false;
 };
 
-/// Where a launcher has started this run again (torchrun, shardwise launch, SLURM), checkpoints that are there now are its own, and it goes on
-/// from them whatever --resume said of its beginning.
-void resume_own_run(TrainRequest& request);
+/// Where a launcher starts a run that --resume lets begin anew (torchrun, shardwise launch, SLURM), a file in OUT says that it has begun: when
+/// the launcher starts it again, checkpoints that are there are its own, and it goes on from them. A first start takes away what another run
+/// left of that.
+void resume_own_run(TrainRequest& request, bool is_first);
+/// Says so, once the run's beginning is found, and no longer, once it has ended.
+void mark_own_run(TrainRequest const& request, bool is_running);
 
 /// The same error with what a user of `train` can do about lost ranks and time that is up.
 [[nodiscard]] Error with_way_on(Error error, TrainRequest const& request, bool has_launcher);

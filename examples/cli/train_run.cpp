@@ -12,6 +12,7 @@
 #include "train_group.hpp"
 #include "train_plan.hpp"
 #include "train_report.hpp"
+#include "train_restarts.hpp"
 #include "train_settings.hpp"
 #include "train_tune.hpp"
 
@@ -358,6 +359,7 @@ template <OptimizerRule Rule>
         from = share_begin(*job.world, from);
     }
     if (!from) return from.error();
+    if (job.is_first()) mark_own_run(request, true);
     print_warnings(from->warnings);
     answer.warnings.insert(answer.warnings.end(), from->warnings.begin(), from->warnings.end());
     CheckpointTarget const target{.out = request.out, .layout = &*layout, .files = job.files, .keep = request.keep};
@@ -385,6 +387,7 @@ template <OptimizerRule Rule>
         if (auto const shared = share_end(*job.world, answer); !shared) return shared;
     }
     if (!job.is_first()) return {};
+    mark_own_run(request, false);
     if (job.restarts != nullptr) answer.restarts = job.restarts->restarts();
     for (auto const step : list_checkpoints(request.out))
         answer.checkpoints.insert(answer.checkpoints.begin(), request.out + "/" + checkpoint_name(step));

@@ -328,10 +328,9 @@ TEST_CASE(
     Training const training;
     auto const expected = training.train("whole", long_run(training.out("whole.csv"), {}));
     auto const csv = training.out("run.csv");
-    auto flags = long_run(csv, {"--resume", "none"});
     Words words{SHARDWISE_PROGRAM, "launch", "--nproc", "2", "--prefix", "none", "--max-restarts", "1", "--",
                 SHARDWISE_PROGRAM};
-    auto const command = training.words("run", flags);
+    auto const command = training.words("run", long_run(csv, {"--resume", "none"}));
     words.insert(words.end(), command.begin(), command.end());
     auto const ran = run_command_line(words, {}, [&](pid_t process) {
         auto const ranks = ranks_of(process, 2);
@@ -341,12 +340,13 @@ TEST_CASE(
     });
     REQUIRE_MESSAGE(ran.status == 0, ran.err);
     CHECK_MESSAGE(ran.says("restart"), ran.err);
-    check_same(Answer(ran.out), expected);
+    // Behind the document of the first start's error.
+    check_same(Answer(ran.out.substr(ran.out.rfind("\n{") + 1)), expected);
     CHECK(compared_lines(csv) == compared_lines(training.out("whole.csv")));
+    CHECK_FALSE(exists(training.out("run") + "/.begun"));
     // Which is not asked for by a launcher's first start.
     auto const first = run_command_line(words);
-    CHECK(first.status != 0);
-    CHECK_MESSAGE(first.says("would be removed by a run that begins at step 0"), first.err);
+    CHECK_MESSAGE((first.status != 0 && first.says("would be removed by a run that begins at step 0")), first.err);
 }
 
 TEST_CASE("train: ranks that never join, or join twice, are named before the first step") {
@@ -367,7 +367,7 @@ TEST_CASE("train: ranks that never join, or join twice, are named before the fir
     second.join();
     CHECK((first.status == 1 && other.status == 1));
     auto const said = first.err + other.err;
-    CHECK_MESSAGE(said.find("rank 0") != std::string::npos, said);
+    CHECK_MESSAGE(said.find("was taken before") != std::string::npos, said);
     CHECK(list_checkpoints(training.out("run")).empty());
 }
 
