@@ -201,6 +201,8 @@ public:
                 stream.submit([this, i] {
                     if (trim_) trim_();
                     memory_.release(places_[i][0], bytes_of_parameter(i));
+                    // What the system does not take at once stays its own.
+                    memory_.drop();
                     return Result<>{};
                 });
             }
