@@ -136,8 +136,8 @@ struct WordFlag {
 }  // namespace
 
 Result<> check_trained(Arguments const& arguments) {
-    for (auto const& checked : {check_words(arguments), check_switches(arguments), check_adapters(arguments),
-                                check_mode(arguments)}) {
+    for (auto const& checked :
+         {check_words(arguments), check_switches(arguments), check_adapters(arguments), check_mode(arguments)}) {
         if (!checked) return checked;
     }
     if (!arguments.devices || equal_ignoring_case(*arguments.devices, "cpu")) return {};

@@ -135,7 +135,8 @@ TEST_CASE("estimate: what train allocates is what train predicts and holds itsel
     // A batch for each stage where it is not said how many micro-batches there are.
     check({"--pp", "2", "--tp", "2"}, {"--batch", "2"}, {"--batch", "4", "--micro-batch", "2"}, 4);
     check({"--dp", "1", "--offload", "optimizer"}, {}, {"--batch", "1"}, 1);
-    check({"--dp", "2", "--zero", "3", "--offload", "all"}, {"--batch", "1"}, {"--batch", "2", "--micro-batch", "1"}, 2);
+    check({"--dp", "2", "--zero", "3", "--offload", "all"}, {"--batch", "1"}, {"--batch", "2", "--micro-batch", "1"},
+          2);
     auto const reason = [](Words const& ways) {
         Words words{"estimate", "demo", "--training", "adam", "--json"};
         words.insert(words.end(), ways.begin(), ways.end());

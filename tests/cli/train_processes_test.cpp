@@ -111,7 +111,9 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("train --mode auto: shares a launcher's ranks as they can be, keeps to degrees that are given, else trains on one") {
+TEST_CASE(
+    "train --mode auto: shares a launcher's ranks as they can be, keeps to degrees that are given, else trains on "
+    "one") {
     Training const training;
     auto const hash = training.train("one", {"--steps", "3"}).text("weights_hash");
     auto const launch = [&](std::string const& name, std::string const& ranks, Words more) {
@@ -148,14 +150,16 @@ TEST_CASE("train --mode auto: shares a launcher's ranks as they can be, keeps to
     CHECK_FALSE(answer.is_null("plan", "fallback"));
     CHECK(alone.err.find("trains on one rank") != std::string::npos);
     CHECK(alone.err.find("leaves the training to rank 0") != std::string::npos);
-    for (auto const& flags : std::vector<Words>{{"--mode", "auto", "--no-fallback"}, {"--mode", "auto", "--dp", "1"}, {}})
+    for (auto const& flags :
+         std::vector<Words>{{"--mode", "auto", "--no-fallback"}, {"--mode", "auto", "--dp", "1"}, {}})
         CHECK(launch("refused", "5", flags).status != 0);
     // The host takes the place of a device that cannot be had, where it was not asked for by itself.
     auto const host = training.run("host", {"--steps", "3", "--mode", "auto", "--devices", "cuda:7"});
     REQUIRE_MESSAGE(host.status == 0, host.err);
     CHECK_FALSE(Answer(host.out).is_null("plan", "fallback"));
     CHECK(training.run("device", {"--steps", "3", "--devices", "cuda:7"}).status == 4);
-    CHECK(training.run("device", {"--steps", "3", "--mode", "auto", "--devices", "cuda:7", "--no-fallback"}).status == 4);
+    CHECK(training.run("device", {"--steps", "3", "--mode", "auto", "--devices", "cuda:7", "--no-fallback"}).status ==
+          4);
 }
 
 TEST_CASE("train: ranks of launch, torchrun, machines of their own and MPI train together and print once") {

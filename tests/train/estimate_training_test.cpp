@@ -170,9 +170,10 @@ TEST_CASE("TrainingSearch: what it finds is the best of all ways, whatever memor
     AdamW const rule;
     RopeDivisors const divisors;
     std::set<std::tuple<std::int64_t, std::int64_t, std::int64_t, int>> chosen;
-    for (auto machines : {TrainingMachines{.ranks = 1, .per_machine = 1}, TrainingMachines{.ranks = 2, .per_machine = 1},
-                          TrainingMachines{.ranks = 4, .per_machine = 4}, TrainingMachines{.ranks = 4, .per_machine = 2},
-                          TrainingMachines{.ranks = 4, .per_machine = 1}}) {
+    for (auto machines :
+         {TrainingMachines{.ranks = 1, .per_machine = 1}, TrainingMachines{.ranks = 2, .per_machine = 1},
+          TrainingMachines{.ranks = 4, .per_machine = 4}, TrainingMachines{.ranks = 4, .per_machine = 2},
+          TrainingMachines{.ranks = 4, .per_machine = 1}}) {
         CAPTURE(machines.ranks);
         CAPTURE(machines.per_machine);
         // Slow links, so that times differ by what is taken.
@@ -238,7 +239,8 @@ TEST_CASE("TrainingSearch: a model that fits over stages alone gets them, and ta
     auto const body = [&](Trainer<Adam8bit>& trainer, HostStream& stream) -> Result<> {
         if (auto const stepped = trainer.step(stream); !stepped) return stepped.error();
         auto const peak = trainer.context().memory().peak().count();
-        for (auto seen = most.load(); seen < peak && !most.compare_exchange_weak(seen, peak);) {}
+        for (auto seen = most.load(); seen < peak && !most.compare_exchange_weak(seen, peak);) {
+        }
         return {};
     };
     HostContext context({.threads = 1});

@@ -35,8 +35,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -73,13 +71,12 @@ public:
     [[nodiscard]] static Result<Trainer> create(HostContext& context, Comm& comm, TrainingProgram const& program,
                                                 TrainingWeights& weights, Rule const& rule, Batches batches,
                                                 TrainOptions const& options, RopeDivisors const& divisors = {}) {
-        bool const gathers = options.zero == ZeroStage::weights;
-        auto groups =
-            detail::TrainingGroups<Comm>::create(comm, {options.tp, options.pp, options.head_stage()}, gathers);
+        detail::ReplicaDegrees const degrees{options.tp, options.pp, options.head_stage()};
+        auto groups = detail::TrainingGroups<Comm>::create(comm, degrees, options.zero == ZeroStage::weights);
         if (!groups) return groups.error();
         auto made = make(context, std::move(*groups), program, weights, rule, std::move(batches), options, divisors);
-        if (auto const agreed = agree_on(comm, made ? Result<>{} : Result<>{made.error()}); !agreed)
-            return agreed.error();
+        auto const agreed_on = agree_on(comm, made ? Result<>{} : Result<>{made.error()});
+        if (!agreed_on) return agreed_on.error();
         if (comm.size() == 1) return made;
         auto const hash = detail::hash_of_training(Rule::name, program.layout(), made->batches_, options);
         if (auto const agreed = detail::agree_on_training(comm, hash); !agreed) return agreed.error();

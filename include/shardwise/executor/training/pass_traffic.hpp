@@ -84,7 +84,8 @@ struct PassTraffic {
             return detail::gather_traffic(detail::shared_evenly(width, place), count, place.rank);
         };
         // Each part makes the logits, but for gradients of parameters where the head has none.
-        for (std::size_t i = 0; i < (head.weight.is_frozen ? 1 : parts.size()); ++i) out.backward += of_width(head.vocabulary);
+        for (std::size_t i = 0; i < (head.weight.is_frozen ? 1 : parts.size()); ++i)
+            out.backward += of_width(head.vocabulary);
         out.backward += of_width(head.hidden);
     }
     return out;
