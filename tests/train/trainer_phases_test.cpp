@@ -283,11 +283,15 @@ void check(FaultyRuns const& runs, Row const& row, Way const& way, Phase phase) 
         if (!row.has_phase) continue;
         // Where a stage is late for the other's ties, who waits for it may be late for others, too, and is named.
         bool const is_chain = way.pp > 1 && row.code == ErrorCode::deadline_exceeded && phase == Phase::bucket;
-        CHECK((is_chain || one.message.find("rank " + std::to_string(way.ranks - 1)) != std::string::npos));
+        auto const number = std::to_string(way.ranks - 1);
+        bool const is_named = one.message.find("rank " + number) != std::string::npos ||
+                              one.message.find(", " + number + " (stopped") != std::string::npos;
+        CHECK((is_chain || is_named));
         auto const text = std::string(", in phase ");
         auto at = one.message.find(text + (waits_in(way, phase) ? name + " of step 1" : ""));
         // A survivor may still be on its way out of the last call before.
         if (at == std::string::npos && phase == Phase::checkpoint) at = one.message.find(text + "validation of step 1");
+        if (at == std::string::npos && phase == Phase::data) at = one.message.find(text + "checkpoint of step 0");
         CHECK(at != std::string::npos);
     }
 }
