@@ -71,9 +71,9 @@ void write_options(JsonWriter& json, TrainAnswer const& answer) {
         .member("pp", plan.pp)
         .member("zero", request.zero)
         .member("offload", words_of<offload_choices>[static_cast<std::size_t>(request.offload)]);
-    json.member("pipeline", pipeline_words[static_cast<std::size_t>(request.pipeline)])
-        .member("bucket_mb", request.bucket_mb.value_or(25))
-        .member("fast", request.is_fast)
+    json.member("pipeline", pipeline_words[static_cast<std::size_t>(request.pipeline)]);
+    write_optional(json, "bucket_mb", request.bucket_mb);
+    json.member("fast", request.is_fast)
         .member("ranks", rank_kind_choices[static_cast<std::size_t>(answer.ranks_are)].word);
     json.member("threads", request.threads).member("devices", "cpu");
     write_optional(json, "save_every", request.save_every);

@@ -88,7 +88,7 @@ std::string reason_of(TrainRequest const& request, TrainPlan const& plan) {
     if (plan.pp > 1) out += (plan.tp > 1 ? " in each of " : plan.dp > 1 ? " of " : " in ") + counted(plan.pp, "stage");
     out += " of " + counted(ceil_divide(request.batch, plan.dp), "sequence") + " a step";
     if (request.is_auto && request.zero > 0 && !request.pins.zero)
-        out += "; ZeRO " + std::to_string(request.zero) + ", as less does not fit";
+        out += "; ZeRO " + std::to_string(request.zero) + ", the fastest that fits";
     return out;
 }
 
@@ -329,10 +329,10 @@ std::vector<TrainFix> find_train_fixes(TrainRequest const& request, TrainPlan co
         if (offer("--recompute " + std::string(recompute_word(what)), changed, plan)) break;
     }
     for (auto const kind : {OptimizerKind::adam8bit, OptimizerKind::sgd}) {
-        if (kind == request.optimizer || (kind == OptimizerKind::adam8bit && plan.tp > 1)) continue;
+        bool const is_refused = request.kahan_sum || (kind == OptimizerKind::adam8bit && plan.tp > 1);
+        if (kind == request.optimizer || is_refused) continue;
         auto changed = request;
         changed.optimizer = kind;
-        changed.kahan_sum = false;
         if (offer("--optimizer " + std::string(train_optimizer_name(kind)), changed, plan)) break;
     }
     return out;

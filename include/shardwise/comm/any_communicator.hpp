@@ -104,9 +104,10 @@ public:
             },
             one_);
     }
-    /// Makes every later call of every rank return `error`, unless another error came first; returns the first one.
+    /// Makes every later call of every rank return `error`, unless another error came first; returns the first one. Another thread of the
+    /// rank may be in a call.
     Result<> fail(Error const& error) {
-        return visit([&](auto& one) { return one.fail(error); });
+        return std::visit([&](auto& one) { return one.fail(error); }, one_);
     }
     /// Cuts the group: ranks that give one color become a group of their own, numbered by their rank here.
     ///

@@ -53,7 +53,7 @@ struct TrainOptions {
     /// it has, at `zero` none too. For data-parallel ranks alone, at most at ZeRO 2. The results do not depend on it.
     bool has_one_copy = false;
     /// Gradients are exchanged in buckets of parameters, in the order in which a backward pass ends them, while it goes on. Those of stages
-    /// and from ZeroStage::gradients on have one bucket, which goes behind the pass. The results do not depend on it.
+    /// and, but for fast sums, from ZeroStage::gradients on have one bucket, which goes behind the pass. The results do not depend on it.
     BucketLimits buckets{};
     /// Ranks that share each layer: of all ranks, neighbours. The results do not depend on it.
     std::int32_t tp = 1;

@@ -71,6 +71,7 @@ public:
     [[nodiscard]] static Result<Trainer> create(HostContext& context, Comm& comm, TrainingProgram const& program,
                                                 TrainingWeights& weights, Rule const& rule, Batches batches,
                                                 TrainOptions const& options, RopeDivisors const& divisors = {}) {
+        if (auto const checked = agree_on(comm, options.check()); !checked) return checked.error();
         detail::ReplicaDegrees const degrees{options.tp, options.pp, options.head_stage()};
         auto groups = detail::TrainingGroups<Comm>::create(comm, degrees, options.zero == ZeroStage::weights);
         if (!groups) return groups.error();
@@ -119,7 +120,8 @@ public:
     [[nodiscard]] Result<> restore(TrainerPosition const& state) {
         if (auto const agreed = detail::agree_on_position(comm(), state); !agreed) return agreed;
         if (auto const restored = scale_.restore(state); !restored) return restored;
-        if (auto const agreed = detail::agree_on_weights(groups_, std::as_const(*weights_)); !agreed)
+        if (auto const agreed = detail::agree_on_weights(groups_, std::as_const(*weights_), options_.has_one_copy);
+            !agreed)
             return groups_.end(agreed.error());
         if (groups_.tensor() != nullptr) {
             auto stream = context_->make_stream();
@@ -239,7 +241,6 @@ private:
     [[nodiscard]] static Result<Trainer> make(HostContext& context, Groups groups, TrainingProgram const& program,
                                               TrainingWeights& weights, Rule const& rule, Batches batches,
                                               TrainOptions const& options, RopeDivisors const& divisors) {
-        if (auto const checked = options.check(); !checked) return checked.error();
         auto const batch = batches.options();
         if (auto const cut = detail::check_cut<Rule>(options); !cut) return cut.error();
         TensorPlace const world{groups.world().size(), groups.world().rank()};
@@ -264,7 +265,7 @@ private:
             if (!ties) return ties.error();
             stages.emplace(Stages{*std::move(passes), *std::move(ties)});
         }
-        auto const beside = detail::time_beside(groups.data(), options.timeout);
+        auto const beside = detail::time_beside(groups.data(), options.own_timeout());
         auto gradients = TrainingGradients::create(context, layout, sizes.sums(), beside);
         if (!gradients) return gradients.error();
         auto optimizer = ShardedOptimizer<Rule>::create(context, rule, detail::optimized_parameters(layout, weights),
@@ -334,7 +335,7 @@ private:
         skipped_.take();
         scale_.update(false);
         if (options_.check_every > 0 && (next_ + 1) % options_.check_every == 0) {
-            auto const agreed = detail::agree_on_weights(groups_, std::as_const(*weights_));
+            auto const agreed = detail::agree_on_weights(groups_, std::as_const(*weights_), options_.has_one_copy);
             if (!agreed) return agreed.error();
         }
         return Optional<TrainedStep>{out};

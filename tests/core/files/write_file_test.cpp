@@ -52,18 +52,30 @@ private:
 
 TEST_CASE("remove_temporaries: what killed processes left goes, what others write and other files stay") {
     TemporaryFolder const folder;
-    auto const child = ::fork();
-    if (child == 0) ::_exit(0);
-    ::waitpid(child, nullptr, 0);
     auto const prefix = detail::temporary_prefix();
-    auto const dead = std::to_string(child);
+    // Left by a process that is killed while it writes, by one of this number before it, and by one of a container.
+    auto const child = ::fork();
+    if (child == 0) {
+        (void)detail::LockedFile::create(folder / (prefix + "77-0.tmp"));
+        ::kill(::getpid(), SIGKILL);
+    }
+    ::waitpid(child, nullptr, 0);
+    CHECK(files_in(folder.path()) == 1);
+    auto const own = prefix + std::to_string(::getpid());
+    // The last one's host begins as this one does.
     for (auto const& name :
-         {prefix + dead + "-0.tmp", prefix + dead + "-7.tmp", prefix + std::to_string(::getpid()) + "-0.tmp",
-          prefix + dead + "-0.csv", prefix + "x-0.tmp", prefix + "-1-0.tmp", ".shardwise-elsewhere-" + dead + "-0.tmp"})
+         {own + "-0.tmp", prefix + "1-7.tmp", prefix + "1-0.csv", prefix + "x-0.tmp", prefix + "-1-0.tmp",
+          prefix + "1.tmp", std::string(".shardwise-elsewhere-1-0.tmp"), prefix + "2-4711-0.tmp"})
         folder.write(name, "x");
+    auto written = detail::LockedFile::create(folder / (own + "-1.tmp"));
+    REQUIRE(written.descriptor >= 0);
     remove_temporaries(folder.path());
-    CHECK(files_in(folder.path()) == 5);
-    CHECK_FALSE(std::filesystem::exists(folder / (prefix + dead + "-7.tmp")));
+    CHECK(files_in(folder.path()) == 7);
+    CHECK(std::filesystem::exists(folder / (own + "-1.tmp")));
+    CHECK_FALSE(std::filesystem::exists(folder / (prefix + "1-7.tmp")));
+    written.close();
+    remove_temporaries(folder.path());
+    CHECK(files_in(folder.path()) == 6);
     remove_temporaries(folder / "missing");
 }
 

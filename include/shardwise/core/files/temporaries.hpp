@@ -4,14 +4,11 @@
 #include <shardwise/core/version.hpp>
 
 #include <array>
-#include <cerrno>
-#include <charconv>
-#include <csignal>
 #include <dirent.h>
+#include <fcntl.h>
 #include <string>
 #include <string_view>
-#include <sys/types.h>
-#include <system_error>
+#include <sys/file.h>
 #include <unistd.h>
 #include <vector>
 
@@ -28,14 +25,25 @@ inline constexpr std::string_view temporary_suffix = ".tmp";
     return ".shardwise-" + std::string(host.data()) + "-";
 }
 
-/// Whether a file of that name was left by a process of this machine that is no more.
-[[nodiscard]] inline bool is_left_over(std::string_view name, std::string_view prefix) {
+/// Whether a file has such a name: the process's number, another number and the suffix follow.
+[[nodiscard]] inline bool is_temporary(std::string_view name, std::string_view prefix) {
     if (!name.starts_with(prefix) || !name.ends_with(temporary_suffix)) return false;
     name.remove_prefix(prefix.size());
-    pid_t process = 0;
-    auto const read = std::from_chars(name.data(), name.data() + name.size(), process);
-    if (read.ec != std::errc() || process <= 0) return false;
-    return ::kill(process, 0) != 0 && errno == ESRCH;
+    name.remove_suffix(temporary_suffix.size());
+    auto const dash = name.find('-');
+    auto const is_number = [](std::string_view text) {
+        return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+    };
+    return dash != std::string_view::npos && is_number(name.substr(0, dash)) && is_number(name.substr(dash + 1));
+}
+
+/// Removes a file that nobody is writing: who writes one holds a lock on it, which goes with the process, however that ends. Numbers of
+/// processes would say nothing: those of another container on this machine are others, and a container that starts again has the same.
+inline void remove_unlocked(std::string const& path) {
+    int const descriptor = ::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    if (descriptor < 0) return;
+    if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) (void)::unlink(path.c_str());
+    ::close(descriptor);
 }
 
 }  // namespace detail
@@ -47,10 +55,10 @@ inline void remove_temporaries(std::string const& folder) {
     auto const prefix = detail::temporary_prefix();
     std::vector<std::string> names;
     while (auto const* const entry = ::readdir(opened)) {
-        if (detail::is_left_over(entry->d_name, prefix)) names.emplace_back(entry->d_name);
+        if (detail::is_temporary(entry->d_name, prefix)) names.emplace_back(entry->d_name);
     }
     ::closedir(opened);
-    for (auto const& name : names) (void)::unlink((folder.empty() ? name : folder + "/" + name).c_str());
+    for (auto const& name : names) detail::remove_unlocked(folder.empty() ? name : folder + "/" + name);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

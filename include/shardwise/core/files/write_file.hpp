@@ -11,8 +11,10 @@
 #include <fcntl.h>
 #include <string>
 #include <string_view>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -55,6 +57,32 @@ namespace detail {
     }
     return 0;
 }
+
+/// A new file that remove_temporaries leaves alone until both descriptors are closed: one to write to, one that holds the lock; -1 and an
+/// errno where there is none, EEXIST for a name that is taken.
+struct LockedFile {
+    int descriptor = -1;
+    int lock = -1;
+
+    [[nodiscard]] static LockedFile create(std::string const& path) {
+        LockedFile out;
+        out.descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (out.descriptor < 0) return out;
+        struct stat status {};
+        // A disk without locks has none to ask for either.
+        bool const is_locked = ::flock(out.descriptor, LOCK_EX) == 0;
+        bool const was_removed = is_locked && ::fstat(out.descriptor, &status) == 0 && status.st_nlink == 0;
+        out.lock = ::fcntl(out.descriptor, F_DUPFD_CLOEXEC, 0);
+        if (!was_removed) return out;
+        out.close();
+        errno = EEXIST;
+        return out;
+    }
+    void close() {
+        if (descriptor >= 0) ::close(std::exchange(descriptor, -1));
+        if (lock >= 0) ::close(std::exchange(lock, -1));
+    }
+};
 
 /// Writes the text to a new file at `temporary` and gives it the name `target`; 0 or an errno, and then nothing is left.
 [[nodiscard]] inline int write_and_rename(int descriptor, std::string const& temporary, std::string const& target,
@@ -112,12 +140,13 @@ namespace detail {
     constexpr int tries = 100;
     for (int i = 0; i < tries; ++i) {
         auto const temporary = start + std::to_string(i) + std::string(detail::temporary_suffix);
-        int const descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (descriptor < 0 && errno == EEXIST) continue;
-        if (descriptor < 0) return detail::unwritable(path, errno);
+        auto file = detail::LockedFile::create(temporary);
+        if (file.descriptor < 0 && errno == EEXIST) continue;
+        if (file.descriptor < 0) return detail::unwritable(path, errno);
         // Fails where the old file is somebody else's; the new one then has the usual permissions.
-        if (is_there) (void)::fchmod(descriptor, status.st_mode & 07777);
-        auto const code = detail::write_and_rename(descriptor, temporary, target, text);
+        if (is_there) (void)::fchmod(file.descriptor, status.st_mode & 07777);
+        auto const code = detail::write_and_rename(std::exchange(file.descriptor, -1), temporary, target, text);
+        file.close();
         if (code != 0) return detail::unwritable(path, code);
         return {};
     }

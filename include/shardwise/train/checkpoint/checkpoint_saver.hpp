@@ -187,6 +187,8 @@ private:
         std::int64_t next = 0;
         for (std::size_t i = 0; i < parts.size(); ++i) {
             auto part = parts[i];
+            // The copy lies in memory.
+            part.is_mapped = false;
             if (is_copied_before(parts, i)) {
                 part.bytes = flight_->parts.back().bytes;
             } else {

@@ -332,8 +332,10 @@ private:
             auto const all = plan.leaves_of(slot.micro_batch);
             forget_layers();
             for (auto i = all.begin; i < all.end; ++i) {
+                passes.phases.begin(TrainingPhase::backward, stream);
                 if (i >= plan.leaves) {
                     join_layers(slot, stream);
+                    passes.phases.begin(TrainingPhase::bucket, stream);
                     if (auto const done = gradients.join(passes.groups.data(), stream, chunk); !done) return done;
                     continue;
                 }
@@ -341,6 +343,7 @@ private:
                 if (!leaf) return leaf.error();
                 at.adds_gradients = gradients.adds_leaf(chunk);
                 if (auto const done = back(i - all.begin, *leaf); !done) return done;
+                passes.phases.begin(TrainingPhase::bucket, stream);
                 if (auto const added = gradients.add(passes.groups.data(), stream, chunk); !added) return added;
             }
             return {};

@@ -79,8 +79,8 @@ struct TrainerSizes {
     /// Those that a stage's table is made for: those of the rank with most, where all data-parallel ranks exchange what belongs to each leaf
     /// of each chunk in one order.
     [[nodiscard]] std::int64_t joined_leaves() const {
-        bool const joins = options.zero == ZeroStage::weights ||
-                           (options.zero == ZeroStage::gradients && pipeline_chunks(options.pipeline) > 1);
+        bool const joins =
+            options.zero == ZeroStage::weights || (sums().is_sharded() && pipeline_chunks(options.pipeline) > 1);
         return joins ? split_units(batch.batch, data().ranks, 0).size() : leaves();
     }
     /// Elements that a rank has of the sum of a parameter's gradient.
