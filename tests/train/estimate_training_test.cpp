@@ -179,10 +179,10 @@ TEST_CASE("TrainingSearch: what it finds is the best of all ways, whatever memor
         // Slow links, so that times differ by what is taken.
         machines.between_bytes = 1e7;
         TrainingSearch<AdamW> counts(model, rule, batch, {}, machines, {}, {}, false, divisors);
-        auto const ways = counts.ways();
-        REQUIRE(ways);
+        auto const tried = counts.ways();
+        REQUIRE(tried);
         std::set<std::int64_t> limits{1};
-        for (auto const& way : *ways) limits.insert(counts.fullest(way)->count());
+        for (auto const& way : *tried) limits.insert(counts.fullest(way)->count());
         for (auto const limit : limits) {
             machines.memory = Bytes{limit};
             TrainingSearch<AdamW> search(model, rule, batch, {}, machines, {}, {}, false, divisors);
