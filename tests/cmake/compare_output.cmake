@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # cmake -DPROGRAM=... -DEXPECTED=... -DPRINTED=... -P compare_output.cmake: PROGRAM must end well and print EXPECTED. Where a file
 # model.txt lies beside it, PROGRAM gets the model of that name under $SHARDWISE_MODELS as its argument, and README.md and a
-# tutorial show the program as it is but for its licence line: no document is run with a model.
+# tutorial show the program as it is but for its licence line: no document is run with a model. The lines of a file arguments.txt
+# are its arguments, in which SOURCE is the source tree and OUT a new folder.
 if(NOT EXISTS "${EXPECTED}")
     message(FATAL_ERROR "${EXPECTED} is missing: it holds what the example must print")
 endif()
@@ -26,6 +27,15 @@ if(EXISTS "${folder}/model.txt")
         return()
     endif()
     set(arguments "$ENV{SHARDWISE_MODELS}/${model}")
+endif()
+if(EXISTS "${folder}/arguments.txt")
+    file(REMOVE_RECURSE "${PRINTED}.out")
+    cmake_path(ABSOLUTE_PATH folder BASE_DIRECTORY "${CMAKE_CURRENT_LIST_DIR}" NORMALIZE)
+    cmake_path(GET folder PARENT_PATH source)
+    cmake_path(GET source PARENT_PATH source)
+    file(STRINGS "${folder}/arguments.txt" arguments)
+    string(REGEX REPLACE "(^|;)SOURCE/" "\\1${source}/" arguments "${arguments}")
+    string(REGEX REPLACE "(^|;)OUT(;|$)" "\\1${PRINTED}.out\\2" arguments "${arguments}")
 endif()
 execute_process(COMMAND "${PROGRAM}" ${arguments} OUTPUT_FILE "${PRINTED}" RESULT_VARIABLE status)
 if(NOT status EQUAL 0)
