@@ -21,7 +21,7 @@ public:
     static constexpr std::string_view name = "late threads";
     static constexpr bool runs_beside = Beside;
 
-    LateThreads(Threads threads, std::chrono::nanoseconds latency) : Threads(std::move(threads)), latency_(latency) {}
+    LateThreads(Threads rank, std::chrono::nanoseconds latency) : Threads(std::move(rank)), latency_(latency) {}
     [[nodiscard]] Result<> step() {
         std::this_thread::sleep_for(latency_);
         return Threads::step();
