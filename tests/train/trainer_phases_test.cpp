@@ -219,7 +219,7 @@ Fault reduces(std::int64_t count) {
     };
 }
 
-/// Rows of facts/reliability.md, by their numbers there.
+/// What a rank does in place of its part of a phase, what is done to it meanwhile, and what the others must say of it.
 std::vector<Row> rows() {
     auto const dies = [](HostCommunicator&) -> Result<> { end_by(SIGKILL); };
     auto const crashes = [](HostCommunicator&) -> Result<> { end_by(SIGSEGV); };
