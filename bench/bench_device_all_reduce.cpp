@@ -67,8 +67,8 @@ public:
         }
         std::vector<double> times;
         for (int pass = 0; pass < (bench::is_emulated ? 1 : 15); ++pass) {
-            bench::TimedEvent first;
-            bench::TimedEvent last;
+            auto first = run_.timed_event();
+            auto last = run_.timed_event();
             first.record(streams_[0]);
             for (std::size_t rank = 0; rank < streams_.size(); ++rank) {
                 if (in_graph) {
@@ -79,7 +79,7 @@ public:
             }
             last.record(streams_[0]);
             wait();
-            times.push_back(last.since(first) / static_cast<double>(in_graph ? calls_in_graph : 1));
+            times.push_back(bench::take(last.since(first)) / static_cast<double>(in_graph ? calls_in_graph : 1));
         }
         auto const middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
         std::nth_element(times.begin(), middle, times.end());

@@ -4,6 +4,7 @@
 #include <shardwise/backend/buffer.hpp>
 #include <shardwise/backend/device_graph.hpp>
 #include <shardwise/backend/host.hpp>
+#include <shardwise/backend/timed_event.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/tensor_view.hpp>
@@ -62,6 +63,7 @@ public:
     using Context = Device::Context;
     using Stream = Device::Stream;
     using Graph = shardwise::DeviceGraph<Device::VendorApi>;
+    using Timed = shardwise::TimedEvent<Device::VendorApi>;
     template <class T>
     using Memory = shardwise::Buffer<T, Device>;
 
@@ -88,8 +90,8 @@ public:
         }
         context_ = std::move(*context);
         stream_ = std::make_unique<Stream>(context_->make_stream());
-        first_.emplace();
-        last_.emplace();
+        first_.emplace(timed_event());
+        last_.emplace(timed_event());
     }
 
     [[nodiscard]] Context& context() { return *context_; }
@@ -151,6 +153,9 @@ public:
         return repeated<T>(values, static_cast<std::int64_t>(values.size()));
     }
 
+    /// A point of this device's streams that has a time.
+    [[nodiscard]] Timed timed_event() { return take(Timed::make(context_->device())); }
+
     void wait() {
         auto const done = stream_->synchronize(shardwise::Deadline::after(std::chrono::seconds{30}));
         // The section's memory goes with the exception: what still runs uses it.
@@ -197,7 +202,7 @@ public:
         put();
         last_->record(*stream_);
         wait();
-        return last_->since(*first_);
+        return take(last_->since(*first_));
     }
 
     /// The rate at which the vendor's own copy reads and writes device memory, in this run: bytes read and bytes written count.
@@ -302,8 +307,8 @@ private:
     std::vector<std::string> only_;
     std::unique_ptr<Context> context_;
     std::unique_ptr<Stream> stream_;
-    std::optional<TimedEvent> first_;
-    std::optional<TimedEvent> last_;
+    std::optional<Timed> first_;
+    std::optional<Timed> last_;
     double copy_rate_ = 0.0;
     std::string rows_;
     bool is_everything_met_ = true;

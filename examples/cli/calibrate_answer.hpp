@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/calibrate/calibrate.hpp>
+#include <shardwise/calibrate/device_calibration.hpp>
 #include <shardwise/hardware/topology.hpp>
 
 #include "console.hpp"
@@ -16,6 +17,8 @@ struct CalibrateAnswer {
     std::string out;
     std::string processor;
     Calibration calibration;
+    /// Of the devices that were asked for.
+    std::vector<DeviceCalibration> devices;
     /// As it was written.
     Topology machine;
     std::vector<std::string> warnings;

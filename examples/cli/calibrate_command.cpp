@@ -5,10 +5,12 @@
 #include <shardwise/hardware/detect.hpp>
 
 #include "calibrate_answer.hpp"
+#include "calibrate_devices.hpp"
 #include "commands.hpp"
 #include "detect_options.hpp"
 #include "progress.hpp"
 #include "requests.hpp"
+#include "run_device_words.hpp"
 #include "values.hpp"
 
 #include <string>
@@ -37,8 +39,21 @@ namespace {
     return options;
 }
 
+/// The devices to measure beside the processor.
+[[nodiscard]] Result<RunDevices> read_calibrated_devices(Arguments const& arguments) {
+    auto devices = read_run_devices(arguments);
+    if (devices && devices->empty() && arguments.devices) {
+        return Error{ErrorCode::invalid_argument}
+            .in("--devices")
+            .at(*arguments.devices)
+            .because("is no device that can be measured")
+            .fix("write cuda:0,cuda:1 or hip:0");
+    }
+    return devices;
+}
+
 [[nodiscard]] Result<CalibrateAnswer> answer_calibrate(Arguments const& arguments, CalibrationOptions const& options,
-                                                       ColorMode mode) {
+                                                       RunDevices const& devices, ColorMode mode) {
     CalibrateAnswer answer;
     answer.out = *arguments.out;
     if (auto const checked = check_output_path(answer.out); !checked) return checked.error();
@@ -46,6 +61,13 @@ namespace {
     if (!detection) return detection.error();
     answer.warnings = std::move(detection->warnings);
     answer.processor = detection->processor.name;
+    // Devices first: where one cannot be had, nobody waits for the processor.
+    if (!devices.empty()) {
+        auto found = with_progress(
+            mode, [&](Observer const& observer) { return calibrate_devices(devices, arguments.quick, observer); });
+        if (!found) return found.error();
+        answer.devices = *std::move(found);
+    }
     auto measured = with_progress(mode, [&](Observer const& observer) { return calibrate(options, observer); });
     if (!measured) return measured.error();
     answer.calibration = *std::move(measured);
@@ -53,10 +75,13 @@ namespace {
     if (answer.machine.devices.empty()) {
         return Error{ErrorCode::no_such_device}.in("calibrate").because("found no device whose memory is known");
     }
+    for (auto const& device : answer.devices) {
+        if (auto const added = add_measured(answer.machine, *detection, device); !added) return added.error();
+    }
     for (auto const& device : answer.machine.devices) {
-        if (device.kind == DeviceKind::cpu) continue;
+        if (device.measured != MeasuredRates{}) continue;
         answer.warnings.push_back(std::string(device.name.view()) +
-                                  ": is described as published: this program measures processors");
+                                  ": is described as published: --devices measures it");
     }
     if (arguments.quick)
         answer.warnings.push_back("--quick: probes fit in caches, so that rates may be too good to plan with");
@@ -71,7 +96,9 @@ ExitCode run_calibrate(Arguments const& arguments) {
     if (!color) return report(color.error(), Stage::arguments, arguments.json);
     auto const options = read_calibration_options(arguments);
     if (!options) return report(options.error(), Stage::arguments, arguments.json);
-    auto const answer = answer_calibrate(arguments, *options, *color);
+    auto const devices = read_calibrated_devices(arguments);
+    if (!devices) return report(devices.error(), Stage::arguments, arguments.json);
+    auto const answer = answer_calibrate(arguments, *options, *devices, *color);
     if (!answer) return report(answer.error(), Stage::work, arguments.json);
     print_warnings(answer->warnings);
     print_text(arguments.json ? calibrate_json(*answer) : calibrate_text(*answer, style_of_stdout(*color)));

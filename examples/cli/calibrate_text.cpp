@@ -14,6 +14,39 @@ namespace {
     return decimals(rate / 1e9, digits);
 }
 
+void products_json(JsonWriter& json, std::vector<ProductRate> const& products) {
+    json.key("products").begin_array();
+    for (auto const& product : products) {
+        json.begin_object().member("dtype", name_of(product.format)).member("rows", product.rows);
+        json.member("operations_per_s", product.operations).member("weight_bytes_per_s", product.bytes).end_object();
+    }
+    json.end_array();
+}
+
+void device_json(JsonWriter& json, DeviceCalibration const& device) {
+    json.begin_object().member("id", device.id()).member("memory", device.memory);
+    json.member("host_to_device", device.host_to_device).member("device_to_host", device.device_to_host);
+    json.member("copy_latency", device.copy_latency).member("launch", device.launch);
+    products_json(json, device.products);
+    json.end_object();
+}
+
+[[nodiscard]] std::string products_text(std::vector<ProductRate> const& products, Style const& style) {
+    Table table({"products", "rows", "Gop/s", "weights"});
+    for (auto const& product : products) {
+        table.add({std::string(name_of(product.format)), std::to_string(product.rows), giga(product.operations),
+                   product.rows == 1 ? giga(product.bytes) + " GB/s" : ""});
+    }
+    return table.text(style) + "\n";
+}
+
+[[nodiscard]] std::string device_text(DeviceCalibration const& device, Style const& style) {
+    return style.bold(device.id()) + "\n\nmemory " + giga(device.memory) + " GB/s, from the host " +
+           giga(device.host_to_device) + " GB/s, to it " + giga(device.device_to_host) + " GB/s, a short copy " +
+           duration(device.copy_latency) + ", a launch " + duration(device.launch) + "\n\n" +
+           products_text(device.products, style);
+}
+
 }  // namespace
 
 std::string calibrate_json(CalibrateAnswer const& answer) {
@@ -25,12 +58,9 @@ std::string calibrate_json(CalibrateAnswer const& answer) {
     json.key("memory").begin_object();
     json.key("read").begin_object().member("one", found.read_one).member("all", found.read_all).end_object();
     json.key("copy").begin_object().member("one", found.copy_one).member("all", found.copy_all).end_object();
-    json.end_object().key("products").begin_array();
-    for (auto const& product : found.products) {
-        json.begin_object().member("dtype", name_of(product.format)).member("rows", product.rows);
-        json.member("operations_per_s", product.operations).member("weight_bytes_per_s", product.bytes).end_object();
-    }
-    json.end_array().key("all_reduce");
+    json.end_object();
+    products_json(json, found.products);
+    json.key("all_reduce");
     auto const& sums = found.all_reduce;
     if (sums.ranks > 1) {
         json.begin_object().member("ranks", sums.ranks).member("latency", sums.latency);
@@ -46,6 +76,8 @@ std::string calibrate_json(CalibrateAnswer const& answer) {
         json.member("memory", device.available()).member("bandwidth", device.bandwidth);
         json.member("is_measured", device.measured != MeasuredRates{}).end_object();
     }
+    json.end_array().key("calibrated").begin_array();
+    for (auto const& device : answer.devices) device_json(json, device);
     json.end_array().member("seconds", found.seconds).key("warnings").begin_array();
     for (auto const& warning : answer.warnings) json.value(warning);
     json.end_array().end_object();
@@ -60,16 +92,12 @@ std::string calibrate_text(CalibrateAnswer const& answer, Style const& style) {
     memory.add({"read", giga(found.read_one) + " GB/s", giga(found.read_all) + " GB/s"});
     memory.add({"copy", giga(found.copy_one) + " GB/s", giga(found.copy_all) + " GB/s"});
     text += memory.text(style) + "\n";
-    Table products({"products", "rows", "Gop/s", "weights"});
-    for (auto const& product : found.products) {
-        products.add({std::string(name_of(product.format)), std::to_string(product.rows), giga(product.operations),
-                      product.rows == 1 ? giga(product.bytes) + " GB/s" : ""});
-    }
-    text += products.text(style) + "\n";
+    text += products_text(found.products, style);
     if (auto const& sums = found.all_reduce; sums.ranks > 1) {
         text += "sums over " + counted(sums.ranks, "rank") + ": " + duration(sums.latency) + ", then " +
                 giga(sums.bandwidth) + " GB/s\n";
     }
+    for (auto const& device : answer.devices) text += "\n" + device_text(device, style);
     text += "measured in " + duration(found.seconds) + "; " +
             counted(static_cast<std::int64_t>(answer.machine.devices.size()), "device") + " in " + escaped(answer.out) +
             ": shardwise plan MODEL --devices " + escaped(answer.out) + "\n";

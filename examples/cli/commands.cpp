@@ -125,10 +125,12 @@ std::span<Command const> commands() {
                     "Measures reading and copying memory, products by element type for many rows and for one, and sums "
                     "over ranks that are threads, in under a minute, and writes a description file "
                     "(docs/reference/description-file.md). On a machine without accelerators each rank is a device in "
-                    "it, with its share of the memory and of the rates; elsewhere accelerators stay as published and "
-                    "the processor is measured. Nothing else should run meanwhile.",
+                    "it, with its share of the memory and of the rates; elsewhere accelerators stay as published, but those "
+                    "that --devices names: of them copies, launches and products are measured. Nothing else should run "
+                    "meanwhile.",
                 .groups = {calibration_options(), output_options()},
                 .examples = {{"shardwise calibrate --out machine.json", "measure this machine"},
+                             {"shardwise calibrate --out machine.json --devices cuda:0", "with its GPU"},
                              {"shardwise plan llama-3-8b --quant int4 --devices machine.json",
                               "plan with what was measured"}},
                 .run = run_calibrate},

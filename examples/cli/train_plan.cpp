@@ -2,6 +2,7 @@
 #include "train_plan.hpp"
 
 #include <shardwise/backend/host/products.hpp>
+#include <shardwise/calibrate/host_timer.hpp>
 #include <shardwise/calibrate/product_rates.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/cost/block_work.hpp>
@@ -241,7 +242,8 @@ double step_operations(TrainRequest const& request, TrainPlan const& plan, Model
 std::optional<TrainTime> expect_time(TrainRequest const& request, TrainPlan const& plan, Model const& model) {
     HostContext context({.threads = request.threads});
     RateProbe const probe{.name = "products", .time = std::chrono::milliseconds(100)};
-    auto const rate = measure_product(context, WeightFormat::f32, probe);
+    HostTimer timer(context);
+    auto const rate = measure_product(timer, WeightFormat::f32, probe);
     if (!rate) return std::nullopt;
     return TrainTime{step_operations(request, plan, model), rate->operations};
 }

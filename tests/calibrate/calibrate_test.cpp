@@ -124,3 +124,76 @@ TEST_CASE("describe_machine: accelerators stay as detected, and the processor be
     CHECK(machine.devices[1].measured.bandwidth == 40e9);
     CHECK(machine.devices[1].memory == Bytes{8LL << 30U});
 }
+
+namespace {
+
+/// A machine with a processor and two GPUs, of which this process may use the second.
+[[nodiscard]] Detection with_gpus() {
+    auto detection = processor_only();
+    for (int number = 1; number >= 0; --number) {
+        DetectedDevice gpu;
+        gpu.id = number == 1 ? "cuda:0" : "GPU-hidden";
+        gpu.device.name = "Some Card";
+        gpu.device.memory = Bytes{24LL << 30U};
+        gpu.device.peak.bf16 = 1e14;
+        gpu.device.link = {LinkType::nvlink, 3e11, 1e-6};
+        gpu.is_available = number == 1;
+        detection.devices.insert(detection.devices.begin(), gpu);
+    }
+    return detection;
+}
+
+[[nodiscard]] DeviceCalibration measured_gpu() {
+    DeviceCalibration gpu;
+    gpu.vendor = "cuda";
+    gpu.memory = 8e11;
+    gpu.host_to_device = 2.5e10;
+    gpu.device_to_host = 2.6e10;
+    gpu.copy_latency = 9e-6;
+    gpu.launch = 2e-6;
+    gpu.products = {{WeightFormat::bf16, 2048, 8e13, 1e9}, {WeightFormat::bf16, 1, 1e12, 7e11}};
+    return gpu;
+}
+
+}  // namespace
+
+TEST_CASE("add_measured: what was measured of a device is what plans price by, and its way to the processor too") {
+    auto const detection = with_gpus();
+    Calibration calibration;
+    calibration.read_all = 40e9;
+    auto machine = describe_machine(calibration, detection);
+    REQUIRE(machine.devices.size() == 2);
+    REQUIRE(add_measured(machine, detection, measured_gpu()));
+    auto const& gpu = machine.devices[0];
+    CHECK(gpu.measured.products.bf16 == 8e13);
+    CHECK(gpu.measured.one_row.bf16 == 7e11);
+    CHECK(gpu.measured.bandwidth == 8e11);
+    CHECK(gpu.measured.launch == 2e-6);
+    CHECK(gpu.peak.bf16 == 1e14);
+    CHECK(machine.between(0, 1) == Link{LinkType::pcie, 2.5e10, 9e-6, true});
+    auto const rates = device_rates(gpu, Dtype::bf16);
+    CHECK(rates.products == 8e13);
+    CHECK(rates.memory == 7e11);
+    CHECK(rates.kernel_seconds == 2e-6);
+
+    // Measured again, it replaces what stood there.
+    auto again = measured_gpu();
+    again.host_to_device = 1e10;
+    REQUIRE(add_measured(machine, detection, again));
+    CHECK(machine.links.size() == 1);
+    CHECK(machine.between(1, 0).bandwidth == 1e10);
+}
+
+TEST_CASE("add_measured: a device that was not found is refused by its name") {
+    auto const detection = with_gpus();
+    auto machine = describe_machine({}, detection);
+    auto const before = machine.devices;
+    auto gpu = measured_gpu();
+    gpu.device = 1;
+    auto const refused = add_measured(machine, detection, gpu);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code() == ErrorCode::no_such_device);
+    CHECK(refused.error().place() == "cuda:1");
+    CHECK(machine.devices == before);
+    CHECK(machine.links.empty());
+}

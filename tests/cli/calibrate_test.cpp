@@ -3,6 +3,7 @@
 
 #include "program.hpp"
 
+#include <filesystem>
 #include <string>
 
 using namespace shardwise;
@@ -54,4 +55,16 @@ TEST_CASE("calibrate: a file that cannot be written is refused before anything i
     CHECK(nowhere.says("cannot be written"));
     CHECK(Answer(nowhere.out).text("error", "code") == "file_unwritable");
     CHECK(run({"calibrate", "--out", "x.json", "--tp", "0"}).status == 2);
+}
+
+TEST_CASE("calibrate: a device that cannot be had is refused before anything is measured") {
+    TemporaryFolder const folder;
+    auto const file = folder.path() + "/machine.json";
+    auto const absent = run({"calibrate", "--out", file, "--devices", "cuda:99", "--json"});
+    CHECK(absent.status == 4);
+    CHECK(Answer(absent.out).text("error", "code") == "no_such_device");
+    CHECK_FALSE(std::filesystem::exists(file));
+    auto const no_device = run({"calibrate", "--out", file, "--devices", "2xgpu:24GiB"});
+    CHECK(no_device.status == 2);
+    CHECK(no_device.says("cuda:0,cuda:1"));
 }

@@ -4,6 +4,7 @@
 #include "arg_max_cases.hpp"
 #include "attention_cases.hpp"
 #include "backend_cases.hpp"
+#include "calibrate_cases.hpp"
 #include "element_cases.hpp"
 #include "expert_product_cases.hpp"
 #include "gated_delta_cases.hpp"

@@ -150,9 +150,13 @@ private:
     std::thread worker_;
 };
 
-/// An event: a flag for each record.
+/// An event: a flag for each record, and the time at which it was reached.
 struct FakeEvent {
+    using Time = std::chrono::steady_clock::time_point;
+
     std::shared_ptr<std::atomic<bool>> reached = std::make_shared<std::atomic<bool>>(true);
+    bool is_timed = false;
+    std::shared_ptr<Time> at = std::make_shared<Time>();
 };
 
 class FakeProducts;
@@ -247,6 +251,13 @@ struct FakeApi {
         ++machine().events;
         return new FakeEvent;
     }
+    static Result<Event> create_timed_event() {
+        if (auto const result = machine().enter("create_timed_event"); !result) return result.error();
+        ++machine().events;
+        auto* const event = new FakeEvent;
+        event->is_timed = true;
+        return event;
+    }
     static void destroy_event(Event event) {
         delete event;
         --machine().events;
@@ -255,8 +266,13 @@ struct FakeApi {
         if (auto const result = enter("record", stream); !result) return result;
         if (stream->capture) return break_capture(stream, "record");
         auto const reached = std::make_shared<std::atomic<bool>>(false);
+        auto const at = std::make_shared<FakeEvent::Time>();
         event->reached = reached;
-        stream->put([reached] { reached->store(true); });
+        event->at = at;
+        stream->put([reached, at] {
+            *at = std::chrono::steady_clock::now();
+            reached->store(true);
+        });
         return {};
     }
     static Result<> hold_back(Stream stream, Event event) {
@@ -270,6 +286,14 @@ struct FakeApi {
     static Result<bool> is_reached(Event event) {
         if (auto const result = machine().enter("is_reached"); !result) return result.error();
         return event->reached->load();
+    }
+    static Result<double> seconds_between(Event first, Event last) {
+        if (auto const result = machine().enter("seconds_between"); !result) return result.error();
+        Error refused{ErrorCode::backend_failure};
+        refused.in("seconds_between");
+        if (!first->is_timed || !last->is_timed) return refused.because("an event keeps no time");
+        if (!first->reached->load() || !last->reached->load()) return refused.because("an event is not reached");
+        return std::chrono::duration<double>(*last->at - *first->at).count();
     }
     static Result<> enable_peer(std::int32_t device, std::int32_t) {
         if (device != current()) return Error{ErrorCode::backend_failure}.in("enable_peer").because("wrong device");

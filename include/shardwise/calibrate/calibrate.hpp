@@ -3,15 +3,16 @@
 
 #include <shardwise/backend/host.hpp>
 #include <shardwise/backend/host/core_pin.hpp>
+#include <shardwise/backend/host/products.hpp>
 #include <shardwise/calibrate/all_reduce_rates.hpp>
+#include <shardwise/calibrate/calibrated_formats.hpp>
+#include <shardwise/calibrate/host_timer.hpp>
 #include <shardwise/calibrate/memory_rates.hpp>
 #include <shardwise/calibrate/product_rates.hpp>
 #include <shardwise/calibrate/rate_probe.hpp>
 #include <shardwise/core/observer.hpp>
-#include <shardwise/hardware/device.hpp>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -52,18 +53,6 @@ struct Calibration {
     double seconds = 0.0;
 };
 
-/// A format whose products are measured, and what a description calls their rate.
-struct CalibratedFormat {
-    WeightFormat format;
-    double PeakRates::*rate;
-};
-inline constexpr std::array<CalibratedFormat, 6> calibrated_formats{{{WeightFormat::f32, &PeakRates::fp32},
-                                                                     {WeightFormat::bf16, &PeakRates::bf16},
-                                                                     {WeightFormat::f16, &PeakRates::fp16},
-                                                                     {WeightFormat::int8, &PeakRates::int8},
-                                                                     {WeightFormat::int4, &PeakRates::int4},
-                                                                     {WeightFormat::mxfp4, &PeakRates::fp4}}};
-
 namespace detail {
 
 /// Measures one thing after another and tells an observer.
@@ -100,12 +89,13 @@ public:
             if (!rate) return rate.error();
             to = *rate;
         }
+        HostTimer timer(all);
         for (auto const& each : calibrated_formats) {
             auto const format = each.format;
-            auto const large = measure_product(all, format, next("products"));
+            auto const large = measure_product(timer, format, next("products"));
             if (!large) return large.error();
             found.products.push_back(*large);
-            auto const one_row = measure_one_row(all, format, next("products"), options_.probe_bytes);
+            auto const one_row = measure_one_row(timer, format, next("products"), options_.probe_bytes);
             if (!one_row) return one_row.error();
             found.products.push_back(*one_row);
         }

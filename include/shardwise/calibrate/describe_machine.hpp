@@ -2,22 +2,24 @@
 #pragma once
 
 #include <shardwise/calibrate/calibrate.hpp>
+#include <shardwise/calibrate/calibrated_formats.hpp>
+#include <shardwise/calibrate/device_calibration.hpp>
+#include <shardwise/core/result.hpp>
 #include <shardwise/hardware/detection.hpp>
 #include <shardwise/hardware/topology.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
-/// The processor with what was measured of it, as one of `ranks` that share it.
-[[nodiscard]] inline Device measured_processor(Device device, Calibration const& calibration, std::int32_t ranks) {
-    auto const share = 1.0 / ranks;
-    auto& measured = device.measured;
-    for (auto const& product : calibration.products) {
+/// Writes what products were measured to do into what plans read.
+inline void set_product_rates(MeasuredRates& measured, std::vector<ProductRate> const& products, double share) {
+    for (auto const& product : products) {
         bool const is_one_row = product.rows == 1;
         auto& rates = is_one_row ? measured.one_row : measured.products;
         for (auto const& each : calibrated_formats) {
@@ -26,6 +28,13 @@ namespace detail {
             }
         }
     }
+}
+
+/// The processor with what was measured of it, as one of `ranks` that share it.
+[[nodiscard]] inline Device measured_processor(Device device, Calibration const& calibration, std::int32_t ranks) {
+    auto const share = 1.0 / ranks;
+    auto& measured = device.measured;
+    set_product_rates(measured, calibration.products, share);
     device.bandwidth = measured.bandwidth = calibration.read_all * share;
     for (auto const& each : all_rates) device.peak.*each.rate *= share;
     // A machine whose clock is unknown has at least what was measured.
@@ -63,6 +72,47 @@ namespace detail {
         }
     }
     return ranks;
+}
+
+/// Writes what was measured of an accelerator into the description of the machine: its rates, and its way to the processor,
+/// which was measured with it. `machine` is describe_machine's of the same `detection`.
+///
+/// Errors  no_such_device where the device is not among those that were found and may be used
+[[nodiscard]] inline Result<> add_measured(Topology& machine, Detection const& detection,
+                                           DeviceCalibration const& calibration) {
+    // describe_machine has the devices that may be used, in their order.
+    std::size_t at = 0;
+    auto found = machine.devices.size();
+    auto processor = machine.devices.size();
+    for (auto const& detected : detection.devices) {
+        if (!detected.is_available) continue;
+        if (detected.id == calibration.id()) found = at;
+        if (detected.device.kind == DeviceKind::cpu) processor = at;
+        ++at;
+    }
+    if (found == machine.devices.size()) {
+        return Error{ErrorCode::no_such_device}
+            .in("calibrate")
+            .at(calibration.id())
+            .because("is not among the devices that were found")
+            .fix("see shardwise detect");
+    }
+    auto& device = machine.devices[found];
+    detail::set_product_rates(device.measured, calibration.products, 1.0);
+    device.measured.bandwidth = calibration.memory;
+    device.measured.launch = calibration.launch;
+    if (processor == machine.devices.size()) return {};
+    auto const first = static_cast<std::int32_t>(found);
+    auto const second = static_cast<std::int32_t>(processor);
+    Link const measured{LinkType::pcie, calibration.host_to_device, calibration.copy_latency, true};
+    for (auto& link : machine.links) {
+        bool const is_same = link.first == first && link.second == second;
+        if (!is_same && !(link.first == second && link.second == first)) continue;
+        link.link = measured;
+        return {};
+    }
+    machine.links.push_back({first, second, measured});
+    return {};
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/buffer.hpp>
-#include <shardwise/backend/host/products.hpp>
+#include <shardwise/backend/host.hpp>
 #include <shardwise/backend/weight_source.hpp>
 #include <shardwise/calibrate/rate_probe.hpp>
 #include <shardwise/core/bytes.hpp>
@@ -62,20 +62,20 @@ struct ProbeWeight {
 }
 
 /// Times one product; `rows` of activations.
-[[nodiscard]] inline Result<ProductRate> time_product(HostContext& context, HostWeight const& weight,
-                                                      WeightFormat format, std::int64_t rows, RateProbe const& probe) {
-    auto stream = context.make_stream();
-    auto in = Buffer<float, Host>::allocate(context, rows * weight.inputs());
+template <class Timer>
+[[nodiscard]] Result<ProductRate> time_product(Timer& timer, typename Timer::Backend::Weight const& weight,
+                                               WeightFormat format, std::int64_t rows, RateProbe const& probe) {
+    using B = typename Timer::Backend;
+    auto in = Buffer<float, B>::allocate(timer.context(), rows * weight.inputs());
     if (!in) return in.error();
-    auto out = Buffer<float, Host>::allocate(context, rows * weight.outputs());
+    auto out = Buffer<float, B>::allocate(timer.context(), rows * weight.outputs());
     if (!out) return out.error();
-    std::fill(in->data(), in->data() + in->size(), 0.5F);
-    TensorView<float const, 2, Host> const from(in->data(), {rows, weight.inputs()});
-    TensorView<float, 2, Host> const to(out->data(), {rows, weight.outputs()});
-    auto const seconds = best_seconds(probe, [&]() -> Result<> {
-        if (auto const done = Host::multiply(from, weight, to, stream); !done) return done;
-        return stream.synchronize(probe.deadline);
-    });
+    std::vector<float> const values(static_cast<std::size_t>(in->size()), 0.5F);
+    TensorView<float const, 1, Host> const given(values.data(), {in->size()});
+    if (auto const sent = B::template copy<float>(given, in->view(), timer.stream()); !sent) return sent.error();
+    TensorView<float const, 2, B> const from(in->data(), {rows, weight.inputs()});
+    TensorView<float, 2, B> const to(out->data(), {rows, weight.outputs()});
+    auto const seconds = timer.seconds(probe, [&] { return B::multiply(from, weight, to, timer.stream()); });
     if (!seconds) return seconds.error();
     auto const elements = static_cast<double>(weight.outputs() * weight.inputs());
     return ProductRate{format, rows, 2.0 * elements * static_cast<double>(rows) / *seconds,
@@ -84,42 +84,49 @@ struct ProbeWeight {
 
 }  // namespace detail
 
-/// What a product with one row of activations does by a weight of about `bytes`, all threads of a context together: it
-/// is bound by reading the weight where `bytes` are more than the caches hold.
+/// What a product with one row of activations does by a weight of about `bytes`, on what a HostTimer or a DeviceTimer
+/// times: it is bound by reading the weight where `bytes` are more than the caches hold.
 ///
-/// Errors  out_of_memory; deadline_exceeded
-[[nodiscard]] inline Result<ProductRate> measure_one_row(HostContext& context, WeightFormat format,
-                                                         RateProbe const& probe, Bytes bytes) {
+/// Errors  out_of_memory; deadline_exceeded; backend_failure of a device
+template <class Timer>
+[[nodiscard]] Result<ProductRate> measure_one_row(Timer& timer, WeightFormat format, RateProbe const& probe,
+                                                  Bytes bytes) {
     constexpr std::int64_t inputs = 4096;
     auto const outputs = std::max<std::int64_t>(bytes.count() / (detail::thousand_weights(format) * inputs / 1000), 16);
-    auto held = Host::hold_weight(context, detail::probe_weight(format, outputs, inputs).source);
+    auto held = Timer::Backend::hold_weight(timer.context(), detail::probe_weight(format, outputs, inputs).source);
     if (!held) return held.error();
-    return detail::time_product(context, *held, format, 1, probe);
+    return detail::time_product(timer, *held, format, 1, probe);
 }
 
-/// What large products do, all threads of a context together: as many rows as take long enough, 512 at most.
+/// The largest product that is measured: `rows` of activations by a weight [width, width].
+struct ProductExtent {
+    /// The shape of a layer of a model with a billion weights.
+    std::int64_t width = 2048;
+    std::int64_t rows = 512;
+};
+
+/// What large products do: as many rows as take long enough, those of `extent` at most.
 ///
-/// Errors  out_of_memory; deadline_exceeded
-[[nodiscard]] inline Result<ProductRate> measure_product(HostContext& context, WeightFormat format,
-                                                         RateProbe const& probe) {
-    // The shape of a layer of a model with a billion weights.
-    constexpr std::int64_t width = 2048;
-    constexpr std::int64_t max_rows = 512;
-    auto held = Host::hold_weight(context, detail::probe_weight(format, width, width).source);
+/// Errors  out_of_memory; deadline_exceeded; backend_failure of a device
+template <class Timer>
+[[nodiscard]] Result<ProductRate> measure_product(Timer& timer, WeightFormat format, RateProbe const& probe,
+                                                  ProductExtent const& extent = {}) {
+    auto const width = extent.width;
+    auto held = Timer::Backend::hold_weight(timer.context(), detail::probe_weight(format, width, width).source);
     if (!held) return held.error();
     auto quick = probe;
     quick.time = std::chrono::nanoseconds{0};
     quick.runs = 1;
     // Slow machines get fewer rows: a run that takes a fifth of the time to measure tells enough.
-    std::int64_t rows = 32;
-    while (rows < max_rows) {
-        auto const tried = detail::time_product(context, *held, format, rows, quick);
+    auto rows = std::min<std::int64_t>(32, extent.rows);
+    while (rows < extent.rows) {
+        auto const tried = detail::time_product(timer, *held, format, rows, quick);
         if (!tried) return tried.error();
         auto const seconds = 2.0 * static_cast<double>(width * width * rows) / tried->operations;
         if (seconds > std::chrono::duration<double>(probe.time).count() / 5.0) break;
         rows *= 2;
     }
-    return detail::time_product(context, *held, format, rows, probe);
+    return detail::time_product(timer, *held, format, rows, probe);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

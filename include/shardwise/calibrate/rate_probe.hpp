@@ -22,6 +22,15 @@ struct RateProbe {
     Deadline deadline = Deadline::after(std::chrono::minutes(1));
 };
 
+/// A probe that its deadline stopped.
+[[nodiscard]] inline Error late(RateProbe const& probe) {
+    return Error{ErrorCode::deadline_exceeded}
+        .in("calibrate")
+        .at(probe.name)
+        .because("was not measured in time")
+        .fix("try again when the machine has less to do");
+}
+
 /// The shortest time of run(), which returns a Result<>. The first run does not count.
 ///
 /// Units   seconds
@@ -33,13 +42,7 @@ template <class Run>
     double best = 1e30;
     auto const begin = Clock::now();
     for (int runs = 0; runs < probe.runs || Clock::now() - begin < probe.time; ++runs) {
-        if (probe.deadline.has_passed()) {
-            return Error{ErrorCode::deadline_exceeded}
-                .in("calibrate")
-                .at(probe.name)
-                .because("was not measured in time")
-                .fix("try again when the machine has less to do");
-        }
+        if (probe.deadline.has_passed()) return late(probe);
         auto const start = Clock::now();
         if (auto const done = run(); !done) return done.error();
         best = std::min(best, std::chrono::duration<double>(Clock::now() - start).count());

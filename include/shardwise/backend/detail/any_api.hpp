@@ -46,10 +46,12 @@ struct AnyApi {
     static Result<Stream> create_stream();
     static void destroy_stream(Stream stream);
     static Result<Event> create_event();
+    static Result<Event> create_timed_event();
     static void destroy_event(Event event);
     static Result<> record(Event event, Stream stream);
     static Result<> hold_back(Stream stream, Event event);
     static Result<bool> is_reached(Event event);
+    static Result<double> seconds_between(Event first, Event last);
     static Result<> enable_peer(std::int32_t device, std::int32_t peer);
     static Result<> begin_capture(Stream stream);
     static Result<Graph> end_capture(Stream stream);

@@ -110,6 +110,11 @@ struct CudaApi {
         if (!result) return result.error();
         return event;
     }
+    static Result<Event> create_timed_event() {
+        Event event = nullptr;
+        if (auto const result = cuda_result(cudaEventCreate(&event), "cudaEventCreate"); !result) return result.error();
+        return event;
+    }
     static void destroy_event(Event event) { (void)cudaEventDestroy(event); }
     static Result<> record(Event event, Stream stream) {
         return cuda_result(cudaEventRecord(event, stream), "cudaEventRecord");
@@ -123,6 +128,12 @@ struct CudaApi {
         auto const result = cuda_result(status, "cudaEventQuery");
         if (!result) return result.error();
         return true;
+    }
+    static Result<double> seconds_between(Event first, Event last) {
+        float milliseconds = 0.0F;
+        auto const result = cuda_result(cudaEventElapsedTime(&milliseconds, first, last), "cudaEventElapsedTime");
+        if (!result) return result.error();
+        return static_cast<double>(milliseconds) * 1e-3;
     }
 
     /// Lets kernels of the current device, `device`, reach the memory of `peer`.

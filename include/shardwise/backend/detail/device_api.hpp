@@ -42,10 +42,14 @@ concept DeviceApi = requires(typename Api::Stream stream, typename Api::Event ev
     { Api::create_stream() } -> std::same_as<Result<typename Api::Stream>>;
     Api::destroy_stream(stream);
     { Api::create_event() } -> std::same_as<Result<typename Api::Event>>;
+    // One that keeps the time at which it is reached.
+    { Api::create_timed_event() } -> std::same_as<Result<typename Api::Event>>;
     Api::destroy_event(event);
     { Api::record(event, stream) } -> std::same_as<Result<>>;
     { Api::hold_back(stream, event) } -> std::same_as<Result<>>;
     { Api::is_reached(event) } -> std::same_as<Result<bool>>;
+    // From the first of two timed events, both reached, to the second.
+    { Api::seconds_between(event, event) } -> std::same_as<Result<double>>;
     { Api::enable_peer(device, device) } -> std::same_as<Result<>>;
     // What is put into a stream between the two is taken down, not run; the end makes a graph of it that can be launched.
     { Api::begin_capture(stream) } -> std::same_as<Result<>>;

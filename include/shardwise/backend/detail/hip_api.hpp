@@ -126,6 +126,11 @@ struct HipApi {
         if (!result) return result.error();
         return event;
     }
+    static Result<Event> create_timed_event() {
+        Event event = nullptr;
+        if (auto const result = hip_result(hipEventCreate(&event), "hipEventCreate"); !result) return result.error();
+        return event;
+    }
     static void destroy_event(Event event) {
         (void)hipEventDestroy(event);
     }
@@ -141,6 +146,12 @@ struct HipApi {
         auto const result = hip_result(status, "hipEventQuery");
         if (!result) return result.error();
         return true;
+    }
+    static Result<double> seconds_between(Event first, Event last) {
+        float milliseconds = 0.0F;
+        auto const result = hip_result(hipEventElapsedTime(&milliseconds, first, last), "hipEventElapsedTime");
+        if (!result) return result.error();
+        return static_cast<double>(milliseconds) * 1e-3;
     }
 
     /// Lets kernels of the current device, `device`, reach the memory of `peer`.

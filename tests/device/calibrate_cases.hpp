@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/calibrate/calibrate_device.hpp>
+
+#include "backends.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace shardwise::testing {
+
+/// Sizes that an emulator gets through; a loaded machine has ten times the time.
+inline DeviceCalibrationOptions hasty_calibration() {
+    return {.probe_bytes = Bytes{1 << 16},
+            .extent = {256, 4},
+            .probe_time = std::chrono::milliseconds(1),
+            .limit = 10 * DeviceCalibrationOptions{}.limit};
+}
+
+}  // namespace shardwise::testing
+
+TEST_SUITE_BEGIN("fibers");
+
+TEST_CASE("calibrate_device: every rate is measured, and all memory is given back" * doctest::test_suite("timing")) {
+    using namespace shardwise;
+    using B = testing::TestDevice;
+    auto const bench = testing::open_bench<B>();
+    if (!bench) return;
+    auto const before = bench->context().memory().current();
+    std::int64_t steps = 0;
+    auto const note = [&steps](WorkProgress const& progress) {
+        CHECK(progress.done == steps);
+        ++steps;
+        CHECK(progress.total == 3 + 2 * static_cast<std::int64_t>(calibrated_formats.size()));
+    };
+    auto const found = calibrate_device(bench->context(), testing::hasty_calibration(), Observer(note));
+    REQUIRE_MESSAGE(found, (found ? "" : found.error().message()));
+    CHECK(steps == 3 + 2 * static_cast<std::int64_t>(calibrated_formats.size()));
+    CHECK(found->id() == std::string(B::name) + ":0");
+    for (auto const rate : {found->memory, found->host_to_device, found->device_to_host}) {
+        CHECK(rate > 1e5);
+        CHECK(rate < 1e14);
+    }
+    for (auto const seconds : {found->copy_latency, found->launch}) {
+        CHECK(seconds > 0.0);
+        CHECK(seconds < 1.0);
+    }
+    REQUIRE(found->products.size() == 2 * calibrated_formats.size());
+    for (std::size_t i = 0; i < found->products.size(); ++i) {
+        auto const& product = found->products[i];
+        CAPTURE(name_of(product.format));
+        CHECK(product.format == calibrated_formats[i / 2].format);
+        CHECK(product.rows == (i % 2 == 0 ? 4 : 1));
+        CHECK(product.operations > 1e3);
+        CHECK(product.operations < 1e17);
+        CHECK(product.bytes > 1e3);
+        CHECK(product.bytes < 1e14);
+    }
+    CHECK(bench->context().memory().current() == before);
+}
+
+TEST_CASE("calibrate_device: what is not measured in time is named, and impossible sizes are refused") {
+    using namespace shardwise;
+    auto const bench = testing::open_bench<testing::TestDevice>();
+    if (!bench) return;
+    auto options = testing::hasty_calibration();
+    options.limit = std::chrono::nanoseconds(0);
+    auto const late = calibrate_device(bench->context(), options);
+    REQUIRE_FALSE(late);
+    CHECK(late.error().code() == ErrorCode::deadline_exceeded);
+    CHECK(late.error().place() == "memory of the device");
+    options = testing::hasty_calibration();
+    options.extent.width = 100;
+    CHECK(calibrate_device(bench->context(), options).error().code() == ErrorCode::invalid_argument);
+    options = testing::hasty_calibration();
+    options.probe_bytes = Bytes{0};
+    CHECK(calibrate_device(bench->context(), options).error().code() == ErrorCode::invalid_argument);
+}
+
+#if !defined(SHARDWISE_HAS_CUDA) && !defined(SHARDWISE_HAS_HIP)
+TEST_CASE("calibrate_device: each vendor call that fails ends it by its name, and nothing stays") {
+    using namespace shardwise;
+    auto& machine = testing::FakeMachine::get();
+    auto const run = [] {
+        auto const context = testing::Fake::Context::open();
+        return context ? calibrate_device(**context, testing::hasty_calibration())
+                       : Result<DeviceCalibration>(context.error());
+    };
+    // Not those that a wait is made of: memory in use is let go of then, which vendors wait for and the fake one does not.
+    for (auto const* const call : {"allocate", "allocate_pinned", "create_timed_event", "seconds_between", "copy",
+                                   "clear", "create_stream", "launch_graph", "describe", "count_devices"}) {
+        for (int const after : {0, 1, 3}) {
+            CAPTURE(call);
+            CAPTURE(after);
+            machine.fail(call, after);
+            auto const found = run();
+            machine.mend();
+            bool const is_named = found || found.error().code() == ErrorCode::out_of_memory ||
+                                  std::string(found.error().message()).find(call) != std::string::npos;
+            CHECK(is_named);
+            if (after == 0) CHECK_FALSE(found);
+            CHECK(machine.is_empty());
+        }
+    }
+    // Without graphs launches are timed one after another.
+    machine.fail("begin_capture");
+    auto const found = run();
+    machine.mend();
+    REQUIRE(found);
+    CHECK(found->launch > 0.0);
+}
+#endif
+
+TEST_SUITE_END();
