@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -69,7 +70,6 @@ private:
     HostContext host({.threads = 1});
     auto source = OffloadedLayers::make(bench.context(), host.memory(), homes);
     if (!source) return source.error();
-    auto stream = bench.context().make_stream();
     constexpr std::int64_t most = 1600;
     auto const count = static_cast<std::int64_t>(homes.size()) * walks;
     auto out = Buffer<std::byte, TestDevice>::allocate(bench.context(), most * count);
@@ -77,6 +77,8 @@ private:
     auto weights =
         DeviceWeightStream<Api, OffloadedLayers>::create(bench.context(), host.memory(), std::move(*source), depth);
     if (!weights) return weights.error();
+    // Goes first: after a failure it still reads the slots.
+    auto stream = bench.context().make_stream();
     auto const deadline = Deadline::after(std::chrono::seconds{60});
     std::vector<std::int64_t> sizes;
     for (int walk = 0; walk < walks; ++walk) {
@@ -152,7 +154,8 @@ void check_offload(ModelCase of) {
         CHECK(rank.weights < resident->ranks[i].weights);
     }
     CHECK(fetched->graphs.captured == 0);
-    if (!HasHostMemory<B> && of.has_graphs) CHECK(fetched->graphs.reason == "weights are fetched while a step computes");
+    if (!HasHostMemory<B> && of.has_graphs)
+        CHECK(fetched->graphs.reason == "weights are fetched while a step computes");
 }
 
 }  // namespace shardwise::testing
@@ -163,15 +166,20 @@ TEST_CASE("DeviceWeightStream: every walk sees every layer's bytes, from pinned 
     auto const bench = testing::open_bench<testing::TestDevice>();
     if (!bench) return;
     auto const before = bench->context().memory().current();
-    for (auto const& homes : {std::vector<LayerHome>{}, {cpu}, {disk}, {cpu, disk}, {disk, cpu, cpu}, {cpu, cpu, cpu, cpu},
-                              {disk, disk, disk, disk, disk}, {cpu, disk, disk, cpu, disk, cpu, cpu}}) {
+    for (auto const& homes : {std::vector<LayerHome>{},
+                              {cpu},
+                              {disk},
+                              {cpu, disk},
+                              {disk, cpu, cpu},
+                              {cpu, cpu, cpu, cpu},
+                              {disk, disk, disk, disk, disk},
+                              {cpu, disk, disk, cpu, disk, cpu, cpu}}) {
         for (std::int64_t const depth : {2, 3}) {
             CAPTURE(homes.size());
             CAPTURE(depth);
             auto const seen = testing::walk_layers(*bench, homes, depth, 3);
             REQUIRE_MESSAGE(seen, (seen ? "" : seen.error().message()));
-            for (std::size_t i = 0; i < seen->size(); ++i)
-                CHECK((*seen)[i] == static_cast<int>(i % homes.size()) + 1);
+            for (std::size_t i = 0; i < seen->size(); ++i) CHECK((*seen)[i] == static_cast<int>(i % homes.size()) + 1);
         }
     }
     CHECK(bench->context().memory().current() == before);
@@ -180,15 +188,85 @@ TEST_CASE("DeviceWeightStream: every walk sees every layer's bytes, from pinned 
     CHECK(refused.error().code() == ErrorCode::invalid_argument);
 }
 
-TEST_CASE_TEMPLATE("Models: layers that are kept in the host's memory and in a file have the bits of those that stay", B,
-                   SHARDWISE_TEST_BACKENDS) {
+TEST_CASE_TEMPLATE("Models: layers that are kept in the host's memory and in a file have the bits of those that stay",
+                   B, SHARDWISE_TEST_BACKENDS) {
     using namespace shardwise;
     using enum LayerHome;
     if (!testing::open_bench<B>()) return;
     testing::check_offload<B>({.config = testing::deep_llama, .homes = {cpu, resident, disk, cpu, disk}});
-    testing::check_offload<B>(
-        {.config = testing::deep_mixtral, .tp = 2, .is_deterministic = true, .homes = {cpu, cpu, cpu, cpu}});
-    testing::check_offload<B>({.config = testing::deep_mixtral, .homes = {cpu, disk, cpu, cpu}});
+    testing::check_offload<B>({.config = testing::deep_mixtral, .sequences = 1, .homes = {cpu, disk, cpu, cpu}});
+}
+
+TEST_CASE_TEMPLATE("Models: layers that do not stay, over ranks, of latent attention and under Deterministic" *
+                       doctest::test_suite("long"),
+                   B, SHARDWISE_TEST_BACKENDS) {
+    using namespace shardwise;
+    using enum LayerHome;
+    if (!testing::open_bench<B>()) return;
+    for (auto const* const config : {testing::deep_llama, testing::deep_mixtral, testing::deep_deepseek}) {
+        CAPTURE(std::string(config));
+        for (bool const is_deterministic : {false, true}) {
+            testing::check_offload<B>({.config = config,
+                                       .tp = 2,
+                                       .is_deterministic = is_deterministic,
+                                       .comm = DeviceComm::staged,
+                                       .homes = {cpu, disk, disk, cpu}});
+        }
+        testing::check_offload<B>(
+            {.config = config, .load = testing::held_in(Dtype::bf16), .pp = 2, .homes = {cpu, cpu, disk, cpu}});
+    }
+}
+
+TEST_CASE("Models: stages on the processor and on devices make the host's tokens together") {
+    using namespace shardwise;
+    using enum LayerHome;
+    using testing::TestDevice;
+    if (!testing::open_bench<TestDevice>()) return;
+    constexpr auto processor = RunDevices::processor;
+    testing::ModelCase of{.config = testing::deep_llama};
+    testing::FormulaModel const model(of.config);
+    auto const requests = testing::model_requests(of);
+    testing::ModelLogits theirs;
+    auto const expected = testing::run_model<Host>(model, of, requests, &theirs);
+    REQUIRE_MESSAGE(expected, (expected ? "" : expected.error().message()));
+    for (auto const& devices :
+         {std::vector<std::int32_t>{processor, 0}, {0, processor, 0}, {processor, processor, 0, 0}}) {
+        of.devices = devices;
+        of.tp = devices.size() == 4 ? 2 : 1;
+        of.pp = static_cast<std::int32_t>(devices.size()) / of.tp;
+        of.homes = devices.size() == 3 ? std::vector<LayerHome>{} : std::vector<LayerHome>(5, cpu);
+        CAPTURE(devices.size());
+        testing::ModelLogits ours;
+        auto const found = testing::run_model<TestDevice>(model, of, requests, &ours);
+        REQUIRE_MESSAGE(found, (found ? "" : found.error().message()));
+        double worst = 0.0;
+        for (std::size_t i = 0; i < requests.size(); ++i) {
+            CHECK(found->generations[i].tokens == expected->generations[i].tokens);
+            auto const& rows = ours[static_cast<std::int64_t>(i)];
+            auto const& wanted = theirs[static_cast<std::int64_t>(i)];
+            REQUIRE(rows.size() == wanted.size());
+            for (std::size_t row = 0; row < rows.size(); ++row) {
+                REQUIRE(rows[row].size() == wanted[row].size());
+                for (std::size_t k = 0; k < rows[row].size(); ++k)
+                    worst = std::max(worst, static_cast<double>(std::abs(rows[row][k] - wanted[row][k])));
+            }
+        }
+        CHECK(worst <= of.tolerance);
+        for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+            auto const& memory = found->ranks[rank];
+            CHECK(memory.peak <= memory.predicted);
+            if (devices[rank] == processor) continue;
+            CHECK(memory.held == memory.predicted);
+            CHECK(memory.pinned == memory.predicted_pinned);
+        }
+    }
+    of.tp = 2;
+    of.pp = 1;
+    of.devices = {processor, 0};
+    auto const mixed = testing::run_model<TestDevice>(model, of, requests, nullptr);
+    REQUIRE_FALSE(mixed);
+    CHECK(mixed.error().code() == ErrorCode::invalid_argument);
+    CHECK(mixed.error().message().find("stage 0") != std::string::npos);
 }
 
 #if !defined(SHARDWISE_HAS_CUDA) && !defined(SHARDWISE_HAS_HIP)
@@ -219,6 +297,38 @@ TEST_CASE("DeviceWeightStream: each call of the vendor that fails is an error, a
             }
             // All of its calls have succeeded.
             if (machine.calls(call) - before <= after) break;
+        }
+    }
+}
+
+TEST_CASE(
+    "Models: a call of the vendor that fails ends a run whose layers do not stay with an error, and nothing stays" *
+    doctest::test_suite("long")) {
+    using namespace shardwise;
+    using enum LayerHome;
+    auto& machine = testing::FakeMachine::get();
+    testing::ModelCase const of{.config = testing::deep_llama, .new_tokens = 2, .homes = {cpu, disk, disk, cpu, cpu}};
+    testing::FormulaModel const model(of.config);
+    std::vector<GenerationRequest> requests(1);
+    requests[0].prompt = {5, 9};
+    requests[0].max_new_tokens = of.new_tokens;
+    for (std::string const call :
+         {"allocate", "allocate_pinned", "create_stream", "create_event", "hold_back", "copy"}) {
+        for (int after = 0;; after = 2 * after + 1) {
+            CAPTURE(call);
+            CAPTURE(after);
+            auto const before = machine.calls(call);
+            machine.fail(call, after);
+            auto const ran = testing::run_model<testing::TestDevice>(model, of, requests, nullptr);
+            machine.mend();
+            CHECK(machine.is_empty());
+            auto const code = ran ? ErrorCode::backend_failure : ran.error().code();
+            CHECK((code == ErrorCode::backend_failure || code == ErrorCode::out_of_memory));
+            if (machine.calls(call) - before <= after) {
+                CHECK(ran);
+                break;
+            }
+            CHECK_FALSE(ran);
         }
     }
 }

@@ -129,9 +129,8 @@ public:
                 auto const i = static_cast<std::size_t>(layer);
                 if (auto const done = walk(numbers_[i]); !done) return done;
                 auto next = i == 0 ? std::size_t{0} : firsts_[i - 1];
-                detail::for_each_weight(blocks[numbers_[i]], [&](HostWeight& weight) {
-                    weight.rest_on(bytes.data() + offsets_[next++]);
-                });
+                detail::for_each_weight(blocks[numbers_[i]],
+                                        [&](HostWeight& weight) { weight.rest_on(bytes.data() + offsets_[next++]); });
                 return walk(numbers_[i] + 1);
             };
             if (auto const done = stream_->run(work, stream, deadline); !done) return done;
