@@ -77,7 +77,8 @@ private:
     auto weights =
         DeviceWeightStream<Api, OffloadedLayers>::create(bench.context(), host.memory(), std::move(*source), depth);
     if (!weights) return weights.error();
-    // Goes first: after a failure it still reads the slots.
+    std::vector<std::byte> found(static_cast<std::size_t>(most * count));
+    // Goes first: after a failure it still reads the slots and writes what was found.
     auto stream = bench.context().make_stream();
     auto const deadline = Deadline::after(std::chrono::seconds{60});
     std::vector<std::int64_t> sizes;
@@ -100,7 +101,6 @@ private:
             sizes.push_back(size);
         }
     }
-    std::vector<std::byte> found(static_cast<std::size_t>(most * count));
     TensorView<std::byte, 1, Host> const all(found.data(), {most * count});
     if (auto const copied = TestDevice::copy<std::byte>(out->view(), all, stream); !copied) return copied.error();
     if (auto const done = stream.synchronize(deadline); !done) return done.error();
@@ -151,7 +151,8 @@ void check_offload(ModelCase of) {
         CHECK((rank.pinned > Bytes{0}) == !HasHostMemory<B>);
         if (HasHostMemory<B>) continue;
         CHECK(rank.held == rank.predicted);
-        CHECK(rank.weights < resident->ranks[i].weights);
+        // Two slots hold two layers.
+        if (of.pp == 1) CHECK(rank.weights < resident->ranks[i].weights);
     }
     CHECK(fetched->graphs.captured == 0);
     if (!HasHostMemory<B> && of.has_graphs)
@@ -193,8 +194,10 @@ TEST_CASE_TEMPLATE("Models: layers that are kept in the host's memory and in a f
     using namespace shardwise;
     using enum LayerHome;
     if (!testing::open_bench<B>()) return;
-    testing::check_offload<B>({.config = testing::deep_llama, .homes = {cpu, resident, disk, cpu, disk}});
-    testing::check_offload<B>({.config = testing::deep_mixtral, .sequences = 1, .homes = {cpu, disk, cpu, cpu}});
+    testing::check_offload<B>(
+        {.config = testing::deep_llama, .step_tokens = 32, .new_tokens = 2, .homes = {cpu, resident, disk, cpu, disk}});
+    testing::check_offload<B>(
+        {.config = testing::deep_mixtral, .step_tokens = 32, .new_tokens = 2, .homes = {cpu, disk, cpu, cpu}});
 }
 
 TEST_CASE_TEMPLATE("Models: layers that do not stay, over ranks, of latent attention and under Deterministic" *
