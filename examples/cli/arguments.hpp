@@ -16,6 +16,8 @@ struct Arguments {
     std::optional<std::string> dtype, quant, kv_dtype, batch, context, sliding_window, mla, prefill_chunk;
     std::optional<std::string> tp, pp, ep, dp, micro_batches;
     std::optional<std::string> training, zero, offload, recompute, attention, convention;
+    /// --offload of run.
+    std::optional<std::string> cpu_layers;
     std::optional<std::string> tree, devices, max_memory, utilization, strategy, custom, objective, dialect, no_split,
         max;
     std::optional<std::string> profile;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/executor/placed_stages.hpp>
 #include <shardwise/memory/request.hpp>
 #include <shardwise/op/product_activations.hpp>
 #include <shardwise/placement/placement.hpp>
@@ -33,6 +34,8 @@ inline constexpr std::array<Choice<OptimizerKind>, 4> optimizer_choices{{{"adam"
 inline constexpr std::array<std::string_view, 4> zero_words{"0", "1", "2", "3"};
 inline constexpr std::array<Choice<Offload>, 3> offload_choices{
     {{"none", Offload::none}, {"optimizer", Offload::optimizer}, {"all", Offload::all}}};
+inline constexpr std::array<Choice<CpuLayers>, 2> cpu_layers_choices{
+    {{"stream", CpuLayers::stream}, {"compute", CpuLayers::compute}}};
 inline constexpr std::array<Choice<Recompute>, 3> recompute_choices{
     {{"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}}};
 [[nodiscard]] constexpr std::string_view recompute_word(Recompute recompute) {

@@ -6,10 +6,15 @@
 #include <shardwise/placement/max_memory.hpp>
 #include <shardwise/placement/placement_task.hpp>
 
+#include "choices.hpp"
 #include "custom_map.hpp"
 #include "map_plan.hpp"
 #include "requests.hpp"
+#include "run_device_words.hpp"
+#include "values.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <string>
 #include <utility>
 
@@ -75,16 +80,51 @@ namespace {
 
 }  // namespace
 
+namespace {
+
+/// Says which device of --devices each rank of the placed stages computes on, or the processor.
+///
+/// Errors  invalid_argument for a device of the map that is not among them
+[[nodiscard]] Result<> name_devices(PlacedStages const& stages, CpuLayers cpu_layers, RunOptions& options) {
+    auto const named = std::exchange(options.devices.numbers, {});
+    for (auto const id : stages.devices) {
+        auto number = id.index;
+        if (id.kind == DeviceClass::cpu) {
+            // Nothing else has a layer: all are fetched to the first device, or none leaves the processor.
+            number = cpu_layers == CpuLayers::stream ? named.front() : RunDevices::processor;
+        } else if (std::find(named.begin(), named.end(), number) == named.end()) {
+            return Error{ErrorCode::invalid_argument}
+                .in("--map")
+                .at(std::to_string(number))
+                .because("is no device of --devices")
+                .fix("name it there: --devices " + std::string(name_of(options.devices.vendor)) + ":" +
+                     std::to_string(number));
+        }
+        options.devices.numbers.insert(options.devices.numbers.end(), static_cast<std::size_t>(options.tp), number);
+    }
+    return {};
+}
+
+}  // namespace
+
 bool has_placement(Arguments const& arguments, RunOptions const& options) {
     return arguments.map || arguments.strategy || (arguments.devices && options.devices.empty());
 }
 
 Result<> check_placement_flags(Arguments const& arguments) {
     Error error{ErrorCode::invalid_argument};
-    if (arguments.map && (arguments.strategy || arguments.devices)) {
+    // With devices of this machine --map says which layers are where.
+    auto const devices = read_run_devices(arguments);
+    if (!devices) return devices.error();
+    if (arguments.map && (arguments.strategy || (arguments.devices && devices->empty()))) {
         return error.in("--map")
             .because("says already what --strategy would find")
             .fix("give --map FILE, or --strategy NAME --devices SPEC");
+    }
+    if (arguments.cpu_layers && (!arguments.map || devices->empty())) {
+        return error.in("--offload")
+            .because("says what becomes of layers that --map puts on the cpu beside devices")
+            .fix("give --map FILE --devices cuda:0");
     }
     if (arguments.strategy && !arguments.devices)
         return error.in("--strategy").because("needs devices to place on").fix("name them: --devices 2xgpu:24GiB");
@@ -99,7 +139,9 @@ Result<> place_run(Arguments const& arguments, Model const& model, std::int64_t 
     auto const placed = arguments.map ? read_placement(*arguments.map, task, context)
                                       : find_placement(arguments, task, context, options.step_tokens, options.log);
     if (!placed) return placed.error();
-    auto stages = stages_of_placement(placed->modules, placed->budgets, placed->placement);
+    auto const cpu_layers = choose<CpuLayers>("--offload", arguments.cpu_layers.value_or("stream"), cpu_layers_choices);
+    if (!cpu_layers) return cpu_layers.error();
+    auto stages = stages_of_placement(placed->modules, placed->budgets, placed->placement, *cpu_layers);
     if (!stages) return stages.error();
     if (arguments.pp && options.pp != stages->size()) {
         return Error{ErrorCode::invalid_argument}
@@ -108,6 +150,11 @@ Result<> place_run(Arguments const& arguments, Model const& model, std::int64_t 
             .got(options.pp)
             .expected(stages->size())
             .fix("leave it out");
+    }
+    if (!options.devices.empty()) {
+        // Each stage has a device: no other one cuts it, but --tp.
+        if (!arguments.tp) options.tp = 1;
+        if (auto const named = name_devices(*stages, *cpu_layers, options); !named) return named;
     }
     options.pp = stages->size();
     options.stage_begins = std::move(stages->begins);

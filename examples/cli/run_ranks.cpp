@@ -78,7 +78,9 @@ Result<> RunRanks::fit(Arguments const& arguments, RunOptions& options) {
     options.local_ranks = environment_.local_ranks;
     auto const ranks = environment_.ranks;
     auto const others = options.pp * options.ep;
-    if (!arguments.tp && ranks % others == 0) options.tp = ranks / others;
+    // Whose ranks a map has put on devices are as many as it says.
+    bool const is_mapped = arguments.map && !options.devices.empty();
+    if (!arguments.tp && !is_mapped && ranks % others == 0) options.tp = ranks / others;
     if (options.ranks() == ranks) return {};
     return Error{ErrorCode::invalid_argument}
         .in(arguments.tp ? "--tp" : "--pp")

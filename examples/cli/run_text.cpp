@@ -59,13 +59,19 @@ std::string run_json(RunAnswer const& answer) {
     for (auto const& rank : report.ranks) {
         json.begin_object().member("weights", rank.weights).member("kv_cache", rank.cache);
         json.member("activations", rank.activations).member("predicted", rank.predicted);
-        json.member("peak", rank.peak).member("held", rank.held).end_object();
+        json.member("peak", rank.peak).member("held", rank.held);
+        if (rank.predicted_pinned > Bytes{0})
+            json.member("predicted_pinned", rank.predicted_pinned).member("pinned", rank.pinned);
+        json.end_object();
     }
     json.end_array().end_object();
     if (!answer.devices.empty()) {
         json.key("devices").begin_array();
-        for (auto const number : answer.devices.numbers)
-            json.value(std::string(name_of(answer.devices.vendor)) + ":" + std::to_string(number));
+        for (auto const number : answer.devices.numbers) {
+            json.value(number == RunDevices::processor
+                           ? std::string("cpu")
+                           : std::string(name_of(answer.devices.vendor)) + ":" + std::to_string(number));
+        }
         json.end_array();
         json.member("communicator", report.communicator);
         if (!report.communicator_reason.empty()) json.member("communicator_reason", report.communicator_reason);

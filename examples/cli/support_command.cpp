@@ -64,7 +64,7 @@ template <class SupportOf>
 [[nodiscard]] Support strategy(bool has_layers, bool is_backend, bool is_run, std::string_view why) {
     if (!is_backend) return {SupportLevel::planned, no_backend};
     if (!has_layers) return {SupportLevel::planned, why};
-    if (!is_run) return {SupportLevel::library, "shardwise run does not use it yet"};
+    if (!is_run) return {SupportLevel::library, "is no degree of shardwise run"};
     return {SupportLevel::runs, {}};
 }
 
@@ -77,8 +77,7 @@ template <class SupportOf>
     rows.push_back(row("tensor parallel", []<class B>(B*, DeviceKind kind) -> Support {
         if (auto const refusal = tensor_parallel_refusal(kind); !refusal.empty())
             return {SupportLevel::refused, refusal};
-        auto const why = ReducesOverPeers<B> ? "its all_reduce over peers is not in the layers' streams yet" : no_body;
-        return strategy(ShardsTensors<B>, ComputeBackend<B>, CutsTensors<RunOptions>, why);
+        return strategy(ShardsTensors<B>, ComputeBackend<B>, CutsTensors<RunOptions>, no_body);
     }));
     rows.push_back(row("pipeline parallel", []<class B>(B*, DeviceKind) {
         return strategy(HandsOnStages<B>, ComputeBackend<B>, CutsLayers<RunOptions>, in_host_memory);

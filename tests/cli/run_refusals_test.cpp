@@ -33,7 +33,8 @@ TEST_CASE("run: what cannot be run is refused by name, with the right status") {
     CHECK(status({"run", path, "--prompt-ids", "1", "--dtype", "fp8"}, "use fp32, bf16 or fp16") == 2);
     CHECK(status({"run", path, "--prompt-ids", "1", "--dtype", "bf17"}, "did you mean bf16?") == 2);
     CHECK(status({"run", path, "--prompt-ids", "1", "--quant", "q4_k_m"}, "Q8_0") == 2);
-    CHECK(status({"run", path, "--prompt-ids", "1", "--product-activations", "int4"}, "use one of full, int8, bf16") == 2);
+    CHECK(status({"run", path, "--prompt-ids", "1", "--product-activations", "int4"}, "use one of full, int8, bf16") ==
+          2);
     CHECK(status({"run", path, "--prompt-ids", "1", "--product-activations", "int8"}, "would change nothing") == 1);
     CHECK(status({"run", path, "--prompt-ids", "1", "--dtype", "fp32", "--product-activations", "bf16"},
                  "no weight is held in bf16") == 1);
@@ -45,7 +46,8 @@ TEST_CASE("run: what cannot be run is refused by name, with the right status") {
     CHECK(status({"run", path, "--prompt-ids", "1", "--tp", "5", "--ranks", "processes"}, "query heads") == 2);
     CHECK(status({"estimate", path, "--tp", "5"}, "query heads") == 2);
     for (auto const* ranks : {"threads", "processes"})
-        CHECK(status({"run", path, "--prompt-ids", "1", "--pp", "3", "--ranks", ranks}, "--pp: is more than the model has layers") == 2);
+        CHECK(status({"run", path, "--prompt-ids", "1", "--pp", "3", "--ranks", ranks},
+                     "--pp: is more than the model has layers") == 2);
     for (std::string const devices : {"cuda:0", "hip:1,hip:0"}) {
         auto const option = devices.front() == 'c' ? "-DSHARDWISE_CUDA=ON" : "-DSHARDWISE_HIP=ON";
         CHECK(status({"run", path, "--prompt-ids", "1", "--devices", devices}, option) == 4);
@@ -61,6 +63,35 @@ TEST_CASE("run: what cannot be run is refused by name, with the right status") {
     CHECK(status({"run", path, "--prompt-ids", "1", "--temperature", "nan"}, "--temperature") == 2);
     for (auto const* hot : {"1e308", "1e38", "1e7", "1e-320"})
         CHECK(run({"run", path, "--prompt-ids", "1", "--temperature", hot, "--max-new-tokens", "1"}).status == 0);
+}
+
+TEST_CASE(
+    "run: a device map names devices of --devices, and layers on cpu are streamed to them or are stages of the "
+    "processor") {
+    SmallLlama const model;
+    auto const run_mapped = [&](std::string const& map, std::vector<std::string> const& more) {
+        std::vector<std::string> words{
+            "run", model.folder.path(), "--prompt-ids", "1", "--map", model.folder.write("map.json", map)};
+        words.insert(words.end(), more.begin(), more.end());
+        return run(words);
+    };
+    auto const check = [&](std::string const& map, std::vector<std::string> const& more, int status,
+                           std::string const& text) {
+        auto const ran = run_mapped(map, more);
+        CHECK(ran.status == status);
+        CHECK_MESSAGE(ran.says(text), ran.err);
+    };
+    std::string const beside = R"({"":0,"model.layers.1":"cpu"})";
+    std::string const no_device = "-DSHARDWISE_CUDA=ON";
+    check(beside, {"--devices", "cuda:0"}, 4, no_device);
+    check(beside, {"--devices", "cuda:0", "--pp", "1", "--offload", "stream"}, 4, no_device);
+    check(beside, {"--devices", "cuda:0", "--pp", "2", "--offload", "compute"}, 4, no_device);
+    check(beside, {"--devices", "cuda:0", "--pp", "1", "--offload", "compute"}, 2, "(got 1, expected 2)");
+    check(R"({"":"cpu"})", {"--devices", "cuda:1"}, 4, no_device);
+    check(R"({"":0,"model.layers.1":3})", {"--devices", "cuda:0,cuda:1"}, 2, "is no device of --devices");
+    check(beside, {"--devices", "2xgpu:24GiB"}, 2, "--strategy would find");
+    check(beside, {"--offload", "compute"}, 2, "beside devices");
+    check(beside, {"--devices", "cuda:0", "--offload", "all"}, 2, "stream, compute");
 }
 
 TEST_CASE("run: text needs a tokenizer, and one prompt") {

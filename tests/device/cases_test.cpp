@@ -20,6 +20,7 @@
 #include "encoder_cases.hpp"
 #include "expert_model_cases.hpp"
 #include "model_cases.hpp"
+#include "offload_cases.hpp"
 #endif
 #include "peer_cases.hpp"
 #include "product_cases.hpp"

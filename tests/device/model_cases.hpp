@@ -40,6 +40,7 @@ struct ModelCase {
     std::chrono::nanoseconds timeout = std::chrono::minutes(5);
     /// What the fake vendor's devices have.
     std::int64_t free_bytes = std::int64_t{1} << 30U;
+    std::vector<LayerHome> homes{};
 };
 
 /// Three requests of unlike lengths: a prompt in several chunks among them.
@@ -95,6 +96,7 @@ template <class B>
     options.comm = of.comm;
     options.devices.numbers = of.devices;
     options.timeout = of.timeout;
+    options.layer_homes = of.homes;
     if (logits != nullptr) {
         options.on_logits = [logits](std::int64_t request, std::span<float const> row) {
             (*logits)[request].emplace_back(row.begin(), row.end());

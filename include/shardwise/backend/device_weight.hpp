@@ -42,6 +42,8 @@ struct DeviceRowLayout {
         return first_scale(rows) + round_up(rows * scales, 16);
     }
     [[nodiscard]] constexpr std::int64_t bytes(std::int64_t rows) const { return first_super(rows) + rows * supers; }
+    /// What a weight of `rows` rows takes: the next one may begin where it ends.
+    [[nodiscard]] constexpr std::int64_t held_bytes(std::int64_t rows) const { return round_up(bytes(rows), 256); }
 };
 
 /// The layout of the first `inputs` elements of a row: all of them, or whole blocks and groups. `group` is a device's.
@@ -95,7 +97,7 @@ public:
         auto const whole = layout();
         auto before = detail::device_row_layout(format_, inputs.begin, group_);
         if (traits(format_).scales == ScalePlace::row) before.scales = 0;
-        auto const at = [&](std::int64_t offset) { return memory_.data() + offset; };
+        auto const at = [&](std::int64_t offset) { return data_ + offset; };
         return {
             .format = format_,
             .outputs = outputs_,
@@ -109,6 +111,14 @@ public:
             .block_row = inputs_ / 32,
             .scale_shift = static_cast<std::uint32_t>(std::bit_width(static_cast<std::uint64_t>(group_ / 32))) - 1U};
     }
+    /// Gives its memory away; products need `rest_on` before the next one.
+    [[nodiscard]] Buffer<std::byte, DeviceBackend<Api>> take_memory() {
+        data_ = nullptr;
+        return std::move(memory_);
+    }
+    /// Its bytes lie elsewhere on the device, where they stay until what reads them is done; aligned as allocations are.
+    void rest_on(std::byte const* bytes) { data_ = bytes; }
+
     /// Inputs that a range does not part: of a group, as a device has it.
     [[nodiscard]] std::int64_t grain() const {
         bool const is_grouped = traits(format_).scales == ScalePlace::group;
@@ -126,6 +136,8 @@ private:
     /// int4: elements that share a scale.
     std::int64_t group_ = 32;
     Buffer<std::byte, DeviceBackend<Api>> memory_;
+    /// In `memory_`, or where it rests.
+    std::byte const* data_ = nullptr;
 };
 
 template <class Api>
@@ -171,9 +183,10 @@ Result<DeviceWeight<Api>> DeviceBackend<Api>::hold_weight(Context& context, Weig
         weight.group_ = 32;
     }
     auto const layout = weight.layout();
-    auto memory = Buffer<std::byte, DeviceBackend>::allocate(context, layout.bytes(source.outputs));
+    auto memory = Buffer<std::byte, DeviceBackend>::allocate(context, layout.held_bytes(source.outputs));
     if (!memory) return memory.error();
     weight.memory_ = std::move(*memory);
+    weight.data_ = weight.memory_.data();
 
     // A slice at a time, so that the host holds little of a weight twice: large enough for the bus to run at full speed.
     constexpr std::int64_t slice_bytes = std::int64_t{8} << 20U;

@@ -41,7 +41,7 @@ template <ComputeBackend Backend>
             shared = 32;
         }
         if (inputs > (std::int64_t{1} << 40U) || !checked_multiply(outputs, 8 * inputs)) return overflow;
-        return Bytes{detail::device_row_layout(held, inputs, shared).bytes(outputs)};
+        return Bytes{detail::device_row_layout(held, inputs, shared).held_bytes(outputs)};
     }
 }
 

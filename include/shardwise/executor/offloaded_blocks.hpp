@@ -2,30 +2,21 @@
 #pragma once
 
 #include <shardwise/backend/host/weight.hpp>
-#include <shardwise/core/files/regular_file.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/executor/for_each_weight.hpp>
+#include <shardwise/executor/layer_file.hpp>
 #include <shardwise/executor/layer_home.hpp>
+#include <shardwise/executor/rank_home.hpp>
 #include <shardwise/executor/walk_block.hpp>
 #include <shardwise/parallel/layer_source.hpp>
 #include <shardwise/parallel/weight_stream.hpp>
 
-#include <algorithm>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <fcntl.h>
-#include <filesystem>
 #include <optional>
 #include <span>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <type_traits>
-#include <unistd.h>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
@@ -46,12 +37,7 @@ public:
             if (!to.empty()) std::memcpy(to.data(), from.memory.data() + begin, to.size());
             return {};
         }
-        auto const got =
-            RegularFile::read_from(descriptor_.number, path_, static_cast<std::uint64_t>(from.offset + begin),
-                                   reinterpret_cast<char*>(to.data()), to.size());
-        if (!got) return got.error();
-        if (*got < to.size()) return Error{ErrorCode::malformed_file}.in(path_).because("ends within a layer");
-        return {};
+        return file_.read(from.offset + begin, to);
     }
 
     /// Takes the next layer's bytes over.
@@ -59,30 +45,13 @@ public:
         auto const bytes = memory.size();
         pieces_.push_back({std::move(memory), bytes, -1});
     }
-    /// Writes the next layer's bytes out, into a file of the folder for temporary files. The file has no name from the
-    /// beginning: it goes with this process, however that ends.
+    /// Writes the next layer's bytes out, into a file that goes with this process.
     ///
     /// Errors  file_unwritable with the system's words
     [[nodiscard]] Result<> write(std::span<std::byte const> bytes) {
-        if (descriptor_.number < 0) {
-            std::error_code problem;
-            auto const folder = std::filesystem::temp_directory_path(problem);
-            if (problem) return unwritable(named_folder(), problem.message());
-            path_ = (folder / "shardwise-layers-XXXXXX").string();
-            descriptor_.number = mkostemp(path_.data(), O_CLOEXEC);
-            if (descriptor_.number < 0) return unwritable(path_, std::strerror(errno));
-            (void)unlink(path_.c_str());
-        }
-        for (std::size_t done = 0; done < bytes.size();) {
-            auto const written = ::pwrite(descriptor_.number, bytes.data() + done, bytes.size() - done,
-                                          static_cast<off_t>(written_) + static_cast<off_t>(done));
-            if (written < 0 && errno == EINTR) continue;
-            if (written <= 0) return unwritable(path_, std::strerror(errno));
-            done += static_cast<std::size_t>(written);
-        }
-        auto const size = static_cast<std::int64_t>(bytes.size());
-        pieces_.push_back({{}, size, written_});
-        written_ += size;
+        auto const offset = file_.write(bytes);
+        if (!offset) return offset.error();
+        pieces_.push_back({{}, static_cast<std::int64_t>(bytes.size()), *offset});
         return {};
     }
 
@@ -93,37 +62,11 @@ private:
         /// In the file; -1 in memory.
         std::int64_t offset = -1;
     };
-    struct Descriptor {
-        int number = -1;
-
-        Descriptor() = default;
-        Descriptor(Descriptor&& other) noexcept : number(std::exchange(other.number, -1)) {}
-        Descriptor& operator=(Descriptor&& other) noexcept {
-            std::swap(number, other.number);
-            return *this;
-        }
-        ~Descriptor() {
-            if (number >= 0) close(number);
-        }
-    };
 
     [[nodiscard]] Piece const& piece(std::int64_t layer) const { return pieces_[static_cast<std::size_t>(layer)]; }
-    /// What temp_directory_path looks at, in its order.
-    [[nodiscard]] static std::string_view named_folder() {
-        for (auto const* const variable : {"TMPDIR", "TMP", "TEMP", "TEMPDIR"}) {
-            if (auto const* const folder = std::getenv(variable)) return folder;
-        }
-        return "/tmp";
-    }
-    [[nodiscard]] static Error unwritable(std::string_view path, std::string_view problem) {
-        return Error{ErrorCode::file_unwritable}.in(path).because(problem).fix(
-            "set TMPDIR to a folder with room for the layers on disk");
-    }
 
     std::vector<Piece> pieces_;
-    Descriptor descriptor_;
-    std::string path_;
-    std::int64_t written_ = 0;
+    LayerFile file_;
 };
 
 static_assert(LayerSource<OffloadedWeights>);
@@ -140,14 +83,14 @@ public:
     /// Moves the weights of a loaded block out, unless it is resident; `number` counts the rank's blocks.
     ///
     /// Errors  out_of_memory; file_unwritable
-    [[nodiscard]] Result<> add(HostContext& context, std::size_t number, Block& block, LayerHome home) {
+    [[nodiscard]] Result<> add(RankHome<Host> const& rank, std::size_t number, Block& block, LayerHome home) {
         if (home == LayerHome::resident) return {};
         std::int64_t total = 0;
-        for_each_weight(block, [&](HostWeight& weight) { total += rounded(weight.bytes().count()); });
-        auto image = Buffer<std::byte, Host>::allocate(context, total);
+        detail::for_each_weight(block, [&](HostWeight& weight) { total += rounded(weight.bytes().count()); });
+        auto image = Buffer<std::byte, Host>::allocate(rank.context, total);
         if (!image) return image.error();
         std::int64_t at = 0;
-        for_each_weight(block, [&](HostWeight& weight) {
+        detail::for_each_weight(block, [&](HostWeight& weight) {
             auto memory = weight.take_memory();
             auto const bytes = memory.bytes().count();
             if (bytes > 0) std::memcpy(image->data() + at, memory.data(), static_cast<std::size_t>(bytes));
@@ -165,9 +108,9 @@ public:
     /// All blocks are loaded: begins to fetch.
     ///
     /// Errors  out_of_memory
-    [[nodiscard]] Result<> finish(HostContext& context) {
+    [[nodiscard]] Result<> finish(RankHome<Host> const& rank, std::vector<Block>&) {
         if (numbers_.empty()) return {};
-        auto stream = WeightStream<OffloadedWeights>::create(context, std::move(weights_));
+        auto stream = WeightStream<OffloadedWeights>::create(rank.context, std::move(weights_));
         if (!stream) return stream.error();
         stream_.emplace(std::move(*stream));
         return {};
@@ -186,8 +129,8 @@ public:
                 auto const i = static_cast<std::size_t>(layer);
                 if (auto const done = walk(numbers_[i]); !done) return done;
                 auto next = i == 0 ? std::size_t{0} : firsts_[i - 1];
-                for_each_weight(blocks[numbers_[i]],
-                                [&](HostWeight& weight) { weight.rest_on(bytes.data() + offsets_[next++]); });
+                detail::for_each_weight(blocks[numbers_[i]],
+                                        [&](HostWeight& weight) { weight.rest_on(bytes.data() + offsets_[next++]); });
                 return walk(numbers_[i] + 1);
             };
             if (auto const done = stream_->run(work, stream, deadline); !done) return done;
@@ -197,17 +140,6 @@ public:
 
 private:
     [[nodiscard]] static std::int64_t rounded(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
-
-    template <class Visit>
-    static void for_each_weight(Block& block, Visit const& visit) {
-        for (auto& operation : block.operations) {
-            std::visit(
-                [&](auto& held) {
-                    if constexpr (requires { held.for_each_weight(visit); }) held.for_each_weight(visit);
-                },
-                operation.held);
-        }
-    }
 
     /// By offloaded block: its number, and where its weights' offsets end.
     std::vector<std::size_t> numbers_;

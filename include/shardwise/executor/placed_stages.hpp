@@ -14,6 +14,10 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
+/// What becomes of layers that a placement puts on the cpu: their weights are fetched to the stage of the layer before them, or they are
+/// computed there, by stages of their own.
+enum class CpuLayers : std::uint8_t { stream, compute };
+
 /// What a placement makes of a run: one stage for each device, in the order of the layers.
 struct PlacedStages {
     /// Each stage's first layer and, last, the number of layers.
@@ -38,11 +42,15 @@ namespace detail {
 
 /// The stages of a placed model. Layers stay whole and run in order: those of a device follow one another, what stands
 /// before the first layer is on the first stage's device or on one of its own, and so is what stands after the last;
-/// or it is on cpu or disk.
+/// or it is on cpu or disk. Layers on disk are fetched, whatever `cpu_layers` says.
 ///
 /// Errors  unsupported for a placement that is no pipeline, with the unit and where it could be
 [[nodiscard]] inline Result<PlacedStages> stages_of_placement(ModuleSequence const& modules, Budgets const& budgets,
-                                                              Placement const& placement) {
+                                                              Placement const& placement,
+                                                              CpuLayers cpu_layers = CpuLayers::stream) {
+    auto const computes = [&](DeviceId id) {
+        return id.is_accelerator() || (cpu_layers == CpuLayers::compute && id.kind == DeviceClass::cpu);
+    };
     auto const refuse = [](std::string_view path, std::string const& reason, std::string const& fix) {
         return Error{ErrorCode::unsupported}.in("device map").at(path).because(reason).fix(fix);
     };
@@ -63,13 +71,14 @@ namespace detail {
             return refuse(unit.path, "is on another device than the rest of its layer", "map each layer whole");
         }
         last = id;
-        is_resident = id.is_accelerator();
+        is_resident = computes(id);
         out.homes.push_back(is_resident                    ? LayerHome::resident
                             : id.kind == DeviceClass::disk ? LayerHome::disk
                                                            : LayerHome::cpu);
         if (is_resident && (out.devices.empty() || !(out.devices.back() == id))) {
             for (auto const& before : out.devices) {
-                if (before == id)
+                // The processor may have several stages.
+                if (before == id && id.is_accelerator())
                     return refuse(unit.path, "is on a device whose other layers run before those of another",
                                   "map the layers of a device one after another");
             }

@@ -42,6 +42,8 @@ struct PredictedMemory {
     Bytes products{};
     /// The most that there is of weights while layers are loaded and moved out; 0 where all stay.
     Bytes loading{};
+    /// Of a rank on a device, in the host's memory: the layers that the cpu keeps, pinned, and what those on disk are read into.
+    Bytes pinned{};
 
     /// The most that there is at once.
     [[nodiscard]] constexpr Bytes total() const {
@@ -76,8 +78,10 @@ public:
         if (auto const done = add_resident(body, prefix); !done) return done;
         if (home == LayerHome::resident) return {};
         // As OffloadedBlocks does it: there is room for all of the layer's weights elsewhere before any of them goes.
-        loading_ = std::max(loading_, tally_.weights + tally_.packed);
-        if (home == LayerHome::disk) tally_.weights -= tally_.packed;
+        // Of a device's that is on the host.
+        loading_ = std::max(loading_, tally_.weights + (HasHostMemory<Backend> ? tally_.packed : 0));
+        if (home == LayerHome::disk || !HasHostMemory<Backend>) tally_.weights -= tally_.packed;
+        if (!HasHostMemory<Backend>) count_pinned(home);
         largest_fetched_ = std::max(largest_fetched_, tally_.packed);
         ++fetched_layers_;
         return {};
@@ -93,10 +97,20 @@ public:
                                .activations = Bytes{4 * arena_},
                                .scratch = Bytes{4 * scratch_} + *table,
                                .products = Bytes{tally_.prepared},
-                               .loading = Bytes{loading_}};
+                               .loading = Bytes{loading_},
+                               .pinned = Bytes{pinned_ + std::min<std::int64_t>(read_layers_, 2) * largest_read_}};
     }
 
 private:
+    /// As OffloadedDeviceBlocks and DeviceWeightStream take pinned memory.
+    void count_pinned(LayerHome home) {
+        if (home == LayerHome::cpu) {
+            pinned_ += tally_.packed;
+        } else if (tally_.packed > 0) {
+            largest_read_ = std::max(largest_read_, tally_.packed);
+            ++read_layers_;
+        }
+    }
     /// What a rank has of a block while all of it is resident.
     [[nodiscard]] Result<> add_resident(BlockBody const& body, std::string const& prefix) {
         auto const format_of = [&](Operation const& op) {
@@ -145,6 +159,9 @@ private:
     std::int64_t fetched_layers_ = 0;
     std::int64_t largest_fetched_ = 0;
     std::int64_t loading_ = 0;
+    std::int64_t pinned_ = 0;
+    std::int64_t read_layers_ = 0;
+    std::int64_t largest_read_ = 0;
     /// In floats.
     std::int64_t arena_ = 0;
     std::int64_t scratch_ = 0;

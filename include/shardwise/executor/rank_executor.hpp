@@ -79,12 +79,11 @@ public:
         if (auto const checked = check_expert_place(experts, model.config); !checked) return checked.error();
         if (auto const checked = check_load_options(options); !checked) return checked.error();
         RankExecutor executor(model, place, limits, experts);
-        auto& context = rank.context;
         ParameterLoader<Backend> loader(rank, parameters, options);
         std::int64_t count = 0;
         for (auto const& block : model.program.blocks()) count += block.count;
         std::int64_t number = 0;
-        auto const before = context.memory().current();
+        auto const before = rank.context.memory().current();
         for (auto const& block : model.program.blocks()) {
             if (block.role == ModuleRole::head && !limits.has_head) break;
             executor.note_output(block);
@@ -97,7 +96,7 @@ public:
                 if (auto const whole = held ? Result<>{} : detail::check_loaded(parameters, options); !whole)
                     return whole.error();
                 if (!held) return held.error();
-                auto const kept = executor.offloaded_.add(context, executor.blocks_.size(), *held, stage.home(number));
+                auto const kept = executor.offloaded_.add(rank, executor.blocks_.size(), *held, stage.home(number));
                 if (!kept) return kept.error();
                 executor.blocks_.push_back(std::move(*held));
                 options.observer("loading weights", static_cast<std::int64_t>(executor.blocks_.size()), count);
@@ -106,9 +105,10 @@ public:
         if (auto const whole = detail::check_loaded(parameters, options); !whole) return whole.error();
         executor.bytes_read_ = loader.bytes_read();
         executor.ends_model_ = stage.end >= number;
-        if (auto const done = executor.offloaded_.finish(context); !done) return done.error();
-        executor.weight_bytes_ = context.memory().current() - before;
-        if (auto const made = executor.make_room(context); !made) return made.error();
+        if (auto const done = executor.offloaded_.finish(rank, executor.blocks_); !done) return done.error();
+        if (executor.offloaded_.has_any()) executor.graphs_.refuse("weights are fetched while a step computes");
+        executor.weight_bytes_ = rank.context.memory().current() - before;
+        if (auto const made = executor.make_room(rank.context); !made) return made.error();
         return Result<RankExecutor>(std::move(executor));
     }
 

@@ -6,6 +6,8 @@
 #include <shardwise/executor/layer_home.hpp>
 #include <shardwise/executor/no_kernel.hpp>
 #include <shardwise/executor/offloaded_blocks.hpp>
+#include <shardwise/executor/offloaded_device_blocks.hpp>
+#include <shardwise/executor/rank_home.hpp>
 
 #include <cstddef>
 #include <vector>
@@ -19,14 +21,14 @@ class ResidentBlocks {
 
 public:
     /// Errors  unsupported for weights that lie elsewhere
-    [[nodiscard]] Result<> add(typename Backend::Context&, std::size_t, Block&, LayerHome home) {
+    [[nodiscard]] Result<> add(RankHome<Backend> const&, std::size_t, Block&, LayerHome home) {
         if (home == LayerHome::resident) return {};
         return Error{ErrorCode::unsupported}
             .in(Backend::name)
-            .because("fetches no weights from elsewhere while it computes yet")
-            .fix("keep all layers on the device, or run this model on the host");
+            .because("fetches no weights from elsewhere while it computes")
+            .fix("keep all layers where they are computed");
     }
-    [[nodiscard]] Result<> finish(typename Backend::Context&) { return {}; }
+    [[nodiscard]] Result<> finish(RankHome<Backend> const&, std::vector<Block>&) { return {}; }
     [[nodiscard]] bool has_any() const { return false; }
     template <class Walk>
     [[nodiscard]] Result<> run(std::vector<Block>& blocks, Walk const& walk, typename Backend::Stream&, Deadline) {
@@ -43,6 +45,10 @@ struct BlocksOf {
 template <class Policy>
 struct BlocksOf<Host, Policy> {
     using Type = OffloadedBlocks<Policy>;
+};
+template <class Api, class Policy>
+struct BlocksOf<DeviceBackend<Api>, Policy> {
+    using Type = OffloadedDeviceBlocks<Api, Policy>;
 };
 
 }  // namespace detail

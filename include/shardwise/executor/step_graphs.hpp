@@ -39,6 +39,7 @@ class StepGraphs {
 public:
     [[nodiscard]] static bool can_capture(Model const&) { return false; }
     [[nodiscard]] GraphCounts const& counts() const { return counts_; }
+    void refuse(char const*) const {}
 
     template <class C, class Walk>
     [[nodiscard]] Result<> run(std::int64_t, void const*, C&, typename Backend::Stream&, Walk const& walk) {
@@ -64,6 +65,11 @@ public:
         return true;
     }
     [[nodiscard]] GraphCounts const& counts() const { return counts_; }
+    /// No step is taken down from now on.
+    void refuse(char const* reason) {
+        is_refused_ = true;
+        counts_.reason = reason;
+    }
 
     /// Puts a step into the stream: walk() does it call by call. `out` is where the step leaves its result. The ranks of `comm` do so
     /// alike: where one of them cannot take a step down, none does.

@@ -11,9 +11,7 @@
 #include <shardwise/session/rank_machine.hpp>
 #include <shardwise/session/run_options.hpp>
 
-#include <algorithm>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -78,9 +76,8 @@ public:
             if (options.comm == DeviceComm::peers) return refused.at("peers").because(reason_);
             return group_.emplace(group), Result<>{};
         }
-        auto const devices = static_cast<std::int64_t>(std::max<std::size_t>(options.devices.numbers.size(), 1));
         PeerOptions peers;
-        peers.on_device = static_cast<std::int32_t>((options.ranks() + devices - 1) / devices);
+        peers.on_device = options.devices.most_on_one(static_cast<std::int32_t>(options.ranks()));
         peers.limit = std::chrono::duration_cast<std::chrono::microseconds>(options.timeout);
         auto joined = meeting->join(group, machine.home().context, machine.stream(), peers);
         if (joined) return group_.emplace(group, std::move(*joined), machine.stream()), Result<>{};

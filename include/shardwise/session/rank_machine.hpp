@@ -39,6 +39,13 @@ public:
     /// Errors  unsupported for what runs are not asked of devices yet; those of the context
     [[nodiscard]] Result<> open(RunOptions const& options, std::int32_t rank) {
         if (auto const checked = check(options); !checked) return checked;
+        if (options.devices.is_processor(rank)) {
+            return Error{ErrorCode::unsupported}
+                .in(Backend::name)
+                .at("stages")
+                .because("computes beside stages on the processor for requests that come together, nothing else yet")
+                .fix("keep all stages on devices");
+        }
         auto const device = options.devices.empty() ? 0 : options.devices.of_rank(rank);
         auto context = Backend::Context::open({.device = device, .limit = options.timeout});
         if (!context) return context.error();

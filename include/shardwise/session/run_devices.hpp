@@ -3,6 +3,7 @@
 
 #include <shardwise/core/version.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -28,6 +29,9 @@ enum class DeviceComm : std::uint8_t {
 
 /// The devices that ranks compute on: rank r has numbers[r % numbers.size()]. None: the processor.
 struct RunDevices {
+    /// Among the numbers: a rank that computes on the processor. The ranks of a stage do so all or none.
+    static constexpr std::int32_t processor = -1;
+
     DeviceVendor vendor = DeviceVendor::cuda;
     /// As the vendor counts them.
     std::vector<std::int32_t> numbers{};
@@ -35,6 +39,20 @@ struct RunDevices {
     [[nodiscard]] bool empty() const { return numbers.empty(); }
     [[nodiscard]] std::int32_t of_rank(std::int32_t rank) const {
         return numbers[static_cast<std::size_t>(rank) % numbers.size()];
+    }
+    [[nodiscard]] bool is_processor(std::int32_t rank) const { return !empty() && of_rank(rank) == processor; }
+    /// The most of so many ranks that share a device.
+    [[nodiscard]] std::int32_t most_on_one(std::int32_t ranks) const {
+        if (empty()) return ranks;
+        std::int32_t most = 1;
+        for (auto const number : numbers) {
+            std::int32_t sharing = 0;
+            for (std::int32_t rank = 0; rank < ranks; ++rank) {
+                if (number != processor && of_rank(rank) == number) ++sharing;
+            }
+            most = std::max(most, sharing);
+        }
+        return most;
     }
 };
 

@@ -11,12 +11,52 @@
 #include <shardwise/session/run_over_threads.hpp>
 #include <shardwise/session/serve_on_backend.hpp>
 
+#include <cstdint>
+#include <string>
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
+namespace detail {
+
+/// Checks that the ranks of each stage, who add up, compute on devices all or none.
+///
+/// Errors  invalid_argument with the stage
+[[nodiscard]] inline Result<> check_stage_devices(RunOptions const& options) {
+    for (std::int32_t rank = 0; rank < options.ranks(); ++rank) {
+        auto const first = rank - rank % options.tp;
+        if (options.devices.is_processor(rank) == options.devices.is_processor(first)) continue;
+        return Error{ErrorCode::invalid_argument}
+            .in("devices")
+            .at("stage " + std::to_string(first / options.tp))
+            .because("has ranks on devices and ranks on the processor, which do not add up with each other")
+            .fix("name the processor for all ranks of a stage, or for none");
+    }
+    return {};
+}
+
+/// One rank of a run of which the options say where it computes: on a device of the back end, or on the processor.
+template <ComputeBackend Backend>
+[[nodiscard]] Result<RunReport> run_placed_rank(HostCommunicator& world, Model const& model,
+                                                StoredParameters const& parameters,
+                                                std::vector<GenerationRequest> const& requests,
+                                                RunOptions const& options, std::vector<StageBlocks> const& stages,
+                                                typename RankCommunicator<Backend>::Meeting* meeting) {
+    if (options.devices.is_processor(world.rank())) {
+        auto own = options;
+        own.devices = {};
+        return run_opened(world, model, parameters, requests, own, stages);
+    }
+    return options.is_deterministic
+               ? run_rank<Deterministic, Backend>(world, model, parameters, requests, options, stages, meeting)
+               : run_rank<Fast, Backend>(world, model, parameters, requests, options, stages, meeting);
+}
+
+}  // namespace detail
+
 /// As run_on_threads, on devices: rank r computes on the device `options.devices.of_rank(r)` of the back end (0 where none is named), and
-/// its thread prepares what it loads. Ranks add up as `options.comm` says: by kernels over each other's memory, or through the host's.
+/// its thread prepares what it loads; or on the processor, where that is what its stage has. Ranks add up as `options.comm` says: by
+/// kernels over each other's memory, or through the host's, through which stages hand on.
 ///
 /// A template, so that a program without that back end does not compile it: with CUDA include backend/cuda.hpp, call it with Cuda in
 /// one unit, and link shardwise::cuda and the kernels.
@@ -27,13 +67,11 @@ template <ComputeBackend Backend>
 [[nodiscard]] Result<RunReport> run_on_devices(OpenCheckpoint& files, Model const& model,
                                                std::vector<GenerationRequest> const& requests,
                                                RunOptions const& options) {
+    if (auto const checked = detail::check_stage_devices(options); !checked) return checked.error();
     typename detail::RankCommunicator<Backend>::Meeting meeting(static_cast<std::int32_t>(options.ranks()));
     return detail::run_over_threads(
         files, model, options, [&](auto& world, auto const& parameters, auto const& stages) {
-            return options.is_deterministic
-                       ? detail::run_rank<Deterministic, Backend>(world, model, parameters, requests, options, stages,
-                                                                  &meeting)
-                       : detail::run_rank<Fast, Backend>(world, model, parameters, requests, options, stages, &meeting);
+            return detail::run_placed_rank<Backend>(world, model, parameters, requests, options, stages, &meeting);
         });
 }
 
@@ -45,10 +83,9 @@ template <ComputeBackend Backend>
                                                         Model const& model,
                                                         std::vector<GenerationRequest> const& requests,
                                                         RunOptions const& options) {
+    if (auto const checked = detail::check_stage_devices(options); !checked) return checked.error();
     return detail::run_over_group(world, files, model, options, [&](auto const& parameters, auto const& stages) {
-        return options.is_deterministic
-                   ? detail::run_rank<Deterministic, Backend>(world, model, parameters, requests, options, stages)
-                   : detail::run_rank<Fast, Backend>(world, model, parameters, requests, options, stages);
+        return detail::run_placed_rank<Backend>(world, model, parameters, requests, options, stages, nullptr);
     });
 }
 

@@ -93,6 +93,9 @@ struct RunMemory {
     Bytes peak{};
     /// What it holds once all requests are done: HostContext::memory() and that share.
     Bytes held{};
+    /// Of a rank on a device, in the host's memory: what was to be pinned there for layers that do not stay on the device, and what is.
+    Bytes predicted_pinned{};
+    Bytes pinned{};
 };
 
 /// What one rank did, by the clock of rank 0.

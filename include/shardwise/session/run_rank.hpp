@@ -90,6 +90,7 @@ public:
         auto const predicted = predict_memory<Backend, Policy>(model_, formats, place, limits_, *isa, experts, blocks);
         if (!predicted) return predicted.error();
         predicted_ = predicted->total();
+        predicted_pinned_ = predicted->pinned;
         if (groups_) {
             auto const& config = model_.config;
             ExpertShape const shape{config.experts, config.experts_per_token, config.hidden_size, limits_.step_tokens};
@@ -272,7 +273,9 @@ public:
                 .activations = executor_->activation_bytes() + rows + beside,
                 .predicted = predicted_ + beside + staging + communicators_.bytes(),
                 .peak = machine_.memory().peak() + staging,
-                .held = machine_.memory().current() + staging};
+                .held = machine_.memory().current() + staging,
+                .predicted_pinned = predicted_pinned_,
+                .pinned = HasHostMemory<Backend> ? Bytes{0} : machine_.host().memory().current()};
     }
     /// What each rank held.
     [[nodiscard]] Result<> count_memory(RunReport& report) {
@@ -351,6 +354,7 @@ private:
     RankMachine<Backend> machine_;
     Communicators communicators_;
     Bytes predicted_{};
+    Bytes predicted_pinned_{};
     std::optional<Executor> executor_;
     std::optional<Exchange> exchange_;
     std::optional<RankSession> session_;

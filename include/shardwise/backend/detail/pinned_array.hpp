@@ -34,6 +34,7 @@ public:
     }
 
     [[nodiscard]] T* data() { return data_; }
+    [[nodiscard]] T const* data() const { return data_; }
 
 private:
     explicit PinnedArray(T* data) : data_(data) {}

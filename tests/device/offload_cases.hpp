@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/parallel/device_weight_stream.hpp>
+
+#include "backends.hpp"
+#include "expert_model_cases.hpp"
+#include "model_cases.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+// Layers whose weights do not stay on a device: their stream by itself, and whole models.
+
+namespace shardwise::testing {
+
+/// Layers of unlike sizes, some in pinned memory and some that are read.
+class OffloadedLayers {
+    using Api = TestDevice::VendorApi;
+
+public:
+    [[nodiscard]] static Result<OffloadedLayers> make(DeviceContext<Api>& context, MemoryCounter& host,
+                                                      std::vector<LayerHome> const& homes) {
+        OffloadedLayers layers;
+        for (std::size_t i = 0; i < homes.size(); ++i) {
+            std::vector<std::byte> bytes(1000 + 256 * (i % 3), static_cast<std::byte>(i + 1));
+            PinnedMemory<Api> pinned;
+            if (homes[i] == LayerHome::cpu) {
+                auto memory = PinnedMemory<Api>::allocate(context, host, static_cast<std::int64_t>(bytes.size()));
+                if (!memory) return memory.error();
+                std::copy(bytes.begin(), bytes.end(), memory->data());
+                pinned = std::move(*memory);
+            }
+            layers.pinned_.push_back(std::move(pinned));
+            layers.bytes_.push_back(std::move(bytes));
+        }
+        return Result<OffloadedLayers>(std::move(layers));
+    }
+    [[nodiscard]] std::int64_t layers() const { return static_cast<std::int64_t>(bytes_.size()); }
+    [[nodiscard]] Bytes bytes(std::int64_t layer) const {
+        return Bytes{static_cast<std::int64_t>(bytes_[static_cast<std::size_t>(layer)].size())};
+    }
+    [[nodiscard]] std::byte const* pinned(std::int64_t layer) const {
+        return pinned_[static_cast<std::size_t>(layer)].data();
+    }
+    [[nodiscard]] Result<> read(std::int64_t layer, std::int64_t begin, std::span<std::byte> to) const {
+        auto const from = bytes_[static_cast<std::size_t>(layer)].begin() + static_cast<std::ptrdiff_t>(begin);
+        std::copy_n(from, to.size(), to.begin());
+        return {};
+    }
+
+private:
+    std::vector<PinnedMemory<Api>> pinned_;
+    std::vector<std::vector<std::byte>> bytes_;
+};
+
+/// Walks `walks` times over layers; what each walk's work found in their slots, one byte of every layer and whether all are alike.
+[[nodiscard]] inline Result<std::vector<int>> walk_layers(Bench<TestDevice>& bench, std::vector<LayerHome> const& homes,
+                                                          std::int64_t depth, int walks) {
+    using Api = TestDevice::VendorApi;
+    HostContext host({.threads = 1});
+    auto source = OffloadedLayers::make(bench.context(), host.memory(), homes);
+    if (!source) return source.error();
+    constexpr std::int64_t most = 1600;
+    auto const count = static_cast<std::int64_t>(homes.size()) * walks;
+    auto out = Buffer<std::byte, TestDevice>::allocate(bench.context(), most * count);
+    if (!out) return out.error();
+    auto weights =
+        DeviceWeightStream<Api, OffloadedLayers>::create(bench.context(), host.memory(), std::move(*source), depth);
+    if (!weights) return weights.error();
+    std::vector<std::byte> found(static_cast<std::size_t>(most * count));
+    // Goes first: after a failure it still reads the slots and writes what was found.
+    auto stream = bench.context().make_stream();
+    auto const deadline = Deadline::after(std::chrono::seconds{60});
+    std::vector<std::int64_t> sizes;
+    for (int walk = 0; walk < walks; ++walk) {
+        for (std::int64_t layer = 0; layer < static_cast<std::int64_t>(homes.size()); ++layer) {
+            if (auto const here = weights->acquire(layer, stream, deadline); !here) return here.error();
+#if !defined(SHARDWISE_HAS_CUDA) && !defined(SHARDWISE_HAS_HIP)
+            // Work that takes long: the next copy comes to its slot before it is done.
+            stream.submit([](FakeStream* native) -> Result<> {
+                native->put([] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); });
+                return {};
+            });
+#endif
+            auto const size = 1000 + 256 * (layer % 3);
+            auto const at = static_cast<std::int64_t>(sizes.size());
+            TensorView<std::byte const, 1, TestDevice> const from(weights->place(layer), {size});
+            TensorView<std::byte, 1, TestDevice> const to(out->data() + most * at, {size});
+            if (auto const copied = TestDevice::copy<std::byte>(from, to, stream); !copied) return copied.error();
+            weights->release(layer, stream);
+            sizes.push_back(size);
+        }
+    }
+    TensorView<std::byte, 1, Host> const all(found.data(), {most * count});
+    if (auto const copied = TestDevice::copy<std::byte>(out->view(), all, stream); !copied) return copied.error();
+    if (auto const done = stream.synchronize(deadline); !done) return done.error();
+    std::vector<int> seen;
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+        auto const first = found.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(most) * i);
+        bool const is_one = std::all_of(first, first + sizes[i], [&](std::byte byte) { return byte == *first; });
+        seen.push_back(is_one ? static_cast<int>(*first) : -1);
+    }
+    return seen;
+}
+
+inline constexpr auto deep_llama =
+    R"({"model_type":"llama","architectures":["LlamaForCausalLM"],"vocab_size":61,"hidden_size":32,)"
+    R"("intermediate_size":48,"num_hidden_layers":5,"num_attention_heads":4,"num_key_value_heads":2,)"
+    R"("max_position_embeddings":64})";
+inline constexpr auto deep_mixtral =
+    R"({"model_type":"mixtral","architectures":["MixtralForCausalLM"],"vocab_size":61,"hidden_size":32,)"
+    R"("intermediate_size":24,"num_hidden_layers":4,"num_attention_heads":4,"num_key_value_heads":2,)"
+    R"("num_local_experts":4,"num_experts_per_tok":2,"max_position_embeddings":64})";
+inline constexpr auto deep_deepseek =
+    R"({"model_type":"deepseek_v2","architectures":["DeepseekV2ForCausalLM"],"vocab_size":61,"hidden_size":32,)"
+    R"("intermediate_size":36,"num_hidden_layers":4,"num_attention_heads":4,"num_key_value_heads":4,)"
+    R"("q_lora_rank":null,"kv_lora_rank":32,"qk_nope_head_dim":16,"qk_rope_head_dim":8,"v_head_dim":16,)"
+    R"("first_k_dense_replace":1,"n_routed_experts":4,"num_experts_per_tok":2,"moe_intermediate_size":16,)"
+    R"("max_position_embeddings":64})";
+
+/// Tokens and logits are those of the model whose weights all stay, bit for bit, and memory is what was predicted.
+template <class B>
+void check_offload(ModelCase of) {
+    FormulaModel const model(of.config);
+    auto const requests = model_requests(of);
+    auto const homes = std::exchange(of.homes, {});
+    ModelLogits theirs;
+    auto const resident = run_model<B>(model, of, requests, &theirs);
+    REQUIRE_MESSAGE(resident, (resident ? "" : resident.error().message()));
+    of.homes = homes;
+    ModelLogits ours;
+    auto const fetched = run_model<B>(model, of, requests, &ours);
+    REQUIRE_MESSAGE(fetched, (fetched ? "" : fetched.error().message()));
+    for (std::size_t i = 0; i < requests.size(); ++i)
+        CHECK(fetched->generations[i].tokens == resident->generations[i].tokens);
+    CHECK(ours == theirs);
+    for (std::size_t i = 0; i < fetched->ranks.size(); ++i) {
+        auto const& rank = fetched->ranks[i];
+        CHECK(rank.peak <= rank.predicted);
+        CHECK(rank.pinned == rank.predicted_pinned);
+        CHECK((rank.pinned > Bytes{0}) == !HasHostMemory<B>);
+        if (HasHostMemory<B>) continue;
+        CHECK(rank.held == rank.predicted);
+        // Two slots hold two layers.
+        if (of.pp == 1) CHECK(rank.weights < resident->ranks[i].weights);
+    }
+    CHECK(fetched->graphs.captured == 0);
+    if (!HasHostMemory<B> && of.has_graphs)
+        CHECK(fetched->graphs.reason == "weights are fetched while a step computes");
+}
+
+}  // namespace shardwise::testing
+
+TEST_CASE("DeviceWeightStream: every walk sees every layer's bytes, from pinned memory and read, through any slots") {
+    using namespace shardwise;
+    using enum LayerHome;
+    auto const bench = testing::open_bench<testing::TestDevice>();
+    if (!bench) return;
+    auto const before = bench->context().memory().current();
+    for (auto const& homes : {std::vector<LayerHome>{},
+                              {cpu},
+                              {disk},
+                              {cpu, disk},
+                              {disk, cpu, cpu},
+                              {cpu, cpu, cpu, cpu},
+                              {disk, disk, disk, disk, disk},
+                              {cpu, disk, disk, cpu, disk, cpu, cpu}}) {
+        for (std::int64_t const depth : {2, 3}) {
+            CAPTURE(homes.size());
+            CAPTURE(depth);
+            auto const seen = testing::walk_layers(*bench, homes, depth, 3);
+            REQUIRE_MESSAGE(seen, (seen ? "" : seen.error().message()));
+            for (std::size_t i = 0; i < seen->size(); ++i) CHECK((*seen)[i] == static_cast<int>(i % homes.size()) + 1);
+        }
+    }
+    CHECK(bench->context().memory().current() == before);
+    auto const refused = testing::walk_layers(*bench, {cpu, cpu}, 1, 1);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code() == ErrorCode::invalid_argument);
+}
+
+TEST_CASE_TEMPLATE("Models: layers that are kept in the host's memory and in a file have the bits of those that stay",
+                   B, SHARDWISE_TEST_BACKENDS) {
+    using namespace shardwise;
+    using enum LayerHome;
+    if (!testing::open_bench<B>()) return;
+    testing::check_offload<B>(
+        {.config = testing::deep_llama, .step_tokens = 32, .new_tokens = 2, .homes = {cpu, resident, disk, cpu, disk}});
+    testing::check_offload<B>(
+        {.config = testing::deep_mixtral, .step_tokens = 32, .new_tokens = 2, .homes = {cpu, disk, cpu, cpu}});
+}
+
+TEST_CASE_TEMPLATE("Models: layers that do not stay, over ranks, of latent attention and under Deterministic" *
+                       doctest::test_suite("long"),
+                   B, SHARDWISE_TEST_BACKENDS) {
+    using namespace shardwise;
+    using enum LayerHome;
+    if (!testing::open_bench<B>()) return;
+    for (auto const* const config : {testing::deep_llama, testing::deep_mixtral, testing::deep_deepseek}) {
+        CAPTURE(std::string(config));
+        for (bool const is_deterministic : {false, true}) {
+            testing::check_offload<B>({.config = config,
+                                       .tp = 2,
+                                       .is_deterministic = is_deterministic,
+                                       .comm = DeviceComm::staged,
+                                       .homes = {cpu, disk, disk, cpu}});
+        }
+        testing::check_offload<B>(
+            {.config = config, .load = testing::held_in(Dtype::bf16), .pp = 2, .homes = {cpu, cpu, disk, cpu}});
+    }
+}
+
+TEST_CASE("Models: stages on the processor and on devices make the host's tokens together") {
+    using namespace shardwise;
+    using enum LayerHome;
+    using testing::TestDevice;
+    if (!testing::open_bench<TestDevice>()) return;
+    constexpr auto processor = RunDevices::processor;
+    testing::ModelCase of{.config = testing::deep_llama};
+    testing::FormulaModel const model(of.config);
+    auto const requests = testing::model_requests(of);
+    testing::ModelLogits theirs;
+    auto const expected = testing::run_model<Host>(model, of, requests, &theirs);
+    REQUIRE_MESSAGE(expected, (expected ? "" : expected.error().message()));
+    for (auto const& devices :
+         {std::vector<std::int32_t>{processor, 0}, {0, processor, 0}, {processor, processor, 0, 0}}) {
+        of.devices = devices;
+        of.tp = devices.size() == 4 ? 2 : 1;
+        of.pp = static_cast<std::int32_t>(devices.size()) / of.tp;
+        of.homes = devices.size() == 3 ? std::vector<LayerHome>{} : std::vector<LayerHome>(5, cpu);
+        CAPTURE(devices.size());
+        testing::ModelLogits ours;
+        auto const found = testing::run_model<TestDevice>(model, of, requests, &ours);
+        REQUIRE_MESSAGE(found, (found ? "" : found.error().message()));
+        double worst = 0.0;
+        for (std::size_t i = 0; i < requests.size(); ++i) {
+            CHECK(found->generations[i].tokens == expected->generations[i].tokens);
+            auto const& rows = ours[static_cast<std::int64_t>(i)];
+            auto const& wanted = theirs[static_cast<std::int64_t>(i)];
+            REQUIRE(rows.size() == wanted.size());
+            for (std::size_t row = 0; row < rows.size(); ++row) {
+                REQUIRE(rows[row].size() == wanted[row].size());
+                for (std::size_t k = 0; k < rows[row].size(); ++k)
+                    worst = std::max(worst, static_cast<double>(std::abs(rows[row][k] - wanted[row][k])));
+            }
+        }
+        CHECK(worst <= of.tolerance);
+        for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+            auto const& memory = found->ranks[rank];
+            CHECK(memory.peak <= memory.predicted);
+            if (devices[rank] == processor) continue;
+            CHECK(memory.held == memory.predicted);
+            CHECK(memory.pinned == memory.predicted_pinned);
+        }
+    }
+    of.tp = 2;
+    of.pp = 1;
+    of.devices = {processor, 0};
+    auto const mixed = testing::run_model<TestDevice>(model, of, requests, nullptr);
+    REQUIRE_FALSE(mixed);
+    CHECK(mixed.error().code() == ErrorCode::invalid_argument);
+    CHECK(mixed.error().message().find("stage 0") != std::string::npos);
+}
+
+#if !defined(SHARDWISE_HAS_CUDA) && !defined(SHARDWISE_HAS_HIP)
+TEST_CASE("DeviceWeightStream: each call of the vendor that fails is an error, and nothing stays") {
+    using namespace shardwise;
+    using enum LayerHome;
+    auto& machine = testing::FakeMachine::get();
+    for (std::string const call : {"allocate", "allocate_pinned", "create_stream", "create_event", "copy", "record",
+                                   "hold_back", "is_reached", "select_device"}) {
+        for (int after = 0;; ++after) {
+            CAPTURE(call);
+            CAPTURE(after);
+            Result<std::vector<int>> seen(Error{ErrorCode::backend_failure});
+            auto const before = machine.calls(call);
+            {
+                auto const bench = testing::open_bench<testing::TestDevice>();
+                REQUIRE(bench);
+                machine.fail(call, after);
+                seen = testing::walk_layers(*bench, {cpu, disk, cpu, disk}, 2, 2);
+                machine.mend();
+            }
+            CHECK(machine.is_empty());
+            if (seen) {
+                for (std::size_t i = 0; i < seen->size(); ++i) CHECK((*seen)[i] == static_cast<int>(i % 4) + 1);
+            } else {
+                CHECK((seen.error().code() == ErrorCode::backend_failure ||
+                       seen.error().code() == ErrorCode::out_of_memory));
+            }
+            // All of its calls have succeeded.
+            if (machine.calls(call) - before <= after) break;
+        }
+    }
+}
+
+TEST_CASE(
+    "Models: a call of the vendor that fails ends a run whose layers do not stay with an error, and nothing stays" *
+    doctest::test_suite("long")) {
+    using namespace shardwise;
+    using enum LayerHome;
+    auto& machine = testing::FakeMachine::get();
+    testing::ModelCase const of{.config = testing::deep_llama, .new_tokens = 2, .homes = {cpu, disk, disk, cpu, cpu}};
+    testing::FormulaModel const model(of.config);
+    std::vector<GenerationRequest> requests(1);
+    requests[0].prompt = {5, 9};
+    requests[0].max_new_tokens = of.new_tokens;
+    for (std::string const call :
+         {"allocate", "allocate_pinned", "create_stream", "create_event", "hold_back", "copy"}) {
+        for (int after = 0;; after = 2 * after + 1) {
+            CAPTURE(call);
+            CAPTURE(after);
+            auto const before = machine.calls(call);
+            machine.fail(call, after);
+            auto const ran = testing::run_model<testing::TestDevice>(model, of, requests, nullptr);
+            machine.mend();
+            CHECK(machine.is_empty());
+            auto const code = ran ? ErrorCode::backend_failure : ran.error().code();
+            CHECK((code == ErrorCode::backend_failure || code == ErrorCode::out_of_memory));
+            if (machine.calls(call) - before <= after) {
+                CHECK(ran);
+                break;
+            }
+            CHECK_FALSE(ran);
+        }
+    }
+}
+#endif
