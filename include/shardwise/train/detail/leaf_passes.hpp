@@ -66,6 +66,7 @@ struct LeafPasses {
                     pass.layers()->join_backward(weights, stream);
                     continue;
                 }
+                gradients.begin_leaf(stream);
                 auto const leaf = gradients.leaf();
                 if (!leaf) return leaf.error();
                 auto const done = pass.backward(

@@ -339,9 +339,11 @@ private:
                     if (auto const done = gradients.join(passes.groups.data(), stream, chunk); !done) return done;
                     continue;
                 }
+                gradients.begin_leaf(stream);
                 auto const leaf = gradients.leaf(chunk);
                 if (!leaf) return leaf.error();
                 at.adds_gradients = gradients.adds_leaf(chunk);
+                at.done = gradients.reducer(passes.groups.data(), stream, chunk);
                 if (auto const done = back(i - all.begin, *leaf); !done) return done;
                 passes.phases.begin(TrainingPhase::bucket, stream);
                 if (auto const added = gradients.add(passes.groups.data(), stream, chunk); !added) return added;
