@@ -342,7 +342,7 @@ private:
     }
 
     [[nodiscard]] Error end(Error const& error, HostStream& stream, Deadline deadline) {
-        return detail::end_step(error, phases_, groups_, gradients_, stream, deadline);
+        return detail::end_step(error, phases_, groups_, gradients_, stream, options_.own_timeout(), deadline);
     }
 
     [[nodiscard]] Result<> read_batch() {

@@ -144,8 +144,9 @@ public:
         std::fill(added_.begin(), added_.end(), 0);
         left_ = trees_.size();
     }
-    /// Before the next leaf's gradients are written: waits for the exchange of those before them, where it is beside the stream.
-    void begin_leaf(HostStream& stream) {
+    /// Whether the last leaf's gradients may still be exchanged beside the stream: before the next ones are written it is to wait for that.
+    [[nodiscard]] bool is_exchanging() const { return is_exchanging_; }
+    void join_exchange(HostStream& stream) {
         if (std::exchange(is_exchanging_, false)) beside_->join(stream);
     }
     /// Memory for the gradients of a chunk's next leaf: see GradientTree. Where it `adds_leaf`, those are added to what is there.

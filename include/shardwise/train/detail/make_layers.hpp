@@ -71,12 +71,14 @@ template <OptimizerRule Rule>
 }
 
 /// Ends the groups of a step that failed and waits for what is in streams: it may wait for others, who learn of this first. Where one
-/// thread at a time uses a group, what is exchanged beside the stream comes before; nobody waits for this rank in that.
+/// thread at a time uses a group, what is exchanged beside the stream comes before, within `limit`; nobody waits for this rank in that.
 template <class Groups>
 [[nodiscard]] Error end_step(Error const& error, TrainingPhases const& phases, Groups& groups,
-                             TrainingGradients& gradients, HostStream& stream, Deadline deadline) {
+                             TrainingGradients& gradients, HostStream& stream, std::chrono::nanoseconds limit,
+                             Deadline deadline) {
     auto const named = phases.name(error);
-    if (!takes_several_threads(groups.data())) (void)gradients.synchronize(deadline);
+    // The step's own deadline may be what has passed.
+    if (!takes_several_threads(groups.data())) (void)gradients.synchronize(Deadline::after(limit));
     auto const ended = phases.name(groups.end(named));
     (void)stream.synchronize(deadline);
     (void)gradients.synchronize(deadline);

@@ -332,14 +332,13 @@ private:
             auto const all = plan.leaves_of(slot.micro_batch);
             forget_layers();
             for (auto i = all.begin; i < all.end; ++i) {
-                passes.phases.begin(TrainingPhase::backward, stream);
+                passes.begin_backward(stream);
                 if (i >= plan.leaves) {
                     join_layers(slot, stream);
                     passes.phases.begin(TrainingPhase::bucket, stream);
                     if (auto const done = gradients.join(passes.groups.data(), stream, chunk); !done) return done;
                     continue;
                 }
-                gradients.begin_leaf(stream);
                 auto const leaf = gradients.leaf(chunk);
                 if (!leaf) return leaf.error();
                 at.adds_gradients = gradients.adds_leaf(chunk);
