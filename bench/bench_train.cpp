@@ -338,7 +338,10 @@ int main(int argc, char** argv) {
     }
     if (is_asked("overlap")) {
         auto const one = demo_case();
-        bench::compare_overlap(report, Training(one.config, one.vocabulary, one.batch, one.context));
+        Training const training(one.config, one.vocabulary, one.batch, one.context);
+        bench::compare_overlap(report, training, "", ZeroStage::none, 1);
+        bench::compare_overlap(report, training, "zero 2, ", ZeroStage::gradients, 1);
+        bench::compare_overlap(report, training, "zero 2, 3 sequences, ", ZeroStage::gradients, 3);
     }
     if (is_asked("precision")) {
         compare_precisions(report, demo_case(), 5, 5);

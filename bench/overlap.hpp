@@ -6,7 +6,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -31,9 +34,10 @@ private:
     std::chrono::nanoseconds latency_;
 };
 
-/// Seconds of the shortest of some steps of two ranks, a sequence each, whose steps towards each other take so long.
+/// Seconds of the shortest of some steps of two ranks, of some sequences each, whose steps towards each other take so long.
 template <bool Beside>
-[[nodiscard]] double late_step(Training const& training, int calls, std::chrono::nanoseconds latency) {
+[[nodiscard]] double late_step(Training const& training, ZeroStage zero, std::int64_t sequences, int calls,
+                               std::chrono::nanoseconds latency) {
     double best = 1e30;
     auto const rank = [&](Threads& thread) -> Result<> {
         LateThreads<Beside> comm(std::move(thread), latency);
@@ -42,9 +46,10 @@ template <bool Beside>
         auto weights = take(TrainingWeights::initialise(context, training.model(), {}));
         TrainOptions const options{.steps = calls + 1,
                                    .schedule = {.learning_rate = 3e-4, .total = calls + 1},
+                                   .zero = zero,
                                    .buckets = BucketLimits::with_cap(Bytes{1 << 18})};
         auto trainer = take(Trainer<AdamW, LateThreads<Beside>>::create(context, comm, program, weights, AdamW{},
-                                                                        training.batches(2), options));
+                                                                        training.batches(2 * sequences), options));
         auto stream = context.make_stream();
         for (int i = 0; i <= calls; ++i) {
             auto const seconds = time_once([&] {
@@ -59,21 +64,24 @@ template <bool Beside>
 }
 
 /// A step with injected latency against the longer of computing and of telling each other: the goal is at most 1.15 of it.
-inline void compare_overlap(Report& report, Training const& training) {
+inline void compare_overlap(Report& report, Training const& training, std::string const& name, ZeroStage zero,
+                            std::int64_t sequences) {
     constexpr int calls = 3, rounds = 7;
     constexpr std::chrono::microseconds latency{500};
-    double compute = 1e30, behind = 1e30, beside = 1e30;
+    double compute = 1e30, behind = 1e30, beside = 1e30, unneeded = 1e30;
     for (int round = 0; round < rounds; ++round) {
-        compute = std::min(compute, late_step<false>(training, calls, std::chrono::nanoseconds(0)));
-        behind = std::min(behind, late_step<false>(training, calls, latency));
-        beside = std::min(beside, late_step<true>(training, calls, latency));
+        compute = std::min(compute, late_step<false>(training, zero, sequences, calls, std::chrono::nanoseconds(0)));
+        behind = std::min(behind, late_step<false>(training, zero, sequences, calls, latency));
+        beside = std::min(beside, late_step<true>(training, zero, sequences, calls, latency));
+        unneeded = std::min(unneeded, late_step<true>(training, zero, sequences, calls, std::chrono::nanoseconds(0)));
     }
     auto const longer = std::max(compute, behind - compute);
     if (!report.is_json)
-        std::printf("computing %.3g ms, telling each other %.3g ms, behind each other %.3g ms\n", compute * 1e3,
-                    (behind - compute) * 1e3, behind * 1e3);
-    report.add("step, demo model, dp 2, injected latency", beside * 1e3, "the longer of both", longer * 1e3, "ms",
-               longer / beside, 1.0 / 1.15);
+        std::printf(
+            "computing %.3g ms, by two threads %.3g ms, telling each other %.3g ms, behind each other %.3g ms\n",
+            compute * 1e3, unneeded * 1e3, (behind - compute) * 1e3, behind * 1e3);
+    report.add("step, demo model, dp 2, " + name + "injected latency", beside * 1e3, "the longer of both", longer * 1e3,
+               "ms", longer / beside, 1.0 / 1.15);
 }
 
 }  // namespace bench

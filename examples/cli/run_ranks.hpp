@@ -54,6 +54,10 @@ public:
     /// Of this machine.
     [[nodiscard]] std::int32_t local_ranks() const { return environment_.local_ranks; }
     [[nodiscard]] RankKind kind() const;
+    /// Whether they meet over MPI, or over Gloo as ranks of several machines do, where one thread of a rank at a time may exchange.
+    [[nodiscard]] bool has_one_thread() const {
+        return kind() == RankKind::mpi || (has_launcher() && !environment_.is_one_machine());
+    }
 
     /// Leaves the others, or does not wait for them any longer: this process trains by itself.
     void leave();

@@ -35,6 +35,8 @@ struct TrainPlan {
     CollectiveTraffic traffic{};
     /// Why it is so; and what would be faster, with what that takes.
     std::string reason, better;
+    /// When data-parallel ranks exchange gradients; empty: there are none.
+    std::string exchange;
     /// Ranks of a machine, neighbours, which share its memory; 0: all.
     std::int64_t per_machine = 0;
 

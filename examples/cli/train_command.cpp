@@ -190,7 +190,7 @@ struct TrainInput {
 /// Plans a run of what was read, in the memory that is free on its machines.
 [[nodiscard]] Result<TrainAnswer> plan_train(TrainRequest const& request, TrainInput const& input,
                                              Batches const& batches, Bytes budget, TrainChoice const& choice,
-                                             RankKind ranks_are) {
+                                             RankKind ranks_are, bool has_one_thread) {
     TrainAnswer answer;
     answer.ranks_are = ranks_are;
     answer.model = input.loaded.name;
@@ -211,6 +211,7 @@ struct TrainInput {
     if (auto const planned = plan_micro_batch(request, input.programs, input.divisors, budget, plan); !planned)
         return planned.error();
     plan.reason = reason_of(request, plan);
+    plan.exchange = exchange_of(request, plan, input.programs, has_one_thread);
     plan.better = choice.better;
     auto ranks = predict_memory(request, plan, input.programs, input.divisors);
     if (!ranks) return ranks.error();
@@ -283,7 +284,7 @@ struct TrainInput {
     auto const choice = choose_for(ranks, request, input, *batches, *budget);
     if (!choice) return choice.error();
     if (choice->has_left) return std::optional<TrainAnswer>();
-    auto planned = plan_train(request, input, *batches, *budget, *choice, ranks.kind());
+    auto planned = plan_train(request, input, *batches, *budget, *choice, ranks.kind(), ranks.has_one_thread());
     if (!planned) return planned.error();
     auto& answer = *planned;
     if (request.is_dry_run) {

@@ -31,6 +31,7 @@ void write_plan(JsonWriter& json, TrainAnswer const& answer) {
     json.member("zero", answer.request.zero);
     json.member("micro_batch", plan.micro_batch).member("micro_batches", plan.micro_batches);
     json.member("reason", plan.reason);
+    write_optional(json, "exchange", plan.exchange.empty() ? std::nullopt : std::optional(plan.exchange));
     write_optional(json, "better", plan.better.empty() ? std::nullopt : std::optional(plan.better));
     auto const& fallback = answer.request.fallback;
     write_optional(json, "fallback", fallback.empty() ? std::nullopt : std::optional(fallback));

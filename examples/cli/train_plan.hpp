@@ -38,6 +38,11 @@ auto with_rule(TrainRequest const& request, Call&& call) {
 /// Which ranks take what: "2 data-parallel ranks of 4 sequences a step".
 [[nodiscard]] std::string reason_of(TrainRequest const& request, TrainPlan const& plan);
 
+/// When data-parallel ranks exchange gradients: "beside backward passes", or after them and why. Empty where they exchange none.
+/// `has_one_thread` is of ranks that meet over MPI or Gloo.
+[[nodiscard]] std::string exchange_of(TrainRequest const& request, TrainPlan const& plan,
+                                      std::vector<TrainingProgram> const& programs, bool has_one_thread);
+
 /// Tokens of a sequence.
 ///
 /// Errors  invalid_argument beyond the model's positions

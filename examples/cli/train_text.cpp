@@ -67,6 +67,7 @@ std::string train_text(TrainAnswer const& answer) {
         out.insert(out.size() - 1, ", recompute " + std::string(recompute_word(answer.request.recompute)));
     if (!plan.better.empty()) out += line("faster", plan.better);
     if (answer.request.is_dry_run) {
+        if (!plan.exchange.empty()) out += line("gradients", "exchanged " + plan.exchange);
         out += line("steps", grouped(plan.steps));
         out += traffic(answer) + expected(answer) + memory(answer);
         if (answer.is_fitting) return out + line("fits", "yes, in " + to_text(answer.budget));

@@ -457,3 +457,51 @@ TEST_SUITE("long") {
         CHECK(Answer(ran.out).size("restarts") == 0);
     }
 }
+
+TEST_CASE(
+    "train: gradients of several buckets are exchanged beside backward passes over every transport; else it says why "
+    "not") {
+    Training const training;
+    Words const flags{"--steps", "2"};
+    auto const words_of = [&](std::string const& name, Words more) {
+        more.insert(more.end(), flags.begin(), flags.end());
+        auto words = training.words(name, more);
+        // Of 3.6 MiB: small models have one bucket.
+        words[1] = SHARDWISE_SOURCE_DIR "/share/shardwise/demo";
+        return words;
+    };
+    auto const alone = run(words_of("one", {}));
+    REQUIRE_MESSAGE(alone.status == 0, alone.err);
+    auto const hash = Answer(alone.out).text("weights_hash");
+    CHECK(Answer(alone.out).is_null("plan", "exchange"));
+    auto const check = [&](Ran const& ran) {
+        REQUIRE_MESSAGE(ran.status == 0, ran.err);
+        Answer const answer(ran.out);
+        CHECK(answer.text("weights_hash") == hash);
+        CHECK(answer.text("plan", "exchange") == "beside backward passes");
+    };
+    check(run(words_of("threads", {"--dp", "2", "--zero", "2"})));
+    check(run(words_of("processes", {"--dp", "2", "--zero", "2", "--ranks", "processes"})));
+    check(run(words_of("stages", {"--dp", "2", "--pp", "2", "--ranks", "processes"})));
+    auto const small = training.run("small", {"--steps", "2", "--dp", "2", "--dry-run"});
+    CHECK(Answer(small.out).text("plan", "exchange").find("after backward passes: none of these buckets") == 0);
+    // Over Gloo.
+    auto const meeting = training.out("meeting");
+    auto const port = std::to_string(20000 + getpid() % 30000);
+    auto const rank = [&](int number, Words const& words) {
+        auto all = torchrun(number, 2, port, 1);
+        all.emplace_back("SHARDWISE_RENDEZVOUS", meeting);
+        return run(words, all);
+    };
+    auto const planned = rank(0, words_of("planned", {"--zero", "3", "--dry-run"}));
+    CHECK_MESSAGE(Answer(planned.out).text("plan", "exchange").find("after backward passes: over MPI and Gloo") == 0,
+                  planned.err);
+    Ran other;
+    std::thread second([&] { other = rank(1, words_of("gloo", {"--dp", "2"})); });
+    auto const first = rank(0, words_of("gloo", {"--dp", "2"}));
+    second.join();
+    if (!first.says("is not built into")) check(first);
+    auto const mpi = run_command_line(mpirun(2, words_of("mpi", {"--dp", "2"})));
+    if (mpi.says("is not built into") || mpi.status == 127) SHARDWISE_SKIP("no MPI on this machine");
+    check(mpi);
+}

@@ -174,6 +174,8 @@ TEST_CASE("GradientTree: a bucket is exchanged while others of the last leaf are
                         CHECK_FALSE(tree->reduce(comm, stream, beside));
                     }
                     CHECK(tree->add(stream));
+                    // And what was added can be sent off, too.
+                    if (comm.rank() == 1 && result == TreeResult::whole) CHECK(tree->reduce(comm, stream, beside));
                 }
                 auto const total = tree->sum(comm, stream, &beside);
                 REQUIRE(total);

@@ -78,7 +78,8 @@ void fill(Tree& tree, HostStream& stream, std::int64_t count, auto const& number
 }
 
 /// Both trees on some ranks, their memory and their traffic.
-void check_ranks(GradientShares const& shares, std::int64_t leaves, std::int32_t ranks) {
+void check_ranks(GradientShares const& shares, std::int64_t leaves, std::int32_t ranks,
+                 List<Bucket> const& buckets = {}) {
     CAPTURE(leaves);
     CAPTURE(ranks);
     auto const elements = shares.elements();
@@ -114,26 +115,42 @@ void check_ranks(GradientShares const& shares, std::int64_t leaves, std::int32_t
                 }
             }
         }
-        auto tree = ShardedGradientTree::create(context, shares, leaves, place);
+        auto tree = ShardedGradientTree::create(context, shares, leaves, place, buckets);
         REQUIRE(tree);
-        CHECK(context.memory().current() == ShardedGradientTree::bytes(shares, leaves, place));
+        CHECK(context.memory().current() == ShardedGradientTree::bytes(shares, leaves, place, buckets));
+        detail::ExchangeStream exchanges(std::chrono::seconds(20));
+        auto* const beside = buckets.empty() ? nullptr : &exchanges;
         for (std::int64_t round = 0; round < 2; ++round) {
             comm.traffic().clear();
             auto const count = ShardedGradientTree::count(leaves, place);
             fill(
                 *tree, stream, count, [&](auto i) { return i * ranks + comm.rank(); }, round, elements,
-                [&] { return tree->add(comm, stream); });
+                [&]() -> Result<> {
+                    // Ranks may differ in which buckets they send off before.
+                    for (std::int32_t i = 0; beside != nullptr && i <= comm.rank() % 3; ++i) {
+                        if (auto const done = tree->reduce(comm, stream, *beside); !done) return done;
+                    }
+                    CHECK((comm.rank() % 3 != 2 || beside == nullptr || !tree->reduce(comm, stream, *beside)));
+                    if (auto const done = tree->add(comm, stream, beside); !done) return done;
+                    if (beside != nullptr) beside->join(stream);
+                    return {};
+                });
             CHECK_FALSE(tree->leaf());
-            auto const sum = tree->sum(comm, stream);
+            auto const sum = tree->sum(comm, stream, beside);
             REQUIRE(sum);
             REQUIRE(stream.synchronize(soon()));
-            CHECK(comm.traffic().total() == ShardedGradientTree::traffic(shares, leaves, place));
+            CHECK(comm.traffic().total() == ShardedGradientTree::traffic(shares, leaves, place, buckets));
             CHECK(tree->find_bad().has_value() == (round == 0 && leaves > 1 && comm.rank() == 1 % ranks));
             if (round == 0) continue;
             CHECK(sum->elements() == shares.size(ranks, comm.rank()));
-            shares.visit(ranks, comm.rank(), {0, sum->elements()}, [&](auto, auto place_in, auto at, auto size) {
-                CHECK(is_same(sum->data() + at, expected.data() + place_in, size));
-            });
+            for (std::size_t i = 0; i < shares.regions().size(); ++i) {
+                auto const own = shares.range(i, ranks, comm.rank());
+                CHECK(is_same(sum->data() + tree->place(i), expected.data() + own.begin, own.size()));
+                for (std::size_t k = 0; k < buckets.size(); ++k) {
+                    bool const has = std::count(buckets[k].begin(), buckets[k].end(), static_cast<std::int32_t>(i)) > 0;
+                    CHECK((tree->bucket_of(i) == k) == has);
+                }
+            }
         }
         return 0;
     });
@@ -144,13 +161,18 @@ void check_ranks(GradientShares const& shares, std::int64_t leaves, std::int32_t
 TEST_CASE("ShardedGradientTree: bits, memory and traffic of any leaves on any ranks; where a bad number came from") {
     for (std::int64_t const leaves : {1, 2, 3, 5, 8, 13}) {
         for (std::int32_t const ranks : {1, 2, 3, 4, 6}) {
-            if (ranks <= leaves) check_ranks(regions({700, 1, 0, 300, 256}), leaves, ranks);
+            if (ranks > leaves) continue;
+            check_ranks(regions({700, 1, 0, 300, 256}), leaves, ranks);
+            if (ranks > 1) check_ranks(regions({700, 1, 0, 300, 256}), leaves, ranks, {{4, 2}, {3}, {1, 0}});
         }
     }
 }
 
 TEST_CASE("ShardedGradientTree: shares that are exchanged in several parts give the same bits") {
-    for (std::int32_t const ranks : {2, 3}) check_ranks(regions({300'000, 5'000, 1'100'000, 77}), 3, ranks);
+    for (std::int32_t const ranks : {2, 3}) {
+        check_ranks(regions({300'000, 5'000, 1'100'000, 77}), 3, ranks);
+        check_ranks(regions({300'000, 5'000, 1'100'000, 77}), 3, ranks, {{2, 3}, {1}, {0}});
+    }
 }
 
 TEST_CASE("ShardedGradientTree: a share takes a leaf and sums of its share alone") {
@@ -170,6 +192,7 @@ TEST_CASE("ShardedGradientTree: missing leaves, and what it cannot be made for, 
     auto const shares = regions({10});
     CHECK_FALSE(ShardedGradientTree::create(context, shares, 0, {1, 0}));
     CHECK_FALSE(ShardedGradientTree::create(context, shares, 3, {2, 2}));
+    CHECK_FALSE(ShardedGradientTree::create(context, shares, 3, {2, 1}, {{0, 1}}));
     auto overlapping = shares;
     overlapping.add(4, 3);
     CHECK_FALSE(GradientTree::create(context, overlapping, 3, {1, 0}, TreeResult::whole));

@@ -161,8 +161,8 @@ TEST_CASE(
     std::vector<double> losses;
     for (auto const& each :
          {Case{1, ZeroStage::none, "rank 0"}, Case{2, ZeroStage::none, "rank 1, bucket 0"},
-          Case{2, ZeroStage::optimizer, "rank 1, bucket 0"}, Case{2, ZeroStage::gradients, "rank 0"},
-          Case{4, ZeroStage::optimizer, "rank 2, bucket 0"}, Case{4, ZeroStage::gradients, "rank 2"}}) {
+          Case{2, ZeroStage::optimizer, "rank 1, bucket 0"}, Case{2, ZeroStage::gradients, "rank 0, bucket 0"},
+          Case{4, ZeroStage::optimizer, "rank 2, bucket 0"}, Case{4, ZeroStage::gradients, "rank 2, bucket 0"}}) {
         CAPTURE(each.ranks);
         TrainedModel model(golden_config("llama"));
         spoil_last_word(model);

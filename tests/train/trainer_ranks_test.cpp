@@ -144,6 +144,7 @@ TEST_CASE(
             CAPTURE(bytes);
             for (auto way : {Way{.ranks = 2}, Way{.ranks = 3, .zero = ZeroStage::optimizer, .micro_batch = 2},
                              Way{.ranks = 5, .threads = 2}, Way{.ranks = 2, .zero = ZeroStage::gradients},
+                             Way{.ranks = 3, .zero = ZeroStage::gradients, .micro_batch = 2, .threads = 2},
                              Way{.ranks = 2, .zero = ZeroStage::weights}}) {
                 way.bucket_bytes = bytes;
                 CAPTURE(way.ranks);
@@ -158,7 +159,10 @@ TEST_CASE(
     CHECK(train(config, data, 5, AdamW{}, fast) == summed);
     for (auto way : {Way{.ranks = 4, .micro_batch = 2, .recompute = Recompute::full, .dropout = 0.1, .tp = 2},
                      Way{.ranks = 4, .zero = ZeroStage::optimizer, .dropout = 0.1, .tp = 2},
-                     Way{.ranks = 4, .dropout = 0.1, .pp = 2}}) {
+                     Way{.ranks = 4, .zero = ZeroStage::gradients, .dropout = 0.1, .tp = 2},
+                     Way{.ranks = 4, .dropout = 0.1, .pp = 2},
+                     Way{.ranks = 4, .micro_batch = 2, .dropout = 0.1, .pp = 2, .pipeline = PipelineKind::gpipe},
+                     Way{.ranks = 6, .zero = ZeroStage::gradients, .dropout = 0.1, .pp = 2}}) {
         way.bucket_bytes = 2000;
         CHECK(train(config, data, 5, AdamW{}, way) == train(config, data, 5, AdamW{}, {.dropout = 0.1}));
     }

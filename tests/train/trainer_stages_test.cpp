@@ -74,8 +74,8 @@ TEST_CASE("Trainer: stages with several chunks of the model give the bits of one
         auto const expected = train(config, data, 8, AdamW{}, {.dropout = 0.1});
         for (auto way :
              {Way{.ranks = 2, .pp = 2}, Way{.ranks = 2, .micro_batch = 2, .recompute = Recompute::full, .pp = 2},
-              Way{.ranks = 4, .zero = ZeroStage::optimizer, .pp = 2},
-              Way{.ranks = 4, .zero = ZeroStage::gradients, .micro_batch = 2, .pp = 2},
+              Way{.ranks = 4, .zero = ZeroStage::optimizer, .pp = 2, .bucket_bytes = 2000},
+              Way{.ranks = 4, .zero = ZeroStage::gradients, .micro_batch = 2, .pp = 2, .bucket_bytes = 2000},
               Way{.ranks = 4, .micro_batch = 4, .tp = 2, .pp = 2}}) {
             way.dropout = 0.1;
             way.pipeline = PipelineKind::interleaved;
@@ -95,7 +95,11 @@ TEST_CASE("Trainer: stages whose backward passes are in two parts give the bits 
             for (auto way : {Way{.ranks = 2, .threads = 2, .pp = 2},
                              Way{.ranks = 2, .micro_batch = 2, .recompute = Recompute::full, .pp = 2},
                              Way{.ranks = 4, .zero = ZeroStage::gradients, .micro_batch = 2, .pp = 2},
-                             Way{.ranks = 6, .zero = ZeroStage::optimizer, .recompute = Recompute::selective, .pp = 2},
+                             Way{.ranks = 6,
+                             .zero = ZeroStage::optimizer,
+                             .recompute = Recompute::selective,
+                             .pp = 2,
+                             .bucket_bytes = 2000},
                              Way{.ranks = 4, .recompute = Recompute::selective, .tp = 2, .pp = 2},
                              Way{.ranks = 8, .zero = ZeroStage::gradients, .micro_batch = 3, .tp = 2, .pp = 2}}) {
                 way.dropout = 0.1;

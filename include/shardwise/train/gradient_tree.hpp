@@ -163,23 +163,25 @@ public:
     [[nodiscard]] std::size_t reduced() const { return reduced_; }
     /// Whether the gradient in leaf() is the last of this rank.
     [[nodiscard]] bool is_last() const { return counter_.range.end - counter_.next == 1; }
+    /// Whether all of this rank were added.
+    [[nodiscard]] bool is_whole() const { return counter_.range.end == counter_.next; }
     /// Of the last leaf, whose gradient in leaf() is written in the regions of the next bucket: takes them into the sum, and exchanges
-    /// them in `beside` while others are computed in `stream`. `add` and `sum` follow as ever. Ranks may differ in which buckets they
-    /// reduce before `sum`, which does the rest.
+    /// them in `beside` while others are computed in `stream`. `add` and `sum` follow as ever; what was added is exchanged as it is. Ranks
+    /// may differ in which buckets they reduce before `sum`, which does the rest.
     ///
     /// Order   on `stream`, after what wrote these regions, and then on `beside`, where nothing else uses `comm` before `sum`
     /// Errors  invalid_argument before the last leaf, without a bucket that is left, or for another group
     template <Communicator C>
     [[nodiscard]] Result<> reduce(C& comm, HostStream& stream, detail::ExchangeStream& beside) {
         if (auto const checked = check_group(comm); !checked) return checked;
-        if (!is_last() || reduced_ == exchanges_.size() || place_.ranks == 1)
+        if ((!is_last() && !is_whole()) || reduced_ == exchanges_.size() || place_.ranks == 1)
             return Error{ErrorCode::invalid_argument}
                 .in(subject)
                 .because("has no bucket to reduce: it is not the last leaf, or none is left")
                 .got(static_cast<std::int64_t>(reduced_))
                 .expected(static_cast<std::int64_t>(exchanges_.size()));
         auto& one = exchanges_[reduced_];
-        carry(one, stream);
+        if (!is_whole()) carry(one, stream);
         beside.follow(stream);
         beside.bracket(comm, true);
         exchange(one, comm, beside.stream());
@@ -228,24 +230,10 @@ public:
             for (std::size_t i = 0; i < regions.size(); ++i)
                 all.look_at(i, slot(0) + regions[i].begin, regions[i].begin, regions[i].elements);
         }
-        Optional<BadElement> last;
-        for (auto const& one : exchanges_) {
-            auto const found = one.exchange.bad();
-            if (!found) continue;
-            auto const region = one.region(found->region);
-            if (!last || region > last->region) last = BadElement{region, found->element};
-        }
-        return last;
+        return detail::last_bad(exchanges_);
     }
     /// The bucket of a region.
-    [[nodiscard]] std::size_t bucket_of(std::size_t region) const {
-        for (std::size_t i = 0; i < exchanges_.size(); ++i) {
-            for (auto const one : exchanges_[i].regions) {
-                if (static_cast<std::size_t>(one) == region) return i;
-            }
-        }
-        return 0;
-    }
+    [[nodiscard]] std::size_t bucket_of(std::size_t region) const { return detail::bucket_of(exchanges_, region); }
 
 private:
     static constexpr std::string_view subject = "gradient tree";

@@ -265,7 +265,7 @@ private:
             if (!ties) return ties.error();
             stages.emplace(Stages{*std::move(passes), *std::move(ties)});
         }
-        auto const beside = detail::time_beside(groups.data(), options.own_timeout());
+        auto const beside = groups.time_beside(options.own_timeout());
         auto gradients = TrainingGradients::create(context, layout, sizes.sums(), beside);
         if (!gradients) return gradients.error();
         auto optimizer = ShardedOptimizer<Rule>::create(context, rule, detail::optimized_parameters(layout, weights),
@@ -341,12 +341,8 @@ private:
         return Optional<TrainedStep>{out};
     }
 
-    /// Ends the group and waits for what is in streams: it may wait for others, who learn of this first.
     [[nodiscard]] Error end(Error const& error, HostStream& stream, Deadline deadline) {
-        auto const ended = phases_.name(groups_.end(phases_.name(error)));
-        (void)stream.synchronize(deadline);
-        (void)gradients_.synchronize(deadline);
-        return ended;
+        return detail::end_step(error, phases_, groups_, gradients_, stream, options_.own_timeout(), deadline);
     }
 
     [[nodiscard]] Result<> read_batch() {

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -38,6 +37,8 @@ struct GradientSums {
 
     /// Whether each leaf's gradient goes to the owners of its elements; one rank exchanges nothing.
     [[nodiscard]] bool is_sharded() const { return zero >= ZeroStage::gradients && place.ranks > 1 && !is_fast; }
+    /// Whether ranks can exchange something while backward passes go on.
+    [[nodiscard]] bool has_early() const { return place.ranks > 1 && buckets.has_early(); }
     /// Whether a rank gets its share of the sum alone.
     [[nodiscard]] bool is_shared() const { return zero != ZeroStage::none && place.ranks > 1; }
     /// What the tree has as leaves: those of the batch, or the ranks' sums.
@@ -73,9 +74,10 @@ public:
         Bytes sum{};
         for (std::size_t i = 0; i < layout.chunks().size(); ++i) {
             auto const shares = shares_of(layout, i);
-            sum = sum + (sums.is_sharded() ? ShardedGradientTree::bytes(shares, sums.leaves, sums.place)
-                                           : GradientTree::bytes(shares, sums.tree_leaves(), sums.place,
-                                                                 sums.buckets.buckets, is_offloaded));
+            auto const buckets = sums.buckets.of(i).buckets;
+            sum = sum + (sums.is_sharded()
+                             ? ShardedGradientTree::bytes(shares, sums.leaves, sums.place, buckets)
+                             : GradientTree::bytes(shares, sums.tree_leaves(), sums.place, buckets, is_offloaded));
         }
         return sum;
     }
@@ -84,9 +86,10 @@ public:
         CollectiveTraffic sum;
         for (std::size_t i = 0; i < layout.chunks().size(); ++i) {
             auto const shares = shares_of(layout, i);
-            sum += sums.is_sharded() ? ShardedGradientTree::traffic(shares, sums.leaves, sums.place)
-                                     : GradientTree::traffic(shares, sums.tree_leaves(), sums.place, sums.result(),
-                                                             sums.buckets.buckets);
+            auto const buckets = sums.buckets.of(i).buckets;
+            sum += sums.is_sharded()
+                       ? ShardedGradientTree::traffic(shares, sums.leaves, sums.place, buckets)
+                       : GradientTree::traffic(shares, sums.tree_leaves(), sums.place, sums.result(), buckets);
         }
         return sum;
     }
@@ -101,21 +104,20 @@ public:
         std::vector<Tree> trees;
         for (std::size_t i = 0; i < layout.chunks().size(); ++i) {
             auto const shares = shares_of(layout, i);
+            auto const buckets = sums.buckets.of(i).buckets;
             if (sums.is_sharded()) {
-                auto tree = ShardedGradientTree::create(context, shares, sums.leaves, sums.place, sums.folder);
+                auto tree = ShardedGradientTree::create(context, shares, sums.leaves, sums.place, buckets, sums.folder);
                 if (!tree) return tree.error();
                 trees.emplace_back(std::move(*tree));
             } else {
                 auto tree = GradientTree::create(context, shares, sums.tree_leaves(), sums.place, sums.result(),
-                                                 sums.buckets.buckets, sums.folder);
+                                                 buckets, sums.folder);
                 if (!tree) return tree.error();
                 trees.emplace_back(std::move(*tree));
             }
         }
         TrainingGradients out(layout, sums, std::move(trees));
-        auto const& ends = sums.buckets.ends;
-        bool const has_early = !sums.is_sharded() && sums.place.ranks > 1 && ends.size() > 1 && ends[0] > 0;
-        if (beside && has_early) out.beside_ = std::make_unique<detail::ExchangeStream>(*beside);
+        if (beside && sums.has_early()) out.beside_ = std::make_unique<detail::ExchangeStream>(*beside);
         return Result<TrainingGradients>(std::move(out));
     }
 
@@ -140,30 +142,40 @@ public:
     void clear() {
         for (auto& each : trees_) std::visit([](auto& tree) { tree.clear(); }, each);
         std::fill(added_.begin(), added_.end(), 0);
+        left_ = trees_.size();
+    }
+    /// Whether the last leaf's gradients may still be exchanged beside the stream: before the next ones are written it is to wait for that.
+    [[nodiscard]] bool is_exchanging() const { return is_exchanging_; }
+    void join_exchange(HostStream& stream) {
+        if (std::exchange(is_exchanging_, false)) beside_->join(stream);
     }
     /// Memory for the gradients of a chunk's next leaf: see GradientTree. Where it `adds_leaf`, those are added to what is there.
     [[nodiscard]] Result<Vector> leaf(std::size_t chunk = 0) {
         return std::visit([](auto& tree) { return tree.leaf(); }, trees_[chunk]);
     }
-    /// What a backward pass of the next leaf calls after each block, the head first (ChunkPass::done): of the rank's last leaf, where
-    /// buckets are exchanged beside it; else empty. This, `comm` and the stream outlive it.
+    /// What a backward pass of a chunk's next leaf calls after each block, the head first (ChunkPass::done), where its buckets are exchanged
+    /// beside it: of the rank's last leaf, and of each where shares alone are summed; else empty. This, `comm` and the stream outlive it.
     ///
     /// Order   as GradientTree::reduce
     template <Communicator C>
-    [[nodiscard]] ChunkPass::Done reducer(C& comm, HostStream& stream) {
+    [[nodiscard]] ChunkPass::Done reducer(C& comm, HostStream& stream, std::size_t chunk = 0) {
         if (!beside_) return {};
-        auto* const tree = std::get_if<GradientTree>(&trees_.front());
-        bool const is_last = options_.is_fast ? added_.front() + 1 == count() : tree->is_last();
-        if (!is_last) return {};
-        return [this, &comm, &stream, tree](std::int64_t block) -> Result<> {
+        auto const reduce = [this, &comm, &stream, chunk](auto& tree, std::int64_t block) -> Result<> {
             // What ends with the pass is exchanged by whom waits for it.
-            auto const& ends = options_.buckets.ends;
-            while (block > 0 && tree->reduced() < ends.size() && ends[tree->reduced()] >= block) {
-                if (auto const done = tree->reduce(comm, stream, *beside_); !done) return done;
+            auto const& plan = options_.buckets.chunks[chunk];
+            while (block > plan.first && tree.reduced() < plan.ends.size() && plan.ends[tree.reduced()] >= block) {
+                if (auto const done = tree.reduce(comm, stream, *beside_); !done) return done;
                 ++early_;
             }
             return {};
         };
+        if (auto* const tree = std::get_if<ShardedGradientTree>(&trees_[chunk]))
+            return [reduce, tree](std::int64_t block) { return reduce(*tree, block); };
+        auto* const tree = std::get_if<GradientTree>(&trees_[chunk]);
+        bool const is_last = options_.is_fast ? added_[chunk] + 1 == count() : tree->is_last();
+        // Ranks exchange chunks in one order, from the last to the first, whichever of them is whole first.
+        if (!is_last || chunk + 1 != left_) return {};
+        return [reduce, tree](std::int64_t block) { return reduce(*tree, block); };
     }
     /// Waits for what is exchanged beside the stream: where a step has failed.
     [[nodiscard]] Result<> synchronize(Deadline deadline) {
@@ -178,31 +190,30 @@ public:
     /// Order, Errors  as ShardedGradientTree::add
     template <Communicator C>
     [[nodiscard]] Result<> add(C& comm, HostStream& stream, std::size_t chunk = 0) {
-        if (auto* const sharded = std::get_if<ShardedGradientTree>(&trees_[chunk])) return sharded->add(comm, stream);
+        if (auto* const sharded = std::get_if<ShardedGradientTree>(&trees_[chunk])) {
+            is_exchanging_ = beside_ != nullptr;
+            return sharded->add(comm, stream, beside_.get());
+        }
         // The sum of all is the rank's leaf in the tree.
         if (options_.is_fast && ++added_[chunk] < count()) return {};
-        return std::get<GradientTree>(trees_[chunk]).add(stream);
+        if (auto const added = std::get<GradientTree>(trees_[chunk]).add(stream); !added) return added;
+        return beside_ ? reduce_whole(comm, stream) : Result<>{};
     }
     /// Of a rank with less leaves than others, in place of what they add: see ShardedGradientTree::join.
     template <Communicator C>
     [[nodiscard]] Result<> join(C& comm, HostStream& stream, std::size_t chunk = 0) {
         auto* const sharded = std::get_if<ShardedGradientTree>(&trees_[chunk]);
-        return sharded == nullptr ? Result<>{} : sharded->join(comm, stream);
+        return sharded == nullptr ? Result<>{} : sharded->join(comm, stream, beside_.get());
     }
     /// Sums over the leaves of all ranks. All of them call it.
     ///
     /// Order, Errors  as GradientTree::sum
     template <Communicator C>
     [[nodiscard]] Result<> sum(C& comm, HostStream& stream) {
-        for (std::size_t i = 0; i < trees_.size(); ++i) {
-            auto const sum = std::visit(
-                [&]<class One>(One& tree) {
-                    if constexpr (std::same_as<One, GradientTree>)
-                        return tree.sum(comm, stream, beside_.get());
-                    else
-                        return tree.sum(comm, stream);
-                },
-                trees_[i]);
+        is_exchanging_ = false;
+        left_ = trees_.size();
+        for (std::size_t i = trees_.size(); i-- > 0;) {
+            auto const sum = std::visit([&](auto& tree) { return tree.sum(comm, stream, beside_.get()); }, trees_[i]);
             if (!sum) return sum.error();
             sums_[i] = *sum;
             added_[i] = 0;
@@ -244,9 +255,9 @@ public:
     /// The bucket in which ranks exchange a parameter or, after those, a tie; -1 where they have none.
     [[nodiscard]] std::int64_t bucket_of(std::size_t region) const {
         auto const& of = regions_[region];
-        auto const* const tree = std::get_if<GradientTree>(&trees_[of.chunk]);
-        if (tree == nullptr || options_.place.ranks == 1) return -1;
-        return static_cast<std::int64_t>(tree->bucket_of(of.number));
+        if (options_.place.ranks == 1) return -1;
+        auto const bucket = std::visit([&of](auto const& tree) { return tree.bucket_of(of.number); }, trees_[of.chunk]);
+        return static_cast<std::int64_t>(bucket);
     }
     /// Where what this rank brought to the last sum was no number, among what the layout has: see GradientTree::find_bad.
     [[nodiscard]] Optional<BadElement> find_bad() {
@@ -274,23 +285,39 @@ private:
     };
 
     TrainingGradients(TrainingLayout const& layout, GradientSums const& sums, std::vector<Tree> trees)
-        : layout_(&layout), options_(sums), trees_(std::move(trees)), sums_(trees_.size()), added_(trees_.size(), 0) {
-        std::vector<std::int64_t> next(trees_.size(), 0);
+        : layout_(&layout),
+          options_(sums),
+          trees_(std::move(trees)),
+          sums_(trees_.size()),
+          added_(trees_.size(), 0),
+          left_(trees_.size()) {
         std::vector<std::size_t> count(trees_.size(), 0);
         auto const add = [&](std::int64_t begin, std::int64_t elements) {
             std::size_t chunk = 0;
             while (begin >= layout.chunks()[chunk].end) ++chunk;
             auto const own = optimizer_share(elements, sums.place.ranks, sums.place.rank);
             auto const at = begin - layout.chunks()[chunk].begin;
-            // Sums of shares alone lie one after another.
-            auto const in_share = sums.is_sharded() ? next[chunk] : at + own.begin;
-            next[chunk] += own.size();
+            auto const* const sharded = std::get_if<ShardedGradientTree>(&trees_[chunk]);
+            auto const in_share = sharded != nullptr ? sharded->place(count[chunk]) : at + own.begin;
             regions_.push_back(sums.is_shared() ? Region{chunk, count[chunk], in_share, own.size()}
                                                 : Region{chunk, count[chunk], at, elements});
             ++count[chunk];
         };
         for (auto const& parameter : layout.parameters()) add(parameter.begin, parameter.elements);
         for (auto const& tie : layout.ties()) add(tie.begin, layout.parameters()[tie.parameter].elements);
+    }
+
+    /// Sends off what is whole of chunks that come before others in the order, but for the last of them: `sum` does that.
+    template <Communicator C>
+    [[nodiscard]] Result<> reduce_whole(C& comm, HostStream& stream) {
+        for (; left_ > 1; --left_) {
+            auto& tree = std::get<GradientTree>(trees_[left_ - 1]);
+            if (!tree.is_whole()) return {};
+            for (; tree.reduced() < tree.buckets(); ++early_) {
+                if (auto const done = tree.reduce(comm, stream, *beside_); !done) return done;
+            }
+        }
+        return {};
     }
 
     [[nodiscard]] UnitRange range() const {
@@ -309,6 +336,10 @@ private:
     std::vector<std::int64_t> added_;
     std::vector<Region> regions_;
     std::int64_t early_ = 0;
+    /// Chunks of which something is not sent off: those that come first in memory.
+    std::size_t left_ = 1;
+    /// Whether the last leaf may still be read beside the stream.
+    bool is_exchanging_ = false;
     /// Behind what its tasks know.
     std::unique_ptr<detail::ExchangeStream> beside_;
 };

@@ -29,6 +29,7 @@ public:
     using Base::size;
     using Base::took;
     using Base::traffic;
+    using Base::wait_gently;
 
     /// Cuts the group: ranks that give one color become a group of their own, numbered by their rank here.
     ///

@@ -75,6 +75,11 @@ public:
     [[nodiscard]] Traffic& traffic() { return traffic_; }
     void took(std::int64_t messages, std::int64_t bytes) { traffic_.take(call_.call.kind, messages, bytes); }
 
+    /// Has waits leave the core to others at once from now on, or not; nothing where the wire waits in its own way.
+    void wait_gently(bool is_gentle) {
+        if constexpr (requires { wire_->wait_gently(is_gentle); }) wire_->wait_gently(is_gentle);
+    }
+
     /// Begins a collective: tells all ranks what this one asks for, and compares. A barrier and a split always wait for all,
     /// another call only where calls are compared. Of counts by which elements are distributed it names one that differs.
     ///

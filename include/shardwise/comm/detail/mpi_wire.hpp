@@ -129,7 +129,7 @@ public:
 
     template <class Stop>
     void wait(std::span<Message> messages, std::chrono::nanoseconds timeout, Stop const& stop) {
-        Waiter waiter(is_crowded_, timeout, false);
+        Waiter waiter(is_crowded_, timeout, false, is_gentle_);
         while (true) {
             bool is_pending = false;
             for (auto& each : messages) {
@@ -151,6 +151,8 @@ public:
             if (each.state_ == MessageState::pending) kept_->push_back(std::move(each));
         }
     }
+    /// Has waits leave the core to others at once from now on, or not.
+    void wait_gently(bool is_gentle) { is_gentle_ = is_gentle; }
     /// Other groups go on.
     void give_up(Error const&) {}
 
@@ -180,6 +182,7 @@ private:
     int rank_ = 0;
     int size_ = 1;
     bool is_crowded_ = true;
+    bool is_gentle_ = false;
     bool has_unfinished_ = false;
     std::unique_ptr<std::vector<Message>> kept_;
     /// Where nobody else started MPI: all wires hold the one.

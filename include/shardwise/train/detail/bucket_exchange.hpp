@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/core/list.hpp>
+#include <shardwise/core/optional.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/parallel/place.hpp>
 #include <shardwise/train/buckets.hpp>
@@ -42,6 +43,28 @@ struct BucketExchange {
         out.push_back({std::move(regions), ShareExchange(part, place)});
     }
     return out;
+}
+
+/// The bucket of a region.
+[[nodiscard]] inline std::size_t bucket_of(std::vector<BucketExchange> const& all, std::size_t region) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        for (auto const one : all[i].regions) {
+            if (static_cast<std::size_t>(one) == region) return i;
+        }
+    }
+    return 0;
+}
+
+/// Where what was sent is no number: in the last region, of all, that has such an element.
+[[nodiscard]] inline Optional<BadElement> last_bad(std::vector<BucketExchange> const& all) {
+    Optional<BadElement> last;
+    for (auto const& one : all) {
+        auto const found = one.exchange.bad();
+        if (!found) continue;
+        auto const region = one.region(found->region);
+        if (!last || region > last->region) last = BadElement{region, found->element};
+    }
+    return last;
 }
 
 /// Errors  invalid_argument for buckets that are not of all regions, each once

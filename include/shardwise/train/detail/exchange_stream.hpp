@@ -10,27 +10,28 @@
 #include <concepts>
 #include <memory>
 #include <optional>
-#include <type_traits>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// Whether a thread of its own may use a communicator beside others of the group: MPI and Gloo allow one thread. A transport may say so by a
-/// member `runs_beside`.
+/// Whether one thread of a rank may end a communicator that another is using, or use one that was split from it: with MPI and Gloo one
+/// thread at a time uses them all. Of a user's own one it is what it is made of that says so.
 template <class C>
-[[nodiscard]] bool runs_beside(C& comm) {
-    if constexpr (requires { comm.kind(); }) {
+[[nodiscard]] bool takes_several_threads([[maybe_unused]] C& comm) {
+    if constexpr (requires { comm.kind(); })
         return comm.kind() == Threads::name || comm.kind() == SharedMemory::name;
-    } else if constexpr (requires { C::runs_beside; }) {
-        return C::runs_beside;
-    } else {
-        return std::same_as<C, Threads> || std::same_as<C, SharedMemory>;
-    }
+    else
+        return std::derived_from<C, Threads> || std::derived_from<C, SharedMemory>;
 }
 
-/// How long who waits for such a thread does; nothing where there may be none.
+/// Whether a thread of its own may use a communicator while others of the rank compute; `is_alone` where these use no other one that was
+/// split from the same. A transport of a user's own may say no by a member `runs_beside`.
 template <class C>
-[[nodiscard]] std::optional<std::chrono::nanoseconds> time_beside(C& comm, std::chrono::nanoseconds timeout) {
-    return runs_beside(comm) ? std::optional(timeout) : std::nullopt;
+[[nodiscard]] bool runs_beside(C& comm, bool is_alone) {
+    bool const may = is_alone || takes_several_threads(comm);
+    if constexpr (requires { C::runs_beside; })
+        return may && C::runs_beside;
+    else
+        return may;
 }
 
 /// The stream in which a rank exchanges gradients, beside the one that computes them.

@@ -61,7 +61,7 @@ struct LeafPasses {
                         .because("did not finish before its deadline")
                         .fix("allow more time, or use a smaller batch");
                 }
-                phases.begin(TrainingPhase::backward, stream);
+                begin_backward(stream);
                 if (i >= rounds.leaves) {
                     pass.layers()->join_backward(weights, stream);
                     continue;
@@ -77,6 +77,15 @@ struct LeafPasses {
             }
         }
         return {};
+    }
+
+    /// Before the backward pass of a leaf: what still reads the gradients of the one before it comes first.
+    void begin_backward(HostStream& stream) const {
+        if (gradients.is_exchanging()) {
+            phases.begin(TrainingPhase::bucket, stream);
+            gradients.join_exchange(stream);
+        }
+        phases.begin(TrainingPhase::backward, stream);
     }
 
     /// The losses of the first sequences alone.

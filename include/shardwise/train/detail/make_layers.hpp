@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/deadline.hpp>
+#include <shardwise/core/error.hpp>
 #include <shardwise/executor/training/gathered_layers.hpp>
 #include <shardwise/train/detail/exchange_stream.hpp>
 #include <shardwise/train/sharded_optimizer.hpp>
 #include <shardwise/train/step_times.hpp>
 #include <shardwise/train/train_options.hpp>
 #include <shardwise/train/training_gradients.hpp>
+#include <shardwise/train/training_phase.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -65,6 +68,21 @@ template <OptimizerRule Rule>
     };
     optimizer.set_trim(trim);
     return trim;
+}
+
+/// Ends the groups of a step that failed and waits for what is in streams: it may wait for others, who learn of this first. Where one
+/// thread at a time uses a group, what is exchanged beside the stream comes before, within `limit`; nobody waits for this rank in that.
+template <class Groups>
+[[nodiscard]] Error end_step(Error const& error, TrainingPhases const& phases, Groups& groups,
+                             TrainingGradients& gradients, HostStream& stream, std::chrono::nanoseconds limit,
+                             Deadline deadline) {
+    auto const named = phases.name(error);
+    // The step's own deadline may be what has passed.
+    if (!takes_several_threads(groups.data())) (void)gradients.synchronize(Deadline::after(limit));
+    auto const ended = phases.name(groups.end(named));
+    (void)stream.synchronize(deadline);
+    (void)gradients.synchronize(deadline);
+    return ended;
 }
 
 /// Tells what a step did beside its stream, and what it waited for that, where StepClock cannot: weights that were gathered, buckets that

@@ -332,7 +332,7 @@ private:
             auto const all = plan.leaves_of(slot.micro_batch);
             forget_layers();
             for (auto i = all.begin; i < all.end; ++i) {
-                passes.phases.begin(TrainingPhase::backward, stream);
+                passes.begin_backward(stream);
                 if (i >= plan.leaves) {
                     join_layers(slot, stream);
                     passes.phases.begin(TrainingPhase::bucket, stream);
@@ -342,6 +342,7 @@ private:
                 auto const leaf = gradients.leaf(chunk);
                 if (!leaf) return leaf.error();
                 at.adds_gradients = gradients.adds_leaf(chunk);
+                at.done = gradients.reducer(passes.groups.data(), stream, chunk);
                 if (auto const done = back(i - all.begin, *leaf); !done) return done;
                 passes.phases.begin(TrainingPhase::bucket, stream);
                 if (auto const added = gradients.add(passes.groups.data(), stream, chunk); !added) return added;
