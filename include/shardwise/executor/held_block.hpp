@@ -5,6 +5,7 @@
 #include <shardwise/executor/block_cut.hpp>
 #include <shardwise/executor/held_operation.hpp>
 #include <shardwise/executor/kv_cache.hpp>
+#include <shardwise/executor/step_rotations.hpp>
 #include <shardwise/kernels/step_table.hpp>
 #include <shardwise/memory/activations.hpp>
 
@@ -57,8 +58,8 @@ struct HeldBlock {
     BlockCut cut;
     std::vector<BoundOperation<Backend, Policy>> operations;
     BoundValue input;
-    Buffer<float, Backend> frequencies;
-    float rope_scale = 1.0F;
+    /// The number of its rotation among those of the rank, where it has one.
+    std::size_t rotation = 0;
     /// Its attention's number among the layers of the cache.
     std::size_t cache_layer = 0;
 
@@ -94,6 +95,7 @@ struct StepView {
     std::span<SequencePart const> parts;
     TensorView<float, 1, Backend> scratch;
     KvCache<Backend>* cache = nullptr;
+    StepRotations<Backend> const* rotations = nullptr;
     /// Rows that the arena has room for of what experts make.
     std::int64_t routed_room = 0;
     Tracer tracer{};
