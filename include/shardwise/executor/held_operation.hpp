@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/buffer.hpp>
+#include <shardwise/core/result.hpp>
 #include <shardwise/executor/held_experts.hpp>
 #include <shardwise/executor/held_table.hpp>
 #include <shardwise/executor/latent_attention.hpp>
@@ -93,6 +94,9 @@ struct HeldLogits {
     ColumnLinear<Backend> product;
     float soft_cap = 0.0F;
 
+    [[nodiscard]] Result<> check_columns(std::int64_t in, std::int64_t out) const {
+        return product.check_columns(in, out);
+    }
     template <class Visit>
     void for_each_weight(Visit const& visit) {
         product.for_each_weight(visit);
