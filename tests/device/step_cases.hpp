@@ -17,7 +17,8 @@
 
 namespace {
 
-constexpr StepBounds bounds_of_steps{.tokens = 70, .sequences = 4, .wanted = 5, .groups = 2, .pages = 3, .page_rows = 16};
+constexpr StepBounds bounds_of_steps{
+    .tokens = 70, .sequences = 4, .wanted = 5, .groups = 2, .pages = 3, .page_rows = 16};
 
 /// Sequences in all places of a page, the second with pages that it uses again, as layers with a window do.
 TestStep some_step() {
@@ -145,6 +146,7 @@ TEST_CASE_TEMPLATE("StepTable: what is written is what kernels read, step after 
             CHECK(at(layout.rows, i) == sequence.rows);
             CHECK(at(layout.past, i) == sequence.past);
             CHECK(at(layout.length, i) == sequence.past + sequence.rows);
+            CHECK(at(layout.slot, i) == 5 - i);
             auto position = static_cast<std::int32_t>(sequence.past);
             for (std::int64_t k = 0; k < sequence.rows; ++k, ++row) {
                 CHECK(at(layout.sequence, row) == i);
@@ -241,6 +243,10 @@ TEST_CASE_TEMPLATE("StepTable refuses bounds and steps that it has no place for,
     step.shown[0].pages = step.shown[0].pages.first(1);
     step.ids.pop_back();
     refused(table->write(step.input(), bench->stream()), "pages");
+    for (std::int64_t const slot : {std::int64_t{-1}, std::int64_t{1} << 31U}) {
+        step.shown[0].slot = slot;
+        refused(table->write(step.input(), bench->stream()), "slot");
+    }
     step.shown[0].rows = 0;
     refused(table->write(step.input(), bench->stream()), "rows");
     // What was refused changed nothing.

@@ -38,7 +38,7 @@ struct TestStep {
             lists.emplace_back(sequence.pages.begin(), sequence.pages.end());
         }
         for (std::size_t i = 0; i < sequences.size(); ++i)
-            shown.push_back({sequences[i].past, sequences[i].rows, lists[i]});
+            shown.push_back({sequences[i].past, sequences[i].rows, lists[i], static_cast<std::int64_t>(5 - i)});
     }
     [[nodiscard]] StepInput input(std::int32_t skipped_id = -1) const { return {ids, shown, wanted, skipped_id}; }
 };

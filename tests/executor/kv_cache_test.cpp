@@ -142,24 +142,24 @@ TEST_CASE("KvCache: a state of each sequence lies beside keys and values, and ca
     CHECK(*kv_layer_bytes(with_state[1], capacity) == Bytes{2 * 7 * 4});
     CHECK(cache.bytes() == *kv_layer_bytes(layers[0], capacity) + Bytes{2 * 7 * 4});
     CHECK(context.memory().current() == cache.bytes());
-    auto const first = cache.state(1, 0, 0, 5);
-    REQUIRE(first);
-    CHECK(first->elements() == 7);
-    auto const other = cache.state(1, 1, 0, 3);
-    REQUIRE(other);
-    CHECK(other->data() == first->data() + 7);
-    auto const next = cache.state(1, 0, 5, 1);
-    REQUIRE(next);
-    CHECK(next->data() == first->data());
-    for (std::int64_t const past : {5, 7}) {
-        auto const back = cache.state(1, 0, past, 1);
+    CHECK(cache.states(0).empty());
+    auto const states = cache.states(1);
+    CHECK(states.extent(0) == 2);
+    CHECK(states.extent(1) == 7);
+    CHECK(cache.check_state(1, 0, 0));
+    cache.advance_state(1, 0, 5);
+    cache.advance_state(1, 1, 3);
+    CHECK(cache.check_state(1, 0, 5));
+    cache.advance_state(1, 0, 6);
+    for (std::int64_t const past : {3, 5, 7}) {
+        auto const back = cache.check_state(1, 0, past);
         REQUIRE(!back);
         CHECK(back.error().code() == ErrorCode::invalid_argument);
     }
-    CHECK(cache.state(1, 0, 6, 1));
+    CHECK(cache.check_state(1, 0, 6));
+    CHECK(cache.check_state(1, 1, 3));
     // Another sequence begins anew.
-    CHECK(cache.state(1, 0, 0, 2));
-    CHECK(cache.state(1, 0, 2, 2));
+    CHECK(cache.check_state(1, 0, 0));
 }
 
 TEST_CASE("KvCache: element types and sizes that no cache has are refused") {

@@ -12,6 +12,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -92,32 +95,104 @@ std::vector<double> expanded(std::vector<float> const& weight, std::vector<float
     return out;
 }
 
+/// A step of some sequences, whose latents lie in pages of a cache.
+struct LatentStep {
+    struct Sequence {
+        std::int64_t past;
+        std::int64_t tokens;
+    };
+    static constexpr std::int64_t page_rows = 16;
+    /// Of a sequence.
+    static constexpr std::int64_t pages = 6;
+
+    std::vector<Sequence> sequences;
+    std::int64_t tokens = 0;
+    std::vector<std::vector<std::int32_t>> lists;
+    std::vector<float> cache;
+
+    explicit LatentStep(std::vector<Sequence> of) : sequences(std::move(of)) {
+        auto const count = static_cast<std::int64_t>(sequences.size());
+        cache.resize(static_cast<std::size_t>(count * pages * page_rows * 36), 1e9F);
+        for (std::int64_t i = 0; i < count; ++i) {
+            auto const& one = sequences[static_cast<std::size_t>(i)];
+            tokens += one.tokens;
+            // Pages of sequences lie between each other.
+            auto& list = lists.emplace_back();
+            for (std::int64_t page = 0; page < pages; ++page)
+                list.push_back(static_cast<std::int32_t>(page * count + i));
+            auto const own = latents(i);
+            for (std::int64_t row = 0; row < one.past + one.tokens; ++row) {
+                auto const at = list[static_cast<std::size_t>(row / page_rows)] * page_rows + row % page_rows;
+                std::copy_n(own.data() + row * 36, 36, cache.data() + at * 36);
+            }
+        }
+    }
+    [[nodiscard]] std::vector<float> latents(std::int64_t sequence) const {
+        auto const& one = sequences[static_cast<std::size_t>(sequence)];
+        return formula("latents" + std::to_string(sequence), {one.past + one.tokens, 36});
+    }
+    [[nodiscard]] Result<StepTable<Host>> table(HostContext& context, HostStream& stream) const {
+        auto const count = static_cast<std::int64_t>(sequences.size());
+        auto made = StepTable<Host>::create(
+            context,
+            {.tokens = tokens, .sequences = count, .wanted = 0, .groups = 1, .pages = pages, .page_rows = page_rows});
+        if (!made) return made;
+        std::vector<std::span<std::int32_t const>> spans(lists.begin(), lists.end());
+        std::vector<StepSequence> shown;
+        for (std::size_t i = 0; i < spans.size(); ++i)
+            shown.push_back({sequences[i].past, sequences[i].tokens, {&spans[i], 1}});
+        std::vector<std::int32_t> const ids(static_cast<std::size_t>(tokens), 1);
+        if (auto const written = made->write({ids, shown}, stream); !written) return written.error();
+        return made;
+    }
+    [[nodiscard]] StepRows<float, Host> rows() const {
+        return {{cache.data(), {static_cast<std::int64_t>(cache.size()) / 36, 36}}, {}, 0};
+    }
+};
+
 TEST_CASE(
-    "LatentHeads: equals the definition with expanded keys and values, for any weight, heads and number of tokens") {
+    "LatentHeads: equals the definition with expanded keys and values, for any weight, heads and sequences of a step") {
     HostContext memory({.threads = 2});
     auto stream = memory.make_stream();
-    auto latents = formula("latents", {context, 36});
+    LatentStep const steps[] = {LatentStep({{69, 1}}), LatentStep({{30, 40}}), LatentStep({{65, 5}, {0, 1}, {9, 1}}),
+                                LatentStep({{40, 1}, {0, 64}, {3, 2}, {0, 30}})};
     for (auto const format : {WeightFormat::f32, WeightFormat::bf16, WeightFormat::q8_0}) {
         Weight const weight(format);
-        for (std::int64_t const tokens : {1, 5, 40}) {
+        for (auto const& step : steps) {
+            auto const tokens = step.tokens;
             CAPTURE(tokens);
-            auto const past = context - tokens;
             auto q = formula("q", {tokens, 27});
             for (auto& value : q) value *= 8.0F;
-            auto const expected = expanded(weight.values, q, latents, past, tokens);
+            std::vector<double> expected;
+            std::int64_t first = 0;
+            for (std::size_t i = 0; i < step.sequences.size(); ++i) {
+                auto const& one = step.sequences[i];
+                std::vector<float> const own(q.begin() + first * 27, q.begin() + (first + one.tokens) * 27);
+                auto const part =
+                    expanded(weight.values, own, step.latents(static_cast<std::int64_t>(i)), one.past, one.tokens);
+                expected.insert(expected.end(), part.begin(), part.end());
+                first += one.tokens;
+            }
+            auto const table = step.table(memory, stream);
+            REQUIRE(table);
             for (auto const own : {UnitRange{0, 3}, UnitRange{1, 2}, UnitRange{3, 3}}) {
                 auto const before = memory.memory().current();
                 auto const heads = LatentHeads<Host>::create(memory, weight.source, shape, own);
                 REQUIRE(heads);
                 CHECK(memory.memory().current() - before == *latent_weight_bytes<Host>(format, shape, own.size()));
                 std::vector<float> out(static_cast<std::size_t>(tokens * own.size() * 6));
-                std::vector<float> scratch(static_cast<std::size_t>(heads->workspace(tokens, context)));
+                std::vector<float> scratch(static_cast<std::size_t>(
+                    latent_workspace<Host>(shape, own.size(), tokens, table->sequences(), context)));
                 TensorView<float, 2, Host> const all(q.data(), {tokens, 27});
-                auto const done = heads->attend<float>(
-                    all.columns(own.begin * 9, own.size() * 9),
-                    CachedRows<float, Host>({latents.data(), {context, 36}}), {out.data(), {tokens, own.size() * 6}},
-                    past, scale, {scratch.data(), {static_cast<std::int64_t>(scratch.size())}}, stream);
-                REQUIRE(done);
+                auto const run = [&](std::int64_t floats) {
+                    return heads->attend<float>(all.columns(own.begin * 9, own.size() * 9), step.rows(),
+                                                {out.data(), {tokens, own.size() * 6}}, *table, scale,
+                                                {scratch.data(), {floats}}, stream);
+                };
+                REQUIRE(run(static_cast<std::int64_t>(scratch.size())));
+                // Queries and sums of at most 32 rows.
+                auto const least = std::min<std::int64_t>(tokens, 32) * own.size() * (36 + 32);
+                if (least > 0) CHECK(run(least - 1).error().code() == ErrorCode::shape_mismatch);
                 REQUIRE(stream.synchronize(Deadline::after(std::chrono::seconds(20))));
                 double worst = 0.0;
                 for (std::int64_t i = 0; i < tokens * own.size() * 6; ++i) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/kernels/detail/element.hpp>
 #include <shardwise/kernels/gated_delta.hpp>
+#include <shardwise/kernels/step_table.hpp>
 
 #include <doctest/doctest.h>
 
@@ -173,4 +174,55 @@ TEST_CASE("gated_delta: sizes that the heads do not have are refused with what t
     CHECK(place(width, 12, states - 1, room, 24) == "state");
     CHECK(place(width, 12, states, room - 1, 24) == "workspace");
     CHECK(place(width, 12, states, room, 23) == "out");
+}
+
+TEST_CASE("gated_delta: sequences of a step in one call have the bits of a call for each, and states of their own") {
+    Weights const weights;
+    struct Sequence {
+        std::int64_t past;
+        std::int64_t rows;
+        std::int64_t slot;
+    };
+    auto const state_size = shape.state_elements(2);
+    auto const in = random_matrix<float>(12, 2 * (shape.channels() + shape.value_columns()), 5, 2.0F);
+    auto const ba = random_matrix<float>(12, 12, 6, 2.0F);
+    // Two rows are beyond the step's.
+    for (int const threads : {1, 2}) {
+        HostContext context({.threads = threads});
+        auto stream = context.make_stream();
+        auto table = StepTable<Host>::create(context, {.tokens = 12, .sequences = 3});
+        REQUIRE(table);
+        std::vector<std::int32_t> const ids(10, 1);
+        auto const write = [&](std::vector<Sequence> const& sequences) {
+            std::vector<StepSequence> shown;
+            for (auto const& one : sequences) shown.push_back({one.past, one.rows, {}, one.slot});
+            return table->write({ids, shown}, stream);
+        };
+        std::vector<Sequence> const sequences{{0, 4, 3}, {7, 1, 0}, {2, 5, 2}};
+        REQUIRE(write(sequences));
+        auto states = random_matrix<float>(4, state_size, 9, 1.0F);
+        auto apart = states;
+        Matrix<float> room{1, 3 * gated_delta_workspace(shape, 2)};
+        Matrix<float> out{12, 24};
+        Matrix<float> expected{12, 24};
+        auto const run = [&](std::int64_t held, std::int64_t floats) {
+            return gated_delta(in.read(), ba.read(), shape, weights.view(), states.view().rows(0, held), *table,
+                               TensorView<float, 1, Host>(room.values.data(), {floats}), out.view(), stream);
+        };
+        CHECK(run(4, room.width - 1).error().place() == "workspace");
+        CHECK(run(3, room.width).error().place() == "states");
+        REQUIRE(run(4, room.width));
+        std::int64_t first = 0;
+        for (auto const& one : sequences) {
+            REQUIRE(gated_delta(in.read().rows(first, one.rows), ba.read().rows(first, one.rows), shape, weights.view(),
+                                one.past == 0, TensorView<float, 1, Host>(apart.view().row(one.slot), {state_size}),
+                                TensorView<float, 1, Host>(room.values.data(), {room.width}),
+                                expected.view().rows(first, one.rows), stream));
+            first += one.rows;
+        }
+        CHECK(out.values == expected.values);
+        CHECK(states.values == apart.values);
+        REQUIRE(write({{0, 4, 3}, {7, 1, 0}, {2, 5, 3}}));
+        CHECK(run(4, room.width).error().place() == "slot");
+    }
 }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/assert.hpp>
+#include <shardwise/core/result.hpp>
 #include <shardwise/core/trace_ring.hpp>
 #include <shardwise/executor/block_cut.hpp>
 #include <shardwise/executor/held_operation.hpp>
 #include <shardwise/executor/kv_cache.hpp>
+#include <shardwise/executor/step_rotations.hpp>
 #include <shardwise/kernels/step_table.hpp>
 #include <shardwise/memory/activations.hpp>
 
@@ -12,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <variant>
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
@@ -57,13 +61,15 @@ struct HeldBlock {
     BlockCut cut;
     std::vector<BoundOperation<Backend, Policy>> operations;
     BoundValue input;
-    Buffer<float, Backend> frequencies;
-    float rope_scale = 1.0F;
+    /// The number of its rotation among those of the rank, where it has one.
+    std::size_t rotation = 0;
     /// Its attention's number among the layers of the cache.
     std::size_t cache_layer = 0;
 
-    /// Says where its values and workspaces lie.
-    void bind(ActivationPlan const& plan, float* arena) {
+    /// Says where its values and workspaces lie. Products are asked once whether they fit between theirs: a step's are not.
+    ///
+    /// Errors  shape_mismatch
+    [[nodiscard]] Result<> bind(ActivationPlan const& plan, float* arena) {
         auto const at = [&](std::int64_t item) {
             return arena + plan.layout.offsets[static_cast<std::size_t>(item)].count() / 4;
         };
@@ -78,12 +84,23 @@ struct HeldBlock {
             for (std::size_t slot = 0; slot < bound.inputs.size(); ++slot)
                 bound.inputs[slot] = value(bound.op->inputs[slot]);
             bound.output = value(bound.op->output);
+            auto const fits = std::visit(
+                [&](auto const& held) -> Result<> {
+                    if constexpr (requires { held.check_columns(0, 0); }) {
+                        SHARDWISE_ASSERT(bound.inputs[0].rows == bound.output.rows);
+                        return held.check_columns(bound.inputs[0].width, bound.output.width);
+                    }
+                    return {};
+                },
+                bound.held);
+            if (!fits) return fits;
             if (auto const item = plan.workspace_of[number_of]; item >= 0)
                 bound.workspace = reinterpret_cast<std::int32_t*>(at(item));
         }
-        if (operations.empty()) return;
+        if (operations.empty()) return {};
         auto const& first = *operations.front().op;
         reads_ids = first.kind == OpKind::embedding && first.inputs[0] == 0 && program->values()[0].width == 1;
+        return {};
     }
 };
 
@@ -94,6 +111,7 @@ struct StepView {
     std::span<SequencePart const> parts;
     TensorView<float, 1, Backend> scratch;
     KvCache<Backend>* cache = nullptr;
+    StepRotations<Backend> const* rotations = nullptr;
     /// Rows that the arena has room for of what experts make.
     std::int64_t routed_room = 0;
     Tracer tracer{};

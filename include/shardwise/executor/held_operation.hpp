@@ -2,14 +2,15 @@
 #pragma once
 
 #include <shardwise/backend/buffer.hpp>
+#include <shardwise/core/result.hpp>
 #include <shardwise/executor/held_experts.hpp>
 #include <shardwise/executor/held_table.hpp>
 #include <shardwise/executor/latent_attention.hpp>
+#include <shardwise/executor/step_rotations.hpp>
 #include <shardwise/kernels/attention_options.hpp>
 #include <shardwise/kernels/router_options.hpp>
 #include <shardwise/op/head_share.hpp>
 #include <shardwise/op/operation.hpp>
-#include <shardwise/op/rope_layout.hpp>
 #include <shardwise/parallel/column_linear.hpp>
 #include <shardwise/parallel/row_linear.hpp>
 #include <shardwise/parallel/sharded_norm.hpp>
@@ -38,13 +39,10 @@ struct HeldNorm {
     bool is_first_part = false;
 };
 
-/// How many of a value's columns turn, and how.
+/// How many of a value's columns rotate, and how.
 struct HeldRope {
     std::int64_t columns = 0;
-    std::int64_t head_dim = 0;
-    /// Of a head, the first element that turns.
-    std::int64_t first = 0;
-    RopeLayout layout = RopeLayout::half;
+    RotatedHeads heads;
 };
 
 /// How the rank's heads attend.
@@ -96,6 +94,9 @@ struct HeldLogits {
     ColumnLinear<Backend> product;
     float soft_cap = 0.0F;
 
+    [[nodiscard]] Result<> check_columns(std::int64_t in, std::int64_t out) const {
+        return product.check_columns(in, out);
+    }
     template <class Visit>
     void for_each_weight(Visit const& visit) {
         product.for_each_weight(visit);

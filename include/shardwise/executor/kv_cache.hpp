@@ -196,24 +196,28 @@ public:
         return memory_of<Cache>(layers_[layer], layers_[layer].values);
     }
 
-    /// What a layer keeps of a sequence beside keys and values, before `tokens` new ones after its first `past`. With no past
-    /// it holds anything: whoever computes begins anew.
+    /// What a layer keeps of sequences beside keys and values: a row for each slot. That of a sequence with no past holds anything:
+    /// whoever computes begins anew.
+    [[nodiscard]] TensorView<float, 2, Backend> states(std::size_t layer) {
+        auto& of = layers_[layer];
+        return {of.states.data(), {of.shape.state > 0 ? capacity_.sequences : 0, of.shape.state}};
+    }
+    /// Whether a sequence's state stands after its first `past` tokens, or there are none.
     ///
     /// Errors  invalid_argument where it was left after another number of tokens: it cannot go back
-    [[nodiscard]] Result<TensorView<float, 1, Backend>> state(std::size_t layer, std::int64_t slot, std::int64_t past,
-                                                              std::int64_t tokens) {
-        auto& of = layers_[layer];
-        auto& seen = of.seen[static_cast<std::size_t>(slot)];
-        if (past != 0 && past != seen) {
-            return Error{ErrorCode::invalid_argument}
-                .in("kv cache")
-                .at("past")
-                .because("is not where the state of a layer stands, which cannot go back")
-                .got(past)
-                .expected(seen);
-        }
-        seen = past + tokens;
-        return TensorView<float, 1, Backend>(of.states.data() + slot * of.shape.state, {of.shape.state});
+    [[nodiscard]] Result<> check_state(std::size_t layer, std::int64_t slot, std::int64_t past) const {
+        auto const seen = layers_[layer].seen[static_cast<std::size_t>(slot)];
+        if (past == 0 || past == seen) return {};
+        return Error{ErrorCode::invalid_argument}
+            .in("kv cache")
+            .at("past")
+            .because("is not where the state of a layer stands, which cannot go back")
+            .got(past)
+            .expected(seen);
+    }
+    /// Notes that a sequence's state will stand after so many tokens.
+    void advance_state(std::size_t layer, std::int64_t slot, std::int64_t tokens) {
+        layers_[layer].seen[static_cast<std::size_t>(slot)] = tokens;
     }
 
     /// Puts the keys and values of a step's new tokens, of all its sequences, into their pages.

@@ -3,11 +3,12 @@
 
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/backend/host/product/source.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/executor/held_weight_bytes.hpp>
-#include <shardwise/kernels/attention.hpp>
+#include <shardwise/kernels/attention_options.hpp>
 #include <shardwise/kernels/cached_rows.hpp>
 #include <shardwise/kernels/copy_rows.hpp>
 #include <shardwise/kernels/step_attention.hpp>
@@ -28,9 +29,13 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
-/// Rows that go through the latent at once: few enough that the scratch stays small, many enough to share what is read
+/// Rows that go through the latent at once on the host: few enough that the scratch stays small, many enough to share what is read
 /// of weights.
 inline constexpr std::int64_t latent_rows = 32;
+template <ComputeBackend Backend>
+[[nodiscard]] constexpr std::int64_t rows_at_once(std::int64_t tokens) {
+    return HasHostMemory<Backend> ? std::min(tokens, latent_rows) : tokens;
+}
 
 /// Attention in the latent: one key-value head, whose values are the first part of its keys.
 [[nodiscard]] constexpr AttentionShape in_latent(AttentionShape const& shape, std::int64_t heads) {
@@ -48,25 +53,16 @@ inline constexpr std::int64_t latent_rows = 32;
 
 }  // namespace detail
 
-/// Floats that `LatentHeads::attend` needs beside its tensors with so many heads of its own, for so many tokens of a
-/// sequence that is `context` long with them. `shape` is the whole model's.
-[[nodiscard]] inline std::int64_t latent_workspace(AttentionShape const& shape, std::int64_t heads, std::int64_t tokens,
-                                                   std::int64_t context) {
-    auto const rows = std::min(tokens, detail::latent_rows);
+/// Floats that `LatentHeads::attend` needs beside its tensors with so many heads of its own, for a step of so many tokens and
+/// sequences, `context` tokens long at most. `shape` is the whole model's.
+template <ComputeBackend Backend>
+[[nodiscard]] std::int64_t latent_workspace(AttentionShape const& shape, std::int64_t heads, std::int64_t tokens,
+                                            std::int64_t sequences, std::int64_t context) {
+    auto const rows = detail::rows_at_once<Backend>(tokens);
     AttentionOptions options;
     options.shape = detail::in_latent(shape, heads);
     return rows * heads * (options.shape.key_dim + options.shape.value_dim) +
-           std::max(attention_workspace(options, rows, context), attention_workspace(options, 1, context));
-}
-
-/// The same of `LatentHeads::attend_step`, for a step of so many tokens and sequences.
-template <ComputeBackend Backend>
-[[nodiscard]] std::int64_t latent_step_workspace(AttentionShape const& shape, std::int64_t heads, std::int64_t tokens,
-                                                 std::int64_t sequences, std::int64_t context) {
-    AttentionOptions options;
-    options.shape = detail::in_latent(shape, heads);
-    return tokens * heads * (options.shape.key_dim + options.shape.value_dim) +
-           step_attention_workspace<Backend>(options, tokens, sequences, context);
+           step_attention_workspace<Backend>(options, rows, sequences, context);
 }
 
 /// What LatentHeads holds of a weight of this format for so many heads.
@@ -139,64 +135,40 @@ public:
         }
     }
 
-    /// Floats that `attend` needs beside its tensors, for so many tokens of a sequence that is `context` long with
-    /// them.
-    [[nodiscard]] std::int64_t workspace(std::int64_t tokens, std::int64_t context) const {
-        return latent_workspace(shape_, own(), tokens, context);
-    }
-
-    /// Attends to a sequence's latents, those of the new tokens included.
+    /// Attends in all sequences of a step; the latents of the new tokens are in the cache.
     ///
-    /// Shapes  q [tokens, own heads * key_dim]; latents [past + tokens, latent], what turns after the rest;
-    ///         out [tokens, own heads * value_dim]; workspace [workspace(...)] or more
-    /// Memory  allocates nothing; nothing overlaps
-    /// Order   on `stream`
-    /// Errors  shape_mismatch
-    template <CacheElement Cache>
-    [[nodiscard]] Result<> attend(Matrix q, CachedRows<Cache, Backend> const& latents, Matrix out, std::int64_t past,
-                                  float scale, TensorView<float, 1, Backend> workspace, Stream& stream) const {
-        if (heads_.empty()) return {};
-        for (std::int64_t first = 0; first < q.extent(0); first += detail::latent_rows) {
-            auto const rows = std::min(detail::latent_rows, q.extent(0) - first);
-            auto const done = attend_rows(q.rows(first, rows), latents, out.rows(first, rows), past + first, scale,
-                                          workspace, stream);
-            if (!done) return done;
-        }
-        return {};
-    }
-
-    /// Attends in all sequences of a step at once; those of the new tokens are in the cache.
-    ///
-    /// Shapes  q [tokens, own heads * key_dim]; latents as StepRows says, of one head; out [tokens, own heads * value_dim];
-    ///         workspace [latent_step_workspace(...)]
+    /// Shapes  q [tokens, own heads * key_dim]; latents as StepRows says, of one head, what rotates after the rest;
+    ///         out [tokens, own heads * value_dim]; workspace [latent_workspace(...)]
     /// Memory  allocates nothing; nothing overlaps; the table stays alive until it is done
     /// Order   on `stream`
     /// Errors  shape_mismatch
     template <CacheElement Cache>
-    [[nodiscard]] Result<> attend_step(Matrix q, StepRows<Cache, Backend> const& latents, Matrix out,
-                                       StepTable<Backend> const& table, float scale,
-                                       TensorView<float, 1, Backend> workspace, Stream& stream) const {
+    [[nodiscard]] Result<> attend(Matrix q, StepRows<Cache, Backend> const& latents, Matrix out,
+                                  StepTable<Backend> const& table, float scale, TensorView<float, 1, Backend> workspace,
+                                  Stream& stream) const {
         if (heads_.empty()) return {};
-        auto const rows = q.extent(0);
         auto const width = latent_width();
-        auto const queries_size = rows * own() * shape_.latent;
-        auto const taken = queries_size + rows * own() * width;
-        if (workspace.elements() < taken) {
-            return Error{ErrorCode::shape_mismatch}
-                .in("latent_heads")
-                .because("the workspace is too small")
-                .got(workspace.elements())
-                .at_least(taken);
-        }
-        Matrix const queries(workspace.data(), {rows, own() * shape_.latent});
-        Matrix const sums(workspace.data() + queries_size, {rows, own() * width});
-        if (auto const done = take_in(q, queries, stream); !done) return done;
+        auto const at_once = detail::rows_at_once<Backend>(q.extent(0));
+        auto const queries_size = at_once * own() * shape_.latent;
+        auto const taken = queries_size + at_once * own() * width;
+        AttentionOptions options;
+        options.shape = detail::in_latent(shape_, own());
+        options.scale = scale;
+        if (auto const checked = check(q, out, table, workspace, taken); !checked) return checked;
+        if (auto const checked = check_cached(latents, q.extent(0), table, options); !checked) return checked;
         StepRows<Cache, Backend> const values{latents.memory.columns(0, width), latents.scales, latents.group};
-        auto const attended =
-            step_attention<Cache>(TensorView<float const, 2, Backend>(queries), latents, values, sums, table,
-                                  options(0, scale), stream, workspace.part(taken, workspace.elements() - taken));
-        if (!attended) return attended;
-        return take_out(sums, out, stream);
+        auto const rest = workspace.part(taken, workspace.elements() - taken);
+        for (std::int64_t first = 0; first < q.extent(0); first += at_once) {
+            auto const rows = std::min(at_once, q.extent(0) - first);
+            Matrix const queries(workspace.data(), {rows, own() * shape_.latent});
+            Matrix const sums(workspace.data() + queries_size, {rows, own() * width});
+            if (auto const done = take_in(q.rows(first, rows), queries, stream); !done) return done;
+            auto const attended =
+                attend_rows<Cache>(queries, latents, values, sums, table, options, first, rest, stream);
+            if (!attended) return attended;
+            if (auto const done = take_out(sums, out.rows(first, rows), stream); !done) return done;
+        }
+        return {};
     }
 
 private:
@@ -217,36 +189,54 @@ private:
     [[nodiscard]] std::int64_t plain_key() const { return shape_.key_dim - shape_.rotary; }
     [[nodiscard]] std::int64_t latent_width() const { return shape_.latent - shape_.rotary; }
 
-    [[nodiscard]] AttentionOptions options(std::int64_t past, float scale) const {
-        AttentionOptions options;
-        options.shape = detail::in_latent(shape_, own());
-        options.scale = scale;
-        options.first_query = past;
-        return options;
+    [[nodiscard]] Result<> check(Matrix const& q, Matrix const& out, StepTable<Backend> const& table,
+                                 TensorView<float, 1, Backend> const& workspace, std::int64_t needed) const {
+        if (auto const known = check_views("latent_heads", q, out, workspace); !known) return known;
+        auto const refused = [] { return Error{ErrorCode::shape_mismatch}.in("latent_heads"); };
+        if (q.extent(1) != own() * shape_.key_dim || out.extent(1) != own() * shape_.value_dim)
+            return refused()
+                .because("queries or output are not as wide as the heads")
+                .got(q.extent(1))
+                .expected(own() * shape_.key_dim);
+        if (q.extent(0) != table.tokens() || out.extent(0) != table.tokens())
+            return refused()
+                .because("queries or output have not the step's rows")
+                .got(q.extent(0))
+                .expected(table.tokens());
+        if (workspace.elements() < needed)
+            return refused().because("the workspace is too small").got(workspace.elements()).at_least(needed);
+        return {};
     }
 
     template <CacheElement Cache>
-    [[nodiscard]] Result<> attend_rows(Matrix q, CachedRows<Cache, Backend> const& latents, Matrix out,
-                                       std::int64_t past, float scale, TensorView<float, 1, Backend> workspace,
-                                       Stream& stream) const {
-        auto const rows = q.extent(0);
-        auto const width = latent_width();
-        auto const queries_size = rows * own() * shape_.latent;
-        auto const taken = queries_size + rows * own() * width;
-        auto const split = attention_workspace(options(0, 0.0F), rows, latents.count());
-        Error error{ErrorCode::shape_mismatch};
-        if (workspace.elements() < taken)
-            return error.in("latent_heads").because("the workspace is too small").got(workspace.elements());
-        Matrix const queries(workspace.data(), {rows, own() * shape_.latent});
-        Matrix const sums(workspace.data() + queries_size, {rows, own() * width});
-        if (auto const done = take_in(q, queries, stream); !done) return done;
-        // Without it fewer threads share the work, and the bits are the same.
-        auto const scores =
-            workspace.elements() - taken >= split ? workspace.part(taken, split) : TensorView<float, 1, Backend>{};
-        auto const attended = attention(TensorView<float const, 2, Backend>(queries), latents,
-                                        latents.columns(0, width, 0, 1), sums, options(past, scale), stream, scores);
-        if (!attended) return attended;
-        return take_out(sums, out, stream);
+    [[nodiscard]] static Result<> check_cached(StepRows<Cache, Backend> const& latents, std::int64_t rows,
+                                               StepTable<Backend> const& table, AttentionOptions const& options) {
+        if (auto const known = check_views("latent_heads", latents.memory, latents.scales); !known) return known;
+        if (latents.memory.extent(1) != options.shape.key_dim) {
+            return Error{ErrorCode::shape_mismatch}
+                .in("latent_heads")
+                .because("the cached rows are not as wide as a latent")
+                .got(latents.memory.extent(1))
+                .expected(options.shape.key_dim);
+        }
+        if (auto const checked = detail::check_step_rows(latents, options.shape, rows, table); !checked) return checked;
+        return check_attention_options(options);
+    }
+
+    /// The step's rows from `first` on.
+    template <CacheElement Cache>
+    [[nodiscard]] static Result<> attend_rows(TensorView<float const, 2, Backend> queries,
+                                              StepRows<Cache, Backend> const& latents,
+                                              StepRows<Cache, Backend> const& values, Matrix sums,
+                                              StepTable<Backend> const& table, AttentionOptions const& options,
+                                              std::int64_t first, TensorView<float, 1, Backend> workspace,
+                                              Stream& stream) {
+        if constexpr (HasHostMemory<Backend>) {
+            return detail::attend_step_rows<Cache>(queries, latents, values, sums, table, options, first, stream,
+                                                   workspace, {}, {});
+        } else {
+            return step_attention<Cache>(queries, latents, values, sums, table, options, stream, workspace);
+        }
     }
 
     /// Each head's queries into the latent; what turns goes as it is.

@@ -17,17 +17,32 @@ struct LayerRope {
     float scale = 1.0F;
 };
 
-/// The rotation of the heads of one shape: sliding layers may turn by another base (gemma3). `sequence` is the longest that is computed.
+/// What tells the rotations of a model's layers apart: layers of one kind rotate by the same frequencies.
+struct RotationKind {
+    /// Elements of a head among which some rotate.
+    std::int64_t width = 0;
+    /// Sliding layers may rotate by another base (gemma3).
+    bool has_local_base = false;
+
+    friend bool operator==(RotationKind const&, RotationKind const&) = default;
+};
+
+[[nodiscard]] inline RotationKind rotation_kind(ModelConfig const& config, AttentionShape const& shape) {
+    return {rotated_width(shape), shape.window > 0 && config.rope.local_theta > 0.0};
+}
+
+/// The rotation of the heads of one shape. `sequence` is the longest that is computed.
 ///
 /// Errors  as rope_frequencies; as RopeDivisors::divide
 [[nodiscard]] inline Result<LayerRope> layer_rope(ModelConfig const& config, AttentionShape const& shape,
                                                   std::int64_t sequence, RopeDivisors const& divisors) {
     auto rope = config.rope;
-    if (shape.window > 0 && rope.local_theta > 0.0) {
+    auto const kind = rotation_kind(config, shape);
+    if (kind.has_local_base) {
         rope.kind = RopeKind::standard;
         rope.theta = rope.local_theta;
     }
-    auto const made = rope_frequencies(rope, {.rotary = rotary_elements(rope, rotated_width(shape)),
+    auto const made = rope_frequencies(rope, {.rotary = rotary_elements(rope, kind.width),
                                               .max_positions = config.max_positions,
                                               .sequence = sequence,
                                               .short_factors = divisors.short_context,

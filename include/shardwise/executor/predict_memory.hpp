@@ -6,11 +6,13 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/held_format.hpp>
 #include <shardwise/executor/layer_home.hpp>
+#include <shardwise/executor/layer_rope.hpp>
 #include <shardwise/executor/merge_adapter.hpp>
 #include <shardwise/executor/ops/executed_ops.hpp>
 #include <shardwise/executor/parameter_name.hpp>
 #include <shardwise/executor/pipeline_stage.hpp>
 #include <shardwise/executor/step_capacity.hpp>
+#include <shardwise/executor/step_rotations.hpp>
 #include <shardwise/executor/stored_parameters.hpp>
 #include <shardwise/op/rope_frequencies.hpp>
 #include <shardwise/parallel/place.hpp>
@@ -22,6 +24,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -36,7 +39,7 @@ struct PredictedMemory {
     Bytes kv_cache{};
     /// Where the values of blocks lie: what estimate_memory counts in fp32, with `prefill_chunk` the tokens of a step.
     Bytes activations{};
-    /// Scratch of kernels and sums, and the table of a step.
+    /// Scratch of kernels and sums, the table of a step, its cosines and sines.
     Bytes scratch{};
     /// Activations that a product brings into a form of its own while it runs.
     Bytes products{};
@@ -95,7 +98,7 @@ public:
         return PredictedMemory{.weights = Bytes{tally_.weights + fetched},
                                .kv_cache = Bytes{tally_.cache},
                                .activations = Bytes{4 * arena_},
-                               .scratch = Bytes{4 * scratch_} + *table,
+                               .scratch = Bytes{4 * (scratch_ + step_floats_)} + *table,
                                .products = Bytes{tally_.prepared},
                                .loading = Bytes{loading_},
                                .pinned = Bytes{pinned_ + std::min<std::int64_t>(read_layers_, 2) * largest_read_}};
@@ -124,7 +127,7 @@ private:
                          }).cut();
         if (!cut) return cut.error();
         CountedBlock const block{model_, body, *cut, place_, experts_, limits_, isa_};
-        bool has_frequencies = false;
+        bool has_rotation = false;
         for (auto const& op : body.operations()) {
             ParameterFormat held;
             if (weights_of(op.kind) != OpWeights::none && !op.parameters[0].empty()) {
@@ -137,13 +140,22 @@ private:
             if (!done) return done;
             // Layers that see equally far share a sequence's list of pages.
             if (auto const layer = cached_layer(op, *cut)) windows_.insert(layer->window);
-            if (op.kind == OpKind::rope && !std::exchange(has_frequencies, true))
-                tally_.weights += 4 * (rotary_elements(model_.config.rope, rotated_width(op.attention)) / 2);
+            if (op.kind == OpKind::rope && !std::exchange(has_rotation, true)) add_rotation(op.attention);
         }
         auto const arena = plan_largest_step(local_body(body, *cut), limits_, experts_).layout.peak.count();
         arena_ = std::max(arena_, ceil_divide(arena, 4));
         scratch_ = std::max(scratch_, scratch_floats<Backend, Policy>(block));
         return {};
+    }
+
+    /// As StepRotations holds it: each kind once.
+    void add_rotation(AttentionShape const& shape) {
+        auto const kind = rotation_kind(model_.config, shape);
+        if (std::find(rotations_.begin(), rotations_.end(), kind) != rotations_.end()) return;
+        rotations_.push_back(kind);
+        auto const frequencies = rotary_elements(model_.config.rope, kind.width) / 2;
+        tally_.weights += 4 * frequencies;
+        step_floats_ += StepRotations<Backend>::step_floats(limits_.step_tokens, frequencies);
     }
 
     Model const& model_;
@@ -165,6 +177,9 @@ private:
     /// In floats.
     std::int64_t arena_ = 0;
     std::int64_t scratch_ = 0;
+    /// Cosines and sines of a step.
+    std::int64_t step_floats_ = 0;
+    std::vector<RotationKind> rotations_;
 };
 
 }  // namespace detail

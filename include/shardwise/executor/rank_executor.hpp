@@ -13,7 +13,6 @@
 #include <shardwise/executor/held_operation.hpp>
 #include <shardwise/executor/kv_cache.hpp>
 #include <shardwise/executor/last_step.hpp>
-#include <shardwise/executor/layer_rope.hpp>
 #include <shardwise/executor/model_reach.hpp>
 #include <shardwise/executor/pipeline_stage.hpp>
 #include <shardwise/executor/product_memory.hpp>
@@ -22,6 +21,7 @@
 #include <shardwise/executor/resident_blocks.hpp>
 #include <shardwise/executor/step_capacity.hpp>
 #include <shardwise/executor/step_graphs.hpp>
+#include <shardwise/executor/step_rotations.hpp>
 #include <shardwise/executor/walk_block.hpp>
 #include <shardwise/kernels/copy_rows.hpp>
 #include <shardwise/memory/activations.hpp>
@@ -139,7 +139,8 @@ public:
             if (auto const done = cache_.reserve(part.slot, part.past + part.tokens); !done) return done;
         }
         if (auto const written = step_.write(ids, parts, cache_, stream); !written) return written;
-        StepView<Backend> step{step_.table(), parts, scratch_.view(), &cache_};
+        if (auto const done = rotations_.prepare(step_.table(), stream); !done) return done;
+        StepView<Backend> step{step_.table(), parts, scratch_.view(), &cache_, &rotations_};
         step.tracer = tracer_;
         step.routed_room =
             limits_.step_tokens * std::min(model_->config.experts_per_token,
@@ -238,7 +239,9 @@ public:
     /// What the rank holds, in bytes: weights, caches, the arena with its scratch.
     [[nodiscard]] Bytes weight_bytes() const { return weight_bytes_; }
     [[nodiscard]] Bytes cache_bytes() const { return cache_.bytes(); }
-    [[nodiscard]] Bytes activation_bytes() const { return arena_.bytes() + scratch_.bytes() + step_.bytes(); }
+    [[nodiscard]] Bytes activation_bytes() const {
+        return arena_.bytes() + scratch_.bytes() + step_.bytes() + rotations_.bytes();
+    }
     /// And where products bring their input into a form of its own.
     [[nodiscard]] Bytes product_bytes() const { return product_memory_.bytes(); }
 
@@ -274,6 +277,7 @@ private:
             detail::BlockCutter<Policy>(body, place_, [&](Operation const& op) { return loader.grain_of(op); }).cut();
         if (!cut) return cut.error();
         Block held;
+        bool has_rotation = false;
         held.program = &body;
         held.number = block.first + number;
         held.is_layer = block.is_numbered;
@@ -282,25 +286,17 @@ private:
                 op.kind, [&](auto of) { return of.load(loader, op, body, *cut); });
             if (!operation) return operation.error();
             held.operations.push_back({&op, std::move(*operation)});
-            if (auto const done = prepare_rope(context, parameters.parameters(), op, held); !done) return done.error();
+            if (op.kind != OpKind::rope || std::exchange(has_rotation, true)) continue;
+            auto const rotation = rotations_.add(context, model_->config, op.attention, limits_.context,
+                                                 parameters.parameters().rope_divisors());
+            if (!rotation) return rotation.error();
+            held.rotation = *rotation;
         }
         if (auto const done = product_memory_.template add<Policy>(loader, body, *cut, limits_); !done)
             return done.error();
         held.body = number_of_body(bodies_, block.body, local_body(body, *cut));
         held.cut = std::move(*cut);
         return Result<Block>(std::move(held));
-    }
-
-    [[nodiscard]] Result<> prepare_rope(typename Backend::Context& context, StoredParameters const& parameters,
-                                        Operation const& op, Block& held) const {
-        if (op.kind != OpKind::rope || held.frequencies.size() > 0) return {};
-        auto const made = layer_rope(model_->config, op.attention, limits_.context, parameters.rope_divisors());
-        if (!made) return made.error();
-        auto held_frequencies = hold_floats<Backend>(context, made->frequencies);
-        if (!held_frequencies) return held_frequencies.error();
-        held.frequencies = std::move(*held_frequencies);
-        held.rope_scale = made->scale;
-        return {};
     }
 
     /// The cache, the arena, and scratch for what kernels and sums need.
@@ -334,8 +330,10 @@ private:
         };
         if (auto const done = hold(arena_, ceil_divide(arena.count(), 4)); !done) return done;
         if (auto const done = hold(scratch_, scratch); !done) return done;
+        if (auto const done = rotations_.allocate(context, limits_.step_tokens); !done) return done;
         if (auto const done = product_memory_.allocate(context); !done) return done;
-        for (auto& block : blocks_) block.bind(bodies_[block.body].plan, arena_.data());
+        for (auto& block : blocks_)
+            if (auto const bound = block.bind(bodies_[block.body].plan, arena_.data()); !bound) return bound;
         counted_.first.reserve(static_cast<std::size_t>(model_->config.experts) + 1);
         auto step = RankStep<Backend>::create(context, limits_, cache_.groups(), rule_);
         if (!step) return step.error();
@@ -389,6 +387,7 @@ private:
     typename detail::BlocksOf<Backend, Policy>::Type offloaded_;
     Buffer<float, Backend> arena_;
     Buffer<float, Backend> scratch_;
+    StepRotations<Backend> rotations_;
     ProductMemory<Backend> product_memory_;
     CountedRows counted_;
     RankStep<Backend> step_;

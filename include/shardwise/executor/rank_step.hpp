@@ -58,7 +58,7 @@ public:
         for (auto const& part : parts) {
             auto const lists = std::span(lists_).subspan(at, groups_);
             cache.lists(part.slot, lists);
-            sequences_.push_back({part.past, part.tokens, lists});
+            sequences_.push_back({part.past, part.tokens, lists, part.slot});
             wanted_.push_back(static_cast<std::int32_t>(rule_.takes_first ? first : first + part.tokens - 1));
             first += part.tokens;
             at += groups_;

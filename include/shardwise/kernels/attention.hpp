@@ -139,6 +139,45 @@ struct HostAttention {
     }
 };
 
+/// `attention` of what was checked. `workspace` is empty where parts of a context are not split over threads.
+template <ActivationElement T, CacheElement Cache>
+[[nodiscard]] Result<> attend_checked(TensorView<T const, 2, Host> q, CachedRows<Cache, Host> const& k,
+                                      CachedRows<Cache, Host> const& v, TensorView<T, 2, Host> out,
+                                      AttentionOptions const& options, std::int64_t first_query, HostStream& stream,
+                                      TensorView<float, 1, Host> workspace, TensorView<float const, 1, Host> sinks,
+                                      TensorView<float const, 1, Host> slopes, TensorView<float, 2, Host> log_sums) {
+    auto const& shape = options.shape;
+    auto const queries = q.extent(0);
+    auto const keys = k.count();
+    if (queries == 0 || shape.heads == 0) return {};
+    if (!stream.isa()) return stream.isa().error();
+    auto const attend = choose_kernel<typename HostAttention<T, Cache>::Attend>(
+        *stream.isa(), SHARDWISE_KERNEL_LEVELS(attend<T, Cache>));
+
+    bool const splits = !workspace.empty();
+    HostAttention<T, Cache> const host{
+        {q, k, v, shape, options.scale, options.soft_cap, first_query, slopes.empty() ? nullptr : slopes.data()},
+        AttentionCut(shape, queries, keys, splits ? 1 : stream.threads()),
+        attend,
+        out,
+        sinks.empty() ? nullptr : sinks.data(),
+        log_sums};
+    auto const tiles = host.cut.tiles();
+    if (!splits) {
+        Host::launch(
+            tiles, [=](std::int64_t begin, std::int64_t end) { host.attend_tiles(begin, end); }, stream);
+        return {};
+    }
+    auto* const memory = workspace.data();
+    auto const seen = host.seen_parts();
+    Host::launch(
+        tiles * (seen.end - seen.begin),
+        [=](std::int64_t begin, std::int64_t end) { host.attend_pieces(begin, end, seen, memory); }, stream);
+    Host::launch(
+        tiles, [=](std::int64_t begin, std::int64_t end) { host.merge_parts(begin, end, memory); }, stream);
+    return {};
+}
+
 }  // namespace detail
 
 /// out = softmax(q k^T * scale) v for one sequence, never holding more scores than one part of the context has.
@@ -235,33 +274,9 @@ template <ActivationElement T, CacheElement Cache>
             .fix("give the number of keys before the first query, at most keys - queries");
     }
 
-    if (queries == 0 || shape.heads == 0) return {};
-    if (!stream.isa()) return stream.isa().error();
-    auto const attend = detail::choose_kernel<typename detail::HostAttention<T, Cache>::Attend>(
-        *stream.isa(), SHARDWISE_KERNEL_LEVELS(attend<T, Cache>));
-
     bool const splits = !workspace.empty() && needed > 0;
-    detail::HostAttention<T, Cache> const host{
-        {q, k, v, shape, options.scale, options.soft_cap, first_query, slopes.empty() ? nullptr : slopes.data()},
-        detail::AttentionCut(shape, queries, keys, splits ? 1 : stream.threads()),
-        attend,
-        out,
-        sinks.empty() ? nullptr : sinks.data(),
-        log_sums};
-    auto const tiles = host.cut.tiles();
-    if (!splits) {
-        Host::launch(
-            tiles, [=](std::int64_t begin, std::int64_t end) { host.attend_tiles(begin, end); }, stream);
-        return {};
-    }
-    auto* const memory = workspace.data();
-    auto const seen = host.seen_parts();
-    Host::launch(
-        tiles * (seen.end - seen.begin),
-        [=](std::int64_t begin, std::int64_t end) { host.attend_pieces(begin, end, seen, memory); }, stream);
-    Host::launch(
-        tiles, [=](std::int64_t begin, std::int64_t end) { host.merge_parts(begin, end, memory); }, stream);
-    return {};
+    return detail::attend_checked(q, k, v, out, options, first_query, stream,
+                                  splits ? workspace : TensorView<float, 1, Host>{}, sinks, slopes, log_sums);
 }
 
 /// The same for keys and values in one piece.

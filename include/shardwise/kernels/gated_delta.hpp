@@ -2,16 +2,19 @@
 #pragma once
 
 #include <shardwise/backend/host.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/unfused.hpp>
 #include <shardwise/kernels/delta_weights.hpp>
 #include <shardwise/kernels/detail/check_gated_delta.hpp>
+#include <shardwise/kernels/step_table.hpp>
 #include <shardwise/op/operation.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <concepts>
 #include <cstdint>
+#include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -146,6 +149,44 @@ private:
 
 SHARDWISE_UNFUSED_END
 
+/// The tokens of one sequence as a gated delta rule takes them, and its state.
+struct DeltaSequence {
+    TensorView<float const, 2, Host> in;
+    TensorView<float const, 2, Host> ba;
+    TensorView<float, 2, Host> out;
+    float* state;
+    float* workspace;
+    bool is_first;
+
+    void run(DeltaShape const& shape, DeltaWeights<Host> const& weights, std::int64_t head) const {
+        auto const values = shape.value_columns();
+        DeltaHead of(shape, weights, shape.key_heads, head, state, workspace);
+        if (is_first) of.forget();
+        for (std::int64_t token = 0; token < in.extent(0); ++token) {
+            of.take(in.row(token) + head * (shape.channels() + values),
+                    ba.row(token) + head * 2 * shape.values_per_key(), out.row(token) + head * values);
+        }
+    }
+};
+
+/// What a call for all sequences of a step refuses of the step and of its states.
+[[nodiscard]] inline Result<> check_delta_step(StepTable<Host> const& table, std::int64_t rows, std::int64_t states) {
+    auto const refused = [](std::string_view name) {
+        return Error{ErrorCode::shape_mismatch}.in("gated_delta").at(name);
+    };
+    if (rows < table.tokens())
+        return refused("in").because("has fewer rows than the step").got(rows).at_least(table.tokens());
+    auto const* const slots = table.data() + table.layout().slot;
+    for (std::int64_t sequence = 0; sequence < table.sequences(); ++sequence) {
+        auto const slot = slots[sequence];
+        if (slot >= states)
+            return refused("states").because("are fewer than a sequence's slot names").got(states).at_least(slot + 1);
+        if (std::find(slots, slots + sequence, slot) != slots + sequence)
+            return refused("slot").because("is that of two sequences").got(slot);
+    }
+    return {};
+}
+
 }  // namespace detail
 
 /// The gated delta rule over the tokens of one sequence (op/gated_delta.hpp), key heads side by side. `state` is what the tokens
@@ -164,19 +205,51 @@ SHARDWISE_UNFUSED_END
     auto const needed = gated_delta_workspace(shape, shape.key_heads);
     auto const checked = detail::check_gated_delta(in, ba, shape, weights, state, workspace, needed, out);
     if (!checked) return checked;
-    auto const heads = shape.key_heads;
-    auto const values = shape.value_columns();
+    detail::DeltaSequence const sequence{in, ba, out, state.data(), workspace.data(), is_first};
     auto const run = [=](std::int64_t begin, std::int64_t end) {
-        for (auto head = begin; head < end; ++head) {
-            detail::DeltaHead of(shape, weights, heads, head, state.data(), workspace.data());
-            if (is_first) of.forget();
-            for (std::int64_t token = 0; token < in.extent(0); ++token) {
-                of.take(in.row(token) + head * (shape.channels() + values),
-                        ba.row(token) + head * 2 * shape.values_per_key(), out.row(token) + head * values);
-            }
+        for (auto head = begin; head < end; ++head) sequence.run(shape, weights, head);
+    };
+    Host::launch(shape.key_heads, run, stream, 1);
+    return {};
+}
+
+/// The gated delta rule over the tokens of all sequences of a step in one call, sequences and key heads side by side: the bits of a
+/// call for each of them. What the tokens of a sequence before left is the row of `states` that the table has as its slot; where it
+/// has no past, that row may hold anything. Rows beyond the step's are left alone.
+///
+/// Shapes  in, ba and out as above, with the step's tokens or more; states [slots, state_elements(heads)]; the sequences of a step
+///         have slots of their own
+/// Memory  workspace of gated_delta_workspace for each sequence; allocates nothing. The table stays alive, and its step is not
+///         replaced, until it is done
+/// Order   on `stream`
+/// Errors  shape_mismatch
+[[nodiscard]] inline Result<> gated_delta(TensorView<float const, 2, Host> in, TensorView<float const, 2, Host> ba,
+                                          DeltaShape const& shape, DeltaWeights<Host> const& weights,
+                                          TensorView<float, 2, Host> states, StepTable<Host> const& table,
+                                          TensorView<float, 1, Host> workspace, TensorView<float, 2, Host> out,
+                                          HostStream& stream) {
+    auto const of_sequence = gated_delta_workspace(shape, shape.key_heads);
+    if (auto const known = check_views("gated_delta", states); !known) return known;
+    TensorView<float, 1, Host> const state(states.data(), {states.extent(1)});
+    auto const checked =
+        detail::check_gated_delta(in, ba, shape, weights, state, workspace, table.sequences() * of_sequence, out);
+    if (!checked) return checked;
+    if (auto const step = detail::check_delta_step(table, in.extent(0), states.extent(0)); !step) return step;
+    auto const run = [=, layout = table.layout(), numbers = table.data()](std::int64_t begin, std::int64_t end) {
+        for (auto item = begin; item < end; ++item) {
+            auto const number = item / shape.key_heads;
+            std::int64_t const first = numbers[layout.first + number];
+            std::int64_t const rows = numbers[layout.rows + number];
+            detail::DeltaSequence const sequence{in.rows(first, rows),
+                                                 ba.rows(first, rows),
+                                                 out.rows(first, rows),
+                                                 states.row(numbers[layout.slot + number]),
+                                                 workspace.data() + number * of_sequence,
+                                                 numbers[layout.past + number] == 0};
+            sequence.run(shape, weights, item % shape.key_heads);
         }
     };
-    Host::launch(heads, run, stream, 1);
+    Host::launch(table.sequences() * shape.key_heads, run, stream, 1);
     return {};
 }
 

@@ -75,6 +75,7 @@
 #include <shardwise/kernels/xielu.hpp>
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -325,7 +326,7 @@ inline constexpr std::array kernel_support{
     KernelSupport{"rms_norm_backward", detail::HasRmsNormBackward<Backend>},
     KernelSupport{"rope", detail::HasRope<Backend>},
     KernelSupport{"rope_backward", detail::HasRopeBackward<Backend>},
-    KernelSupport{"rope_turns", detail::HasRopeTurns<Backend>, true},
+    KernelSupport{"rope_turns", detail::HasRopeTurns<Backend>, !std::same_as<Backend, Host>},
     KernelSupport{"route", detail::HasRoute<Backend>},
     KernelSupport{"sample", detail::HasSample<Backend>},
     KernelSupport{"scale", detail::HasScale<Backend>},

@@ -36,6 +36,8 @@ struct StepSequence {
     std::int64_t rows = 1;
     /// A list of pages for each group: page i holds the tokens from i * page_rows on.
     std::span<std::span<std::int32_t const> const> pages{};
+    /// Where operations that keep a state for each sequence have its own.
+    std::int64_t slot = 0;
 };
 
 /// What changes from step to step.

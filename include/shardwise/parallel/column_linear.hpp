@@ -2,14 +2,17 @@
 #pragma once
 
 #include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/core/assert.hpp>
 #include <shardwise/core/check_views.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/kernels/add_row.hpp>
 #include <shardwise/kernels/expert_table.hpp>
+#include <shardwise/parallel/detail/bound_product.hpp>
 #include <shardwise/parallel/detail/held_bias.hpp>
 #include <shardwise/parallel/weight_slice.hpp>
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -61,16 +64,37 @@ public:
     [[nodiscard]] Result<> forward(TensorView<float const, 2, Backend> in, TensorView<float, 2, Backend> out,
                                    Stream& stream) const {
         if (auto const known = check_views("column_linear", in, out); !known) return known;
-        if (in.extent(1) != inputs_ || out.extent(1) != outputs_ || in.extent(0) != out.extent(0)) {
+        if (auto const checked = check_columns(in.extent(1), out.extent(1)); !checked) return checked;
+        if (in.extent(0) != out.extent(0)) {
             return Error{ErrorCode::shape_mismatch}
                 .in("column_linear")
-                .because("input and output do not have this rank's columns, or not the same rows")
-                .got(out.extent(1))
-                .expected(outputs_);
+                .because("input and output do not have the same rows")
+                .got(out.extent(0))
+                .expected(in.extent(0));
         }
+        return forward_bound(in, out, stream);
+    }
+
+    /// Whether `forward` takes so many columns: asked once by who calls forward_bound.
+    ///
+    /// Errors  shape_mismatch
+    [[nodiscard]] Result<> check_columns(std::int64_t in, std::int64_t out) const {
+        if (in == inputs_ && out == outputs_) return {};
+        return Error{ErrorCode::shape_mismatch}
+            .in("column_linear")
+            .because("input and output do not have this rank's columns")
+            .got(in == inputs_ ? out : in)
+            .expected(in == inputs_ ? outputs_ : inputs_);
+    }
+    /// `forward` between places whose columns check_columns has taken, and whose rows are the same: nothing is checked again.
+    [[nodiscard]] Result<> forward_bound(TensorView<float const, 2, Backend> in, TensorView<float, 2, Backend> out,
+                                         Stream& stream) const {
+        SHARDWISE_ASSERT(in.extent(1) == inputs_ && out.extent(1) == outputs_ && in.extent(0) == out.extent(0));
         if (!weight_ || in.extent(0) == 0) return {};
-        auto const multiplied = is_fixed_ ? Backend::multiply(in, *weight_, UnitRange{0, inputs_}, out, stream)
-                                          : Backend::multiply(in, *weight_, out, stream);
+        // The host's bits do not depend on the rows beside.
+        auto const multiplied = is_fixed_ && !std::same_as<Backend, Host>
+                                    ? Backend::multiply(in, *weight_, UnitRange{0, inputs_}, out, stream)
+                                    : detail::multiply_bound<Backend>(in, *weight_, out, stream);
         if (!multiplied) return multiplied;
         if (bias_.size() == 0) return {};
         return add_row<float>(TensorView<float const, 1, Backend>(bias_.view()), out, stream);

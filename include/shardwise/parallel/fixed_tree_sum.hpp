@@ -79,8 +79,15 @@ public:
     template <Communicator C, class Compute>
     [[nodiscard]] Result<> sum(Compute const& compute, Matrix out, Vector workspace, C& comm, Stream& stream) const {
         auto const tokens = out.extent(0);
-        auto const size = out.elements();
         if (auto const checked = check(tokens, out, workspace, this->workspace(tokens), comm); !checked) return checked;
+        return sum_checked(compute, out, workspace, comm, stream);
+    }
+    /// `sum` where the caller has checked what it checks.
+    template <Communicator C, class Compute>
+    [[nodiscard]] Result<> sum_checked(Compute const& compute, Matrix out, Vector workspace, C& comm,
+                                       Stream& stream) const {
+        auto const tokens = out.extent(0);
+        auto const size = out.elements();
         if (place_.ranks == 1) {
             // The only node is the root: it is summed where it belongs.
             return compute_nodes(compute, {0, tokens}, out.data(), workspace.data(), stream);

@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/core/assert.hpp>
 #include <shardwise/core/check_views.hpp>
 #include <shardwise/core/input_pieces.hpp>
 #include <shardwise/core/result.hpp>
@@ -11,6 +12,7 @@
 #include <shardwise/kernels/fill.hpp>
 #include <shardwise/kernels/residual_norm.hpp>
 #include <shardwise/parallel/collectives.hpp>
+#include <shardwise/parallel/detail/bound_product.hpp>
 #include <shardwise/parallel/detail/held_bias.hpp>
 #include <shardwise/parallel/detail/product_tree.hpp>
 #include <shardwise/parallel/place.hpp>
@@ -71,6 +73,9 @@ public:
             auto weight = Backend::hold_weight(context, slice->source());
             if (!weight) return weight.error();
             layer.weight_ = std::move(*weight);
+            if constexpr (Policy::has_fixed_tree) {
+                if (auto const fits = layer.tree_.check(*layer.weight_); !fits) return fits.error();
+            }
         }
         auto held_bias = detail::hold_bias<Backend>(context, bias, rows, source.outputs);
         if (!held_bias) return held_bias.error();
@@ -103,8 +108,29 @@ public:
         auto const tokens = in.extent(0);
         if (auto const checked = check_call(in, out, tokens, workspace, this->workspace(tokens), comm); !checked)
             return checked;
+        return forward_bound(in, out, workspace, comm, stream);
+    }
+
+    /// Whether `forward` takes so many columns: asked once by who calls forward_bound.
+    ///
+    /// Errors  shape_mismatch
+    [[nodiscard]] Result<> check_columns(std::int64_t in, std::int64_t out) const {
+        if (in == inputs() && out == outputs_) return {};
+        return Error{ErrorCode::shape_mismatch}
+            .in("row_linear")
+            .because("input and output do not have this rank's columns")
+            .got(in == inputs() ? out : in)
+            .expected(in == inputs() ? outputs_ : inputs());
+    }
+    /// `forward` between places whose columns check_columns has taken, whose rows are the same, and with workspace enough: of these
+    /// nothing is checked again.
+    template <Communicator C>
+    [[nodiscard]] Result<> forward_bound(TensorView<float const, 2, Backend> in, TensorView<float, 2, Backend> out,
+                                         TensorView<float, 1, Backend> workspace, C& comm, Stream& stream) const {
+        SHARDWISE_ASSERT(in.extent(1) == inputs() && out.extent(1) == outputs_ && in.extent(0) == out.extent(0));
+        if (auto const checked = check_group(comm); !checked) return checked;
         if constexpr (Policy::has_fixed_tree) {
-            auto const done = tree_.sum(products_of(in), out, workspace, comm, stream);
+            auto const done = tree_.sum_bound(products_of(in), out, workspace, comm, stream);
             if (!done) return done;
         } else {
             if (auto const done = multiply_all(in, out, stream); !done) return done;
@@ -247,15 +273,22 @@ private:
         }
         if (workspace.elements() < needed)
             return refused().because("the workspace is too small").got(workspace.elements()).at_least(needed);
-        if (comm.size() != place_.ranks || comm.rank() != place_.rank)
-            return refused().because("the layer was cut for another group").got(comm.size()).expected(place_.ranks);
-        return {};
+        return check_group(comm);
+    }
+    template <Communicator C>
+    [[nodiscard]] Result<> check_group(C const& comm) const {
+        if (comm.size() == place_.ranks && comm.rank() == place_.rank) return {};
+        return Error{ErrorCode::shape_mismatch}
+            .in("row_linear")
+            .because("the layer was cut for another group")
+            .got(comm.size())
+            .expected(place_.ranks);
     }
 
     /// All of the rank's columns at once.
     [[nodiscard]] Result<> multiply_all(TensorView<float const, 2, Backend> in, TensorView<float, 2, Backend> out,
                                         Stream& stream) const {
-        if (weight_) return Backend::multiply(in, *weight_, out, stream);
+        if (weight_) return detail::multiply_bound<Backend>(in, *weight_, out, stream);
         return fill<float>(out, 0.0F, stream);
     }
 

@@ -187,6 +187,34 @@ inline void prepare_row(ProductKernel const& kernel, ProductTask const& task, fl
     return {};
 }
 
+/// Host::multiply of what was checked: the weight's inputs and outputs, and as many rows.
+[[nodiscard]] inline Result<> multiply_checked(TensorView<float const, 2, Host> in, HostWeight const& weight,
+                                               UnitRange inputs, TensorView<float, 2, Host> out, HostStream& stream) {
+    return submit_product({.weight = weight.packed(),
+                           .inputs = inputs,
+                           .in = in.data(),
+                           .in_stride = in.stride(0),
+                           .rows = in.extent(0),
+                           .out = out.data(),
+                           .out_stride = out.stride(0)},
+                          weight, stream);
+}
+/// Host::multiply_sums of what was checked.
+[[nodiscard]] inline Result<> multiply_sums_checked(TensorView<float const, 2, Host> in, HostWeight const& weight,
+                                                    ProductSums const& sums, TensorView<float, 3, Host> out,
+                                                    HostStream& stream) {
+    return submit_product({.weight = weight.packed(),
+                           .inputs = sums.inputs,
+                           .in = in.data(),
+                           .in_stride = in.stride(0),
+                           .rows = in.extent(0),
+                           .out = out.data(),
+                           .out_stride = out.stride(1),
+                           .sums = &sums,
+                           .sum_stride = out.stride(0)},
+                          weight, stream);
+}
+
 [[nodiscard]] inline Error another_number_of_rows(std::int64_t got, std::int64_t expected) {
     return Error{ErrorCode::shape_mismatch}
         .in("multiply")
@@ -208,14 +236,7 @@ inline Result<> Host::multiply(TensorView<float const, 2, Host> in, HostWeight c
     auto const checked = detail::check_product(weight, inputs, in.extent(1), out.extent(1));
     if (!checked) return checked;
     if (in.extent(0) != out.extent(0)) return detail::another_number_of_rows(out.extent(0), in.extent(0));
-    return detail::submit_product({.weight = weight.packed(),
-                                   .inputs = inputs,
-                                   .in = in.data(),
-                                   .in_stride = in.stride(0),
-                                   .rows = in.extent(0),
-                                   .out = out.data(),
-                                   .out_stride = out.stride(0)},
-                                  weight, stream);
+    return detail::multiply_checked(in, weight, inputs, out, stream);
 }
 
 inline Result<> Host::multiply_sums(TensorView<float const, 2, Host> in, HostWeight const& weight,
@@ -232,16 +253,7 @@ inline Result<> Host::multiply_sums(TensorView<float const, 2, Host> in, HostWei
             .expected(sums.sums);
     }
     if (in.extent(0) != out.extent(1)) return detail::another_number_of_rows(out.extent(1), in.extent(0));
-    return detail::submit_product({.weight = weight.packed(),
-                                   .inputs = sums.inputs,
-                                   .in = in.data(),
-                                   .in_stride = in.stride(0),
-                                   .rows = in.extent(0),
-                                   .out = out.data(),
-                                   .out_stride = out.stride(1),
-                                   .sums = &sums,
-                                   .sum_stride = out.stride(0)},
-                                  weight, stream);
+    return detail::multiply_sums_checked(in, weight, sums, out, stream);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -18,7 +18,7 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Keys and values enter the rank's cache, where there is one, and its heads attend to what is there, in all sequences of a step at
-/// once. The host attends to a latent one sequence after another, in less memory.
+/// once.
 template <ComputeBackend Backend, ReductionPolicy Policy>
 struct ExecutedOp<AttentionOp, Backend, Policy> {
     using Held = HeldOperation<Backend, Policy>;
@@ -69,11 +69,9 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
         auto const& limits = block.limits;
         auto const& heads = *block.cut.heads;
         auto const sequences = std::min(limits.sequences, limits.step_tokens);
-        if (op.attention.latent > 0 && HasHostMemory<Backend>)
-            return latent_workspace(op.attention, heads.query.size(), limits.step_tokens, limits.context);
         if (op.attention.latent > 0)
-            return latent_step_workspace<Backend>(op.attention, heads.query.size(), limits.step_tokens, sequences,
-                                                  limits.context);
+            return latent_workspace<Backend>(op.attention, heads.query.size(), limits.step_tokens, sequences,
+                                             limits.context);
         AttentionOptions options;
         options.shape = op.attention;
         // A sequence whose chunk needs more than the longest and than one token is split over fewer threads.
@@ -203,31 +201,14 @@ private:
         auto const scale = held.options.scale;
         auto& cache = *walk.step.cache;
         auto const layer = walk.block.cache_layer;
-        if constexpr (!HasHostMemory<Backend>) {
-            auto const stored = cache.store(layer, latents, {}, walk.step.table, stream);
-            if (!stored) return stored;
-            return cache.with_element([&]<class Cache>(Cache) {
-                auto const memory = cache.template key_memory<Cache>(layer);
-                StepRows<Cache, Backend> const seen{memory.elements, memory.scales, cache.group(layer)};
-                return heads.attend_step(q, seen, out, walk.step.table, scale, walk.step.scratch, stream);
-            });
-        } else {
-            std::int64_t first = 0;
-            for (auto const& part : walk.step.parts) {
-                auto const stored =
-                    cache.store(layer, part.slot, part.past, latents.rows(first, part.tokens), {}, stream);
-                if (!stored) return stored;
-                auto const attend_to_cache = [&]<class Cache>(Cache) {
-                    return heads.template attend<Cache>(
-                        q.rows(first, part.tokens),
-                        cache.template keys<Cache>(layer, part.slot, part.past + part.tokens),
-                        out.rows(first, part.tokens), part.past, scale, walk.step.scratch, stream);
-                };
-                if (auto const done = cache.with_element(attend_to_cache); !done) return done;
-                first += part.tokens;
-            }
-            return {};
-        }
+        auto const& step = walk.step;
+        auto const stored = cache.store(layer, latents, {}, step.table, stream);
+        if (!stored) return stored;
+        return cache.with_element([&]<class Cache>(Cache) {
+            auto const memory = cache.template key_memory<Cache>(layer);
+            StepRows<Cache, Backend> const seen{memory.elements, memory.scales, cache.group(layer)};
+            return heads.template attend<Cache>(q, seen, out, step.table, scale, step.scratch, stream);
+        });
     }
 };
 

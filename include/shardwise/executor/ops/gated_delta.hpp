@@ -5,6 +5,7 @@
 #include <shardwise/executor/step_capacity.hpp>
 #include <shardwise/kernels/gated_delta.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +15,7 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// The rank's key heads of each sequence of a step, whose states are in the cache.
+/// The rank's key heads of all sequences of a step, whose states are in the cache: on the host in one call.
 template <ComputeBackend Backend, ReductionPolicy Policy>
 struct ExecutedOp<GatedDeltaOp, Backend, Policy> {
     using Held = HeldOperation<Backend, Policy>;
@@ -76,7 +77,13 @@ struct ExecutedOp<GatedDeltaOp, Backend, Policy> {
     }
 
     [[nodiscard]] static std::int64_t scratch(CountedBlock const& block, Operation const& op, std::size_t) {
-        return gated_delta_workspace<Backend>(op.delta, block.cut.delta_heads.size(), block.limits.step_tokens);
+        auto const heads = block.cut.delta_heads.size();
+        auto const& limits = block.limits;
+        if constexpr (HasHostMemory<Backend>) {
+            return std::min(limits.sequences, limits.step_tokens) * gated_delta_workspace(op.delta, heads);
+        } else {
+            return gated_delta_workspace<Backend>(op.delta, heads, limits.step_tokens);
+        }
     }
 
     template <Communicator C>
@@ -88,17 +95,28 @@ struct ExecutedOp<GatedDeltaOp, Backend, Policy> {
         TensorView<float const, 2, Backend> const in = walk.view(op.inputs[0]);
         TensorView<float const, 2, Backend> const ba = walk.view(op.inputs[1]);
         auto const out = walk.view(op.output);
-        std::int64_t first = 0;
-        for (auto const& part : walk.step.parts) {
-            auto const state = walk.step.cache->state(walk.block.cache_layer, part.slot, part.past, part.tokens);
-            if (!state) return state.error();
-            auto const done =
-                gated_delta(in.rows(first, part.tokens), ba.rows(first, part.tokens), held->shape, weights,
-                            part.past == 0, *state, walk.step.scratch, out.rows(first, part.tokens), walk.stream);
-            if (!done) return done;
-            first += part.tokens;
+        auto const& step = walk.step;
+        auto& cache = *step.cache;
+        auto const layer = walk.block.cache_layer;
+        for (auto const& part : step.parts) {
+            if (auto const stands = cache.check_state(layer, part.slot, part.past); !stands) return stands;
         }
-        return {};
+        for (auto const& part : step.parts) cache.advance_state(layer, part.slot, part.past + part.tokens);
+        auto const states = cache.states(layer);
+        if constexpr (HasHostMemory<Backend>) {
+            return gated_delta(in, ba, held->shape, weights, states, step.table, step.scratch, out, walk.stream);
+        } else {
+            std::int64_t first = 0;
+            for (auto const& part : step.parts) {
+                TensorView<float, 1, Backend> const state(states.row(part.slot), {states.extent(1)});
+                auto const done =
+                    gated_delta(in.rows(first, part.tokens), ba.rows(first, part.tokens), held->shape, weights,
+                                part.past == 0, state, step.scratch, out.rows(first, part.tokens), walk.stream);
+                if (!done) return done;
+                first += part.tokens;
+            }
+            return {};
+        }
     }
 };
 

@@ -62,11 +62,11 @@ struct ExecutedOp<LinearOp, Backend, Policy> {
         auto const in = walk.view(op.inputs[0]);
         auto const out = walk.view(op.output);
         if (auto const* const row = std::get_if<RowLinear<Backend, Policy>>(&op.held))
-            return row->forward(in, out, walk.step.scratch, walk.comm, walk.stream);
+            return row->forward_bound(in, out, walk.step.scratch, walk.comm, walk.stream);
         if (auto const* const column = std::get_if<ColumnLinear<Backend>>(&op.held))
-            return column->forward(in, out, walk.stream);
+            return column->forward_bound(in, out, walk.stream);
         auto const& logits = std::get<HeldLogits<Backend>>(op.held);
-        if (auto const done = logits.product.forward(in, out, walk.stream); !done) return done;
+        if (auto const done = logits.product.forward_bound(in, out, walk.stream); !done) return done;
         if (logits.soft_cap > 0.0F) {
             auto const bent = soft_cap(TensorView<float const, 2, Backend>(out), out, logits.soft_cap, walk.stream);
             if (!bent) return bent;

@@ -2,14 +2,14 @@
 #pragma once
 
 #include <shardwise/executor/ops/executed_op.hpp>
-#include <shardwise/kernels/rope.hpp>
+#include <shardwise/op/rope_layout.hpp>
 
 #include <cstddef>
 #include <variant>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// Rotates the rank's heads of queries or keys in place, by its block's frequencies.
+/// Rotates the rank's heads of queries or keys in place, by its block's kind of rotation.
 template <ComputeBackend Backend, ReductionPolicy Policy>
 struct ExecutedOp<RopeOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
     [[nodiscard]] static Result<HeldOperation<Backend, Policy>> load(OperationLoader<Backend> const& from,
@@ -22,21 +22,19 @@ struct ExecutedOp<RopeOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
         HeldRope held;
         held.columns =
             is_fused ? (cut.heads->query.size() + cut.heads->kv.size()) * shape.key_dim : cut.width(op.output);
-        held.head_dim = shape.key_dim;
-        held.first = shape.rotary > 0 ? shape.key_dim - shape.rotary : 0;
-        held.layout = from.model().config.interleaved_rope ? RopeLayout::interleaved : RopeLayout::half;
+        held.heads.head_dim = shape.key_dim;
+        held.heads.first = shape.rotary > 0 ? shape.key_dim - shape.rotary : 0;
+        held.heads.layout = from.model().config.interleaved_rope ? RopeLayout::interleaved : RopeLayout::half;
         return HeldOperation<Backend, Policy>{held};
     }
 
     template <Communicator C>
     [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, BoundOperation<Backend, Policy> const& op) {
         auto const& held = std::get<HeldRope>(op.held);
-        auto const& block = walk.block;
         auto values = walk.view(op.output);
         if (held.columns != op.output.width) values = values.columns(0, held.columns);
-        typename BlockWalk<Backend, Policy, C>::Vector const frequencies = block.frequencies.view();
-        return rope<float>(values, walk.step.table.positions(), frequencies, held.head_dim, held.layout, walk.stream,
-                           block.rope_scale, held.first);
+        auto const& step = walk.step;
+        return step.rotations->rotate(walk.block.rotation, values, step.table, held.heads, walk.stream);
     }
 };
 

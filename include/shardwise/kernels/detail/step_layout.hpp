@@ -17,11 +17,12 @@ struct StepLayout {
     std::int64_t positions;
     /// The number of its sequence.
     std::int64_t sequence;
-    /// Of each sequence: its first row, its rows, its tokens in the cache, and those with its rows.
+    /// Of each sequence: its first row, its rows, its tokens in the cache, those with its rows, and where its states are.
     std::int64_t first;
     std::int64_t rows;
     std::int64_t past;
     std::int64_t length;
+    std::int64_t slot;
     std::int64_t wanted;
     /// [sequences, groups, pages]
     std::int64_t lists;
@@ -43,7 +44,8 @@ struct StepLayout {
           rows(first + aligned(sequences)),
           past(rows + aligned(sequences)),
           length(past + aligned(sequences)),
-          wanted(length + aligned(sequences)),
+          slot(length + aligned(sequences)),
+          wanted(slot + aligned(sequences)),
           lists(wanted + aligned(wanted_rows)),
           max_tokens(tokens),
           max_sequences(sequences),

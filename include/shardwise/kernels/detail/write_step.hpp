@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,13 @@ struct StepCounts {
     constexpr std::int64_t longest = std::int64_t{1} << 30U;
     if (sequence.past < 0 || sequence.past > longest)
         return refused().at("past").because("is no number of tokens").got(sequence.past).between(0, longest);
+    if (sequence.slot < 0 || sequence.slot > std::numeric_limits<std::int32_t>::max()) {
+        return refused()
+            .at("slot")
+            .because("is no number of a state")
+            .got(sequence.slot)
+            .between(0, std::numeric_limits<std::int32_t>::max());
+    }
     if (static_cast<std::int64_t>(sequence.pages.size()) != layout.groups) {
         return refused()
             .at("pages")
@@ -120,6 +128,7 @@ struct StepCounts {
         to[layout.rows + number] = narrow(sequence.rows);
         to[layout.past + number] = narrow(sequence.past);
         to[layout.length + number] = narrow(sequence.past + sequence.rows);
+        to[layout.slot + number] = narrow(sequence.slot);
         auto position = narrow(sequence.past);
         for (std::int64_t i = 0; i < sequence.rows; ++i, ++row) {
             to[layout.sequence + row] = narrow(number);

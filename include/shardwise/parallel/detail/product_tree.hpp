@@ -8,11 +8,13 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/op/product_sums.hpp>
+#include <shardwise/parallel/detail/bound_product.hpp>
 #include <shardwise/parallel/detail/tree_plan.hpp>
 #include <shardwise/parallel/fixed_tree_sum.hpp>
 #include <shardwise/parallel/place.hpp>
 #include <shardwise/quant/weight_format.hpp>
 
+#include <concepts>
 #include <cstdint>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
@@ -81,23 +83,38 @@ public:
     /// of these tokens are multiplied: rows [place.size(), own inputs] of activations, place counted from the first of the tokens.
     template <class Each, Communicator C>
     [[nodiscard]] Result<> sum(Each const& each, Matrix out, Vector workspace, C& comm, Stream& stream) const {
-        return tree_.sum(compute(each, stream), out, workspace, comm, stream);
+        return tree_.sum(compute<false>(each, stream), out, workspace, comm, stream);
+    }
+    /// `sum` of weights that `check` has taken, of rows, results and workspace whose sizes are known to fit, by the ranks of its
+    /// place.
+    template <class Each, Communicator C>
+    [[nodiscard]] Result<> sum_bound(Each const& each, Matrix out, Vector workspace, C& comm, Stream& stream) const {
+        return tree_.sum_checked(compute<true>(each, stream), out, workspace, comm, stream);
+    }
+    /// Whether a weight has the inputs of the sums.
+    ///
+    /// Errors  shape_mismatch
+    [[nodiscard]] Result<> check([[maybe_unused]] Weight const& weight) const {
+        if constexpr (std::same_as<Backend, Host>) return check_sums(weight, sums_by(weight));
+        return {};
     }
     template <class Each, Communicator C>
     [[nodiscard]] Result<> sum_scattered(Each const& each, std::int64_t tokens, Matrix out, Vector workspace, C& comm,
                                          Stream& stream) const {
-        return tree_.sum_scattered(compute(each, stream), tokens, out, workspace, comm, stream);
+        return tree_.sum_scattered(compute<false>(each, stream), tokens, out, workspace, comm, stream);
     }
 
 private:
-    template <class Each>
+    template <bool is_bound, class Each>
     [[nodiscard]] auto compute(Each const& each, Stream& stream) const {
         if constexpr (SumsProducts<Backend>) {
             return [this, &each, &stream](UnitRange tokens, Nodes out) -> Result<> {
                 return each(tokens, [&](Weight const& weight, Rows in, UnitRange place) -> Result<> {
                     Nodes const rows(out.data() + place.begin * out.stride(1),
                                      {out.extent(0), place.size(), out.extent(2)}, out.strides());
-                    return Backend::multiply_sums(in, weight, has_lead(weight) ? led_ : sums_, rows, stream);
+                    auto const& sums = sums_by(weight);
+                    return is_bound ? multiply_sums_bound<Backend>(in, weight, sums, rows, stream)
+                                    : Backend::multiply_sums(in, weight, sums, rows, stream);
                 });
             };
         } else {
@@ -112,7 +129,9 @@ private:
             };
         }
     }
-    [[nodiscard]] bool has_lead(Weight const& weight) const { return weight.inputs() != own_.size(); }
+    [[nodiscard]] ProductSums const& sums_by(Weight const& weight) const {
+        return weight.inputs() != own_.size() ? led_ : sums_;
+    }
 
     FixedTreeSum<Backend> tree_;
     InputPieces pieces_;
