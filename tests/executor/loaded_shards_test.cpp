@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/executor/block_cut.hpp>
+#include <shardwise/executor/held_format.hpp>
 #include <shardwise/executor/stored_rows.hpp>
+#include <shardwise/memory/part_grains.hpp>
 #include <shardwise/model/find_module.hpp>
 #include <shardwise/model/parameter_shard.hpp>
 
@@ -10,6 +12,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 /// Loading cuts weights by the values of blocks, estimates by the rules of the tree: both have to hold the same.
@@ -40,6 +46,12 @@ std::vector<UnitRange> shard_ranges(Tensor const& tensor, std::size_t dim, std::
     return joined(std::move(ranges));
 }
 
+std::int64_t total(std::vector<UnitRange> const& ranges) {
+    std::int64_t sum = 0;
+    for (auto const& range : ranges) sum += range.size();
+    return sum;
+}
+
 /// Rows of a stack in which gates and ups alternate, of columns that count all gates first.
 std::vector<UnitRange> alternating(std::vector<UnitRange> const& ranges, std::int64_t width) {
     std::vector<UnitRange> rows;
@@ -52,16 +64,18 @@ std::vector<UnitRange> alternating(std::vector<UnitRange> const& ranges, std::in
     return rows;
 }
 
-/// What every rank loads of the weights of a block's products, where blocks of `grain` are not parted, is its ParameterShard.
-template <class Policy>
-std::int64_t check_block(Model const& model, Block const& block, Module const& module, WeightGrain grain) {
+/// What every rank loads of the weights of a body's products is its ParameterShard: `grain_of(weight)` is what loading does not part,
+/// `together(weight, of_cut)` what the shard does not, of_cut being what loading said of its value.
+/// `look(weight, place, outputs, inputs)` sees how much of it is loaded.
+template <class Policy, class GrainOf, class Together, class Look>
+std::int64_t check_body(Model const& model, BlockBody const& body, Module const& module, GrainOf const& grain_of,
+                        Together const& together, Look const& look) {
     auto const& tree = model.tree;
-    auto const& body = model.program.body(block);
     std::int64_t weights = 0;
     for (std::int64_t tp = 1; tp <= 8; ++tp) {
         for (std::int64_t rank = 0; rank < tp; ++rank) {
-            auto const cut = detail::BlockCutter<Policy>(body, {tp, rank}, [&](Operation const&) {
-                                 return Result<WeightGrain>(grain);
+            auto const cut = detail::BlockCutter<Policy>(body, {tp, rank}, [&](Operation const& op) {
+                                 return Result<WeightGrain>(grain_of(*find_parameter(tree, module, op.parameters[0])));
                              }).cut();
             // More ranks than heads are refused.
             if (!cut) continue;
@@ -75,7 +89,6 @@ std::int64_t check_block(Model const& model, Block const& block, Module const& m
                 CAPTURE(op.parameters[0]);
                 CAPTURE(tp);
                 CAPTURE(rank);
-                CAPTURE(grain.input);
                 auto const last = tensor.shape.rank() - 1;
                 auto const out_dim = tensor.is_transposed ? last : last - 1;
                 auto const in_dim = tensor.is_transposed ? last - 1 : last;
@@ -84,20 +97,54 @@ std::int64_t check_block(Model const& model, Block const& block, Module const& m
                 auto const& inputs = cut->columns[static_cast<std::size_t>(op.inputs[0])];
                 ++weights;
                 if (made.spread == Spread::partial) {
-                    auto const together = cut->grains[static_cast<std::size_t>(op.inputs[0])];
-                    CHECK(joined(inputs) == shard_ranges(tensor, in_dim, tp, rank, together));
+                    auto const grain = together(tensor, cut->grains[static_cast<std::size_t>(op.inputs[0])]);
+                    CHECK(joined(inputs) == shard_ranges(tensor, in_dim, tp, rank, grain));
+                    look(tensor, TensorPlace{tp, rank}, op.out_features, total(inputs));
                     continue;
                 }
                 auto rows = stored_rows(op, body, model, stored, false, columns);
                 bool const alternates = tensor.shard.experts > 0 && tensor.shard.kind == ShardKind::units &&
                                         tensor.shape[out_dim] == 2 * tensor.shard.count;
                 if (alternates) rows = alternating(rows, op.out_features);
-                auto const together = cut->grains[static_cast<std::size_t>(op.output)];
-                CHECK(joined(rows) == shard_ranges(tensor, out_dim, tp, rank, together));
+                auto const grain = together(tensor, cut->grains[static_cast<std::size_t>(op.output)]);
+                CHECK(joined(rows) == shard_ranges(tensor, out_dim, tp, rank, grain));
+                look(tensor, TensorPlace{tp, rank}, total(rows), op.in_features);
             }
         }
     }
     return weights;
+}
+
+/// The same of a block all of whose weights have one grain.
+template <class Policy>
+std::int64_t check_block(Model const& model, Block const& block, Module const& module, WeightGrain grain) {
+    CAPTURE(grain.input);
+    return check_body<Policy>(
+        model, model.program.body(block), module, [&](Tensor const&) { return grain; },
+        [](Tensor const&, UnitGrain of_cut) { return of_cut; },
+        [](Tensor const&, TensorPlace, std::int64_t, std::int64_t) {});
+}
+
+/// Where a tensor of a part stands.
+LayerPosition position_of(Model const& model, ModelPart const& part, Tensor const& tensor) {
+    LayerPosition found;
+    (void)sum_part(model, part, {}, {}, [&](Tensor const& other, LayerPosition const& at) {
+        if (&tensor == &other) found = at;
+        return std::int64_t{0};
+    });
+    return found;
+}
+
+/// The format in which loading holds a weight that the scheme packs; fp32 where it decodes it.
+HeldFormat loaded_format(Tensor const& tensor, LayerPosition const& at, QuantScheme const& scheme) {
+    auto const seen = detail::weight_of(tensor, at, {.quant = scheme});
+    auto const mixture = detail::mixture_model(at);
+    if (!packs(scheme, seen, mixture)) return {};
+    auto const type = scheme.method == QuantMethod::ggml_file ? stored_type(scheme.file_type, seen, mixture)
+                                                              : stored_type(scheme.type, seen);
+    auto const format = scheme.is_ggml() ? weight_format(type) : weight_format(scheme.method);
+    if (!format || seen.inputs() % row_multiple(*format) != 0) return {};
+    return {*format, traits(*format).scales == ScalePlace::group ? scheme.group : 0};
 }
 
 /// The module of a block's first layer.
@@ -135,4 +182,57 @@ TEST_CASE("load: where blocks and leaves stay whole the shard has the grain of t
         }
     });
     CHECK(weights > 10'000);
+}
+
+TEST_CASE(
+    "load: what a rank loads of packed weights is the share that estimates and plans count, to the byte of GGUF's "
+    "blocks") {
+    std::int64_t weights = 0;
+    std::int64_t grained = 0;
+    std::int64_t counted = 0;
+    std::set<std::string> families;
+    golden::for_each_case([&](golden::Json const&, Model const& model) {
+        // Of each family the first.
+        if (!families.insert(std::string(model.family->name)).second) return;
+        for (std::string const name : {"int4-g64", "nf4", "Q8_0", "Q4_K_M", "Q3_K_M"}) {
+            CAPTURE(name);
+            auto const scheme = *parse_quant_scheme(name);
+            EstimateRequest request{.quant = scheme};
+            auto const parts = request_parts(model, request);
+            ModelPart const* before = nullptr;
+            for (auto const& part : parts.parts) {
+                bool const is_alike = before != nullptr && before->body == part.body && before->module == part.module &&
+                                      before->grains == part.grains;
+                if (part.body < 0 || is_alike) continue;
+                before = &part;
+                grained += static_cast<std::int64_t>(part.grains.size());
+                std::map<Tensor const*, std::pair<LayerPosition, HeldFormat>> known;
+                auto const of = [&](Tensor const& tensor) {
+                    auto const found = known.find(&tensor);
+                    if (found != known.end()) return found->second;
+                    auto const at = position_of(model, part, tensor);
+                    return known[&tensor] = {at, loaded_format(tensor, at, scheme)};
+                };
+                weights += check_body<Fast>(
+                    model, model.program.bodies()[static_cast<std::size_t>(part.body)], model.tree.module(part.module),
+                    [&](Tensor const& tensor) {
+                        auto const held = of(tensor).second;
+                        return weight_grain(held.format, held.group);
+                    },
+                    [&](Tensor const& tensor, UnitGrain) { return part.grain_of(tensor); },
+                    [&](Tensor const& tensor, TensorPlace place, std::int64_t outputs, std::int64_t inputs) {
+                        auto const [at, held] = of(tensor);
+                        if (!scheme.is_ggml() || held.format == WeightFormat::f32) return;
+                        request.parallel.tp = place.ranks;
+                        auto const layers = std::max<std::int64_t>(1, tensor.shard.experts);
+                        auto const loaded = layers * outputs * detail::data_bytes(held.format, inputs);
+                        CHECK(shard_bytes(tensor, at, request, {.tp = place.rank}) == Bytes{loaded});
+                        ++counted;
+                    });
+            }
+        }
+    });
+    CHECK(weights > 10'000);
+    CHECK(grained > 1'000);
+    CHECK(counted > 10'000);
 }

@@ -78,10 +78,10 @@ public:
             return is_expert(tensor, at) || is_table(tensor) ? std::int64_t{0} : bytes(tensor, at);
         });
         weights.expert_parameters += sum([&](Tensor const& tensor, LayerPosition const& at) {
-            return is_expert(tensor, at) ? elements(tensor) : std::int64_t{0};
+            return is_expert(tensor, at) ? elements(tensor, at) : std::int64_t{0};
         });
         weights.dense_parameters += sum([&](Tensor const& tensor, LayerPosition const& at) {
-            return is_expert(tensor, at) ? std::int64_t{0} : elements(tensor);
+            return is_expert(tensor, at) ? std::int64_t{0} : elements(tensor, at);
         });
         weights.dealt_tables += sum([&](Tensor const& tensor, LayerPosition const&) {
             bool const is_dealt = tensor.shard.kind == ShardKind::units && tensor.shard.dim == 0;
@@ -97,8 +97,8 @@ private:
     constexpr std::int64_t bytes(Tensor const& tensor, LayerPosition const& at) const {
         return shard_bytes(tensor, at, request_, place_).count();
     }
-    constexpr std::int64_t elements(Tensor const& tensor) const {
-        return tensor.is_parameter() ? shard_of(tensor, request_.parallel, place_).elements() : 0;
+    constexpr std::int64_t elements(Tensor const& tensor, LayerPosition const& at) const {
+        return tensor.is_parameter() ? shard_of(tensor, request_.parallel, place_, at.grain).elements() : 0;
     }
 
     Model const& model_;

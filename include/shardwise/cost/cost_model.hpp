@@ -4,6 +4,7 @@
 #include <shardwise/core/span.hpp>
 #include <shardwise/cost/block_price.hpp>
 #include <shardwise/memory/kv_cache.hpp>
+#include <shardwise/memory/part_grains.hpp>
 #include <shardwise/memory/saved_activations.hpp>
 
 #include <cstddef>
@@ -32,7 +33,7 @@ public:
           request_(as_published(request, model.config)),
           efficiency_(efficiency),
           like_(like),
-          parts_(find_parts(model, depends_on_layer(request_))) {}
+          parts_(request_parts(model, request_)) {}
 
     [[nodiscard]] constexpr Model const& model() const { return *model_; }
     [[nodiscard]] constexpr EstimateRequest const& request() const { return request_; }

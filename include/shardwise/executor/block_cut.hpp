@@ -5,7 +5,7 @@
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/model/block_program.hpp>
-#include <shardwise/model/low_rank_operations.hpp>
+#include <shardwise/model/value_grains.hpp>
 #include <shardwise/op/head_share.hpp>
 #include <shardwise/op/visit_op.hpp>
 #include <shardwise/parallel/place.hpp>
@@ -62,7 +62,6 @@ public:
         : body_(body), place_(place), grain_of_(std::move(grain_of)) {
         cut_.columns.resize(body.values().size());
         cut_.pieces.resize(body.values().size());
-        cut_.grains.resize(body.values().size());
         counted_from_.resize(body.values().size(), 0);
     }
 
@@ -77,6 +76,8 @@ public:
         for (std::size_t id = 0; id < body_.values().size(); ++id) {
             if (cut_.columns[id].empty()) cut_units(static_cast<ValueId>(id));
         }
+        auto const grains = value_grains(body_, [&](Operation const& op) { return *pieces(op.inputs[0]); });
+        cut_.grains.assign(grains.begin(), grains.end());
         cut_.norms.resize(operations.size());
         for (std::size_t i = 0; i < operations.size(); ++i) {
             auto const& op = operations[i];
@@ -93,7 +94,6 @@ private:
     [[nodiscard]] Value const& value(ValueId id) const { return body_.values()[static_cast<std::size_t>(id)]; }
     [[nodiscard]] auto& columns(ValueId id) { return cut_.columns[static_cast<std::size_t>(id)]; }
     [[nodiscard]] auto& pieces(ValueId id) { return cut_.pieces[static_cast<std::size_t>(id)]; }
-    [[nodiscard]] auto& grain(ValueId id) { return cut_.grains[static_cast<std::size_t>(id)]; }
 
     [[nodiscard]] Result<> look_at(LinearOp, Operation const& op) { return cut_sum(op); }
     [[nodiscard]] Result<> look_at(ExpertsOp, Operation const& op) { return cut_sum(op); }
@@ -121,7 +121,6 @@ private:
     /// Whole units, as what reads them says.
     [[nodiscard]] Result<> look_at(PartOp, Operation const& op) {
         if (columns(op.output).empty() || !columns(op.inputs[0]).empty()) return {};
-        grain(op.inputs[0]) = grain(op.output);
         for (auto const& own : columns(op.output)) {
             if (own.begin % op.out_features != 0 || own.end % op.out_features != 0)
                 return not_executed("a part of units that ranks cut");
@@ -142,7 +141,6 @@ private:
         auto const of = [&](std::int64_t columns_of_head) {
             return UnitRange{heads.begin * columns_of_head, heads.end * columns_of_head};
         };
-        grain(op.inputs[0]) = grain(op.inputs[1]) = grain(op.output);
         columns(op.inputs[0]) = {of(shape.channels() + width)};
         columns(op.inputs[1]) = {of(2 * shape.values_per_key())};
         return {};
@@ -150,19 +148,12 @@ private:
 
     /// The input of a row-parallel product.
     [[nodiscard]] Result<> cut_sum(Operation const& op) {
-        // The second half of an adapter reads what every rank has.
-        bool const is_half = is_low_rank_b(op.parameters[0]);
-        if (value(op.output).spread != Spread::partial || is_half) return {};
+        if (!is_shared_sum(body_, op)) return {};
         auto const weight = grain_of_(op);
         if (!weight) return weight.error();
         auto const in = op.inputs[0];
-        auto const& of = value(in);
-        // Units of several inputs are heads.
-        auto const units = of.split.is_shared() ? of.split.all_units() : of.width;
-        auto const unit = units > 0 ? of.width / units : 1;
-        auto const cut = unit > 1 ? head_pieces(units, unit, weight->input) : cut_width<Policy>(of.width, *weight);
+        auto const cut = sum_pieces(value(in), weight->input, [&] { return cut_width<Policy>(value(in).width, *weight); });
         pieces(in) = cut;
-        grain(in) = {cut.grain / unit, cut.count};
         columns(in) = {cut.inputs_of_rank(place_.ranks, place_.rank)};
         return {};
     }
@@ -171,7 +162,6 @@ private:
         if (columns(from).empty() || !columns(to).empty()) return;
         columns(to) = columns(from);
         pieces(to) = pieces(from);
-        grain(to) = grain(from);
         counted_from_[static_cast<std::size_t>(to)] = counted_from_[static_cast<std::size_t>(from)];
     }
     /// A value that nothing says more of: its units are sharded.
@@ -228,7 +218,6 @@ private:
         auto const of = [](UnitRange heads, std::int64_t width, std::int64_t first = 0) {
             return UnitRange{first + heads.begin * width, first + heads.end * width};
         };
-        grain(op.inputs[0]) = grain(op.inputs[1]) = grain(op.inputs[2]) = grain(op.output);
         if (shape.latent > 0) {
             // Every rank keeps the whole latent, and nobody makes the keys and values that it stands for.
             columns(op.inputs[0]) = {of(share->query, shape.key_dim)};
@@ -269,7 +258,6 @@ private:
                 continue;
             }
             columns(in) = own;
-            grain(in) = grain(op.output);
             // Gate and up in one value, one after another.
             if (value(in).width == 2 * width) {
                 for (auto const& range : own) columns(in).push_back({width + range.begin, width + range.end});

@@ -6,6 +6,7 @@
 #include <shardwise/memory/active_parameters.hpp>
 #include <shardwise/memory/check_model_request.hpp>
 #include <shardwise/memory/detail/rank_estimator.hpp>
+#include <shardwise/memory/part_grains.hpp>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -163,7 +164,7 @@ constexpr void list_modules(Model const& model, EstimateRequest const& request, 
 [[nodiscard]] constexpr Result<MemoryEstimate> estimate_memory(Model const& model, EstimateRequest const& asked = {},
                                                                Span<std::int64_t const> stage_begins = {}) {
     auto const request = as_published(asked, model.config);
-    auto const parts = find_parts(model, depends_on_layer(request));
+    auto parts = find_parts(model, depends_on_layer(request));
     if (auto const checked = check_request(model, request, parts.layers); !checked) return checked.error();
     if (!detail::are_stages(stage_begins, request.parallel.pp, parts.layers)) {
         return Error{ErrorCode::invalid_argument}.at("stages")
@@ -173,6 +174,7 @@ constexpr void list_modules(Model const& model, EstimateRequest const& request, 
     if (request.training && request.training->convention == MemoryConvention::megatron) {
         if (auto const checked = MegatronReport(model).check(request.parallel); !checked) return checked.error();
     }
+    if (request.parallel.tp > 1) find_grains(parts, model, request);
     MemoryEstimate estimate;
     estimate.context = context_of(request, model.config);
     estimate.parameters = count_parameters(model.tree);

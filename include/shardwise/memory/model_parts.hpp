@@ -13,6 +13,14 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
+/// Which units of a tensor's sharded dimension stay together.
+struct TensorGrain {
+    Tensor const* tensor = nullptr;
+    UnitGrain grain{};
+
+    friend constexpr bool operator==(TensorGrain const&, TensorGrain const&) = default;
+};
+
 /// A part of a model that memory is reported for: a run of equal layers, or a module outside of the layers.
 struct ModelPart {
     /// The module's full name; of a run, the list's: layer i is "<path>.<first + i>".
@@ -29,6 +37,15 @@ struct ModelPart {
     /// The body of the program that it executes; -1 where the program has none.
     std::int32_t body = -1;
     LayerPosition position{};
+    /// Of the model's tensors those whose shares are not single units: what find_grains says.
+    List<TensorGrain> grains{};
+
+    [[nodiscard]] constexpr UnitGrain grain_of(Tensor const& tensor) const {
+        for (auto const& known : grains) {
+            if (known.tensor == &tensor) return known.grain;
+        }
+        return {};
+    }
 };
 
 /// A tied tensor that counts where it is first named; with its first name on another device it is a copy.
@@ -244,7 +261,15 @@ private:
 template <class Measure>
 [[nodiscard]] constexpr std::int64_t sum_part(Model const& model, ModelPart const& part, Parallelism const& parallel,
                                               RankPlace const& place, Measure const& measure) {
-    if (!part.is_own_tensors) return sum_body(model.tree, part.module, part.position, parallel, place, measure);
+    if (!part.is_own_tensors && part.grains.empty())
+        return sum_body(model.tree, part.module, part.position, parallel, place, measure);
+    if (!part.is_own_tensors) {
+        auto const of_part = [&](Tensor const& tensor, LayerPosition position) {
+            position.grain = part.grain_of(tensor);
+            return measure(tensor, position);
+        };
+        return sum_body(model.tree, part.module, part.position, parallel, place, of_part);
+    }
     auto const& module = model.tree.module(part.module);
     std::int64_t sum = 0;
     for (std::uint32_t i = 0; i < module.tensor_count; ++i) sum += measure(model.tree.tensor(module, i), part.position);

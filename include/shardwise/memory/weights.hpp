@@ -10,6 +10,7 @@
 #include <shardwise/quant/quantized_bytes.hpp>
 
 #include <cstdint>
+#include <numeric>
 #include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
@@ -28,6 +29,8 @@ struct LayerPosition {
     bool is_expert = false;
     /// The class of the tensor's module.
     std::string_view class_name{};
+    /// Of one tensor: which units of its sharded dimension stay together (find_grains).
+    UnitGrain grain{};
 
     /// The position of the tensors of a child.
     [[nodiscard]] constexpr LayerPosition inside(Child const& child, Module const& module) const {
@@ -78,6 +81,9 @@ namespace detail {
 /// whole * part / all, rounded up, in steps that cannot overflow where the result fits.
 [[nodiscard]] constexpr std::int64_t share_of(std::int64_t whole, std::int64_t part, std::int64_t all) {
     if (all <= 0 || part >= all) return whole;
+    auto const common = std::gcd(part, all);
+    part /= common;
+    all /= common;
     auto const rest = whole % all;
     auto const quotient = whole / all * part;
     if (auto const product = checked_multiply(rest, part)) return quotient + ceil_divide(*product, all);
@@ -109,7 +115,7 @@ namespace detail {
                                           EstimateRequest const& request, RankPlace const& place) {
     if (request.parallel.tp == 1 && request.parallel.ep == 1) return weight_bytes(tensor, position, request);
     auto share = tensor;
-    share.shape = shard_of(tensor, request.parallel, place).shape();
+    share.shape = shard_of(tensor, request.parallel, place, position.grain).shape();
     if (share.shape == tensor.shape) return weight_bytes(tensor, position, request);
     bool const is_packed = request.quant || (tensor.stored_bytes >= 0 && !request.dtype);
     if (!is_packed) return weight_bytes(share, position, request);

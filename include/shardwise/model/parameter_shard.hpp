@@ -9,8 +9,8 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What one rank holds of a parameter: of each dimension the ranges that are its own. Estimates, plans, checks and checkpoints
-/// ask this, and a loader's rows and columns are the same with the grain of the sum that it loads for (BlockCut::grains): blocks of a
-/// packed format and leaves of a fixed sum stay whole. Estimates ask without one, for any engine.
+/// ask this, and a loader's rows and columns are the same with the grain of the sum that it loads for (value_grains): blocks of a
+/// packed format and leaves of a fixed sum stay whole. Estimates of what is packed ask with the blocks' (find_grains).
 class ParameterShard {
 public:
     /// `tensor` outlives this.

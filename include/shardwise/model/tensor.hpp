@@ -26,6 +26,8 @@ struct Tensor {
     TensorUse use = TensorUse::other;
     /// True for a matrix, or a stack of them, that torch has as [in, out].
     bool is_transposed = false;
+    /// Inputs of a row that stay together as a file packs them, in the form in which products take them (scheme_grain).
+    std::int32_t stored_block = 1;
     ShardRule shard{};
     /// Bytes that the file stores for it, scales included; negative: what shape and dtype say.
     std::int64_t stored_bytes = -1;

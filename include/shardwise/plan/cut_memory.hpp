@@ -60,7 +60,7 @@ public:
           parts_(parts),
           slots_(slots),
           like_(like),
-          splits_(find_splits(model)),
+          splits_(find_splits(model, parts)),
           running_(1024) {}
 
     [[nodiscard]] CutMemory of(PlanDegrees const& degrees) {
@@ -138,7 +138,7 @@ private:
     ModelParts const& parts_;
     LayerSlots const& slots_;
     CutMemories* like_;
-    List<UnitSplit> splits_;
+    List<GrainedSplit> splits_;
     List<List<Entry>> by_tp_;
     List<List<Running>> running_;
 };

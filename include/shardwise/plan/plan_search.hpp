@@ -3,6 +3,7 @@
 
 #include <shardwise/memory/check_request.hpp>
 #include <shardwise/memory/check_sizes.hpp>
+#include <shardwise/memory/part_grains.hpp>
 #include <shardwise/plan/candidate_tree.hpp>
 #include <shardwise/plan/found_cut.hpp>
 #include <shardwise/plan/legal_degrees.hpp>
@@ -31,7 +32,7 @@ public:
           request_(request),
           job_(as_published(job_of(request), model.config)),
           zeros_(request, job_.dtype.value_or(model.config.dtype_or(Dtype::f32))),
-          parts_(find_parts(model, depends_on_layer(job_))),
+          parts_(request_parts(model, job_)),
           slots_(find_slots(model, parts_, depends_on_layer(job_))),
           cost_(model, job_, default_efficiency, like == nullptr ? nullptr : &like->cost_),
           pricer_(cost_, slots_),

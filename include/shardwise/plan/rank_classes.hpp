@@ -3,6 +3,7 @@
 
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/split.hpp>
+#include <shardwise/memory/model_parts.hpp>
 #include <shardwise/memory/request.hpp>
 #include <shardwise/model/architecture.hpp>
 
@@ -20,17 +21,29 @@ struct RankClasses {
     List<std::size_t> class_of;
 };
 
+/// A dimension that tensor-parallel ranks share, and what of it stays together.
+struct GrainedSplit {
+    UnitSplit split{};
+    UnitGrain grain{};
+
+    friend constexpr bool operator==(GrainedSplit const&, GrainedSplit const&) = default;
+};
+
 /// Everything that tensor-parallel ranks share, each split once: what decides whether two ranks hold the same.
-[[nodiscard]] inline List<UnitSplit> find_splits(Model const& model) {
-    List<UnitSplit> splits;
-    auto const add = [&](UnitSplit split) {
+[[nodiscard]] inline List<GrainedSplit> find_splits(Model const& model, ModelParts const& parts) {
+    List<GrainedSplit> splits;
+    auto const add = [&](UnitSplit split, UnitGrain grain = {}) {
         split.is_grouped = false;
         if (!split.is_shared() || split.count < 1) return;
+        GrainedSplit const found{split, grain};
         for (auto const& known : splits) {
-            if (known == split) return;
+            if (known == found) return;
         }
-        splits.push_back(split);
+        splits.push_back(found);
     };
+    for (auto const& part : parts.parts) {
+        for (auto const& known : part.grains) add(known.tensor->shard, known.grain);
+    }
     for (auto const& tensor : model.tree.tensors()) add(tensor.shard);
     for (auto const& body : model.program.bodies()) {
         for (auto const& value : body.values()) {
@@ -45,13 +58,13 @@ struct RankClasses {
 }
 
 /// The classes of the ranks of a tp * ep group; `rows` are those that sequence parallelism shards, 0 where it is off.
-[[nodiscard]] inline RankClasses find_rank_classes(List<UnitSplit> const& splits, std::int64_t tp, std::int64_t ep,
+[[nodiscard]] inline RankClasses find_rank_classes(List<GrainedSplit> const& splits, std::int64_t tp, std::int64_t ep,
                                                    std::int64_t experts, std::int64_t rows) {
     auto const share = [tp](std::int64_t units, std::int64_t rank) { return split_units(units, tp, rank).size(); };
     auto const are_alike = [&](std::int64_t a, std::int64_t b) {
         if (a == 0 || b == 0 || (rows > 0 && share(rows, a) != share(rows, b))) return a == b;
-        for (auto const& split : splits) {
-            if (split.units_of(tp, a) != split.units_of(tp, b)) return false;
+        for (auto const& [split, grain] : splits) {
+            if (split.units_of(tp, a, grain) != split.units_of(tp, b, grain)) return false;
         }
         return true;
     };

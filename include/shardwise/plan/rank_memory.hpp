@@ -98,7 +98,7 @@ private:
         })};
         needs.largest_part = needs.weights;
         if (!request_.training) return needs;
-        needs.parameters = sum([&](Tensor const& tensor, LayerPosition const&) { return elements(tensor); });
+        needs.parameters = sum([&](Tensor const& tensor, LayerPosition const& at) { return elements(tensor, at.grain); });
         needs.buffers = Bytes{sum([&](Tensor const& tensor, LayerPosition const& at) {
             return tensor.is_parameter() ? std::int64_t{0} : shard_bytes(tensor, at, request_, place_).count();
         })};
@@ -114,8 +114,8 @@ private:
         return needs;
     }
 
-    std::int64_t elements(Tensor const& tensor) const {
-        return tensor.is_parameter() ? shard_of(tensor, request_.parallel, place_).elements() : 0;
+    std::int64_t elements(Tensor const& tensor, UnitGrain grain = {}) const {
+        return tensor.is_parameter() ? shard_of(tensor, request_.parallel, place_, grain).elements() : 0;
     }
     std::int64_t states(Tensor const& tensor) const {
         return tensor.is_parameter() ? optimizer_state_bytes(request_.training->optimizer, elements(tensor)) : 0;

@@ -34,6 +34,8 @@ struct GgmlTypeTraits {
     bool is_quantized;
     /// What stands in where a row is no whole number of blocks (F16 where it is none of this one's either).
     GgmlType stand_in = GgmlType::f16;
+    /// True where products take it without decoding all of it first: what a WeightFormat holds, which checks it.
+    bool is_multiplied = false;
 
     [[nodiscard]] constexpr bool is_removed() const { return block_elements == 0; }
 };
@@ -46,19 +48,19 @@ struct GgmlTypeTraits {
 inline constexpr std::array<GgmlTypeTraits, 43> ggml_type_table{{
     {"F32", 1, 4, false},
     {"F16", 1, 2, false},
-    {"Q4_0", 32, 18, true},
-    {"Q4_1", 32, 20, true},
+    {"Q4_0", 32, 18, true, GgmlType::f16, true},
+    {"Q4_1", 32, 20, true, GgmlType::f16, true},
     {"Q4_2", 0, 0, true},
     {"Q4_3", 0, 0, true},
-    {"Q5_0", 32, 22, true},
-    {"Q5_1", 32, 24, true},
-    {"Q8_0", 32, 34, true},
+    {"Q5_0", 32, 22, true, GgmlType::f16, true},
+    {"Q5_1", 32, 24, true, GgmlType::f16, true},
+    {"Q8_0", 32, 34, true, GgmlType::f16, true},
     {"Q8_1", 32, 36, true},
     {"Q2_K", 256, 84, true, GgmlType::q4_0},
     {"Q3_K", 256, 110, true, GgmlType::q4_0},
-    {"Q4_K", 256, 144, true, GgmlType::q5_0},
-    {"Q5_K", 256, 176, true, GgmlType::q5_1},
-    {"Q6_K", 256, 210, true, GgmlType::q8_0},
+    {"Q4_K", 256, 144, true, GgmlType::q5_0, true},
+    {"Q5_K", 256, 176, true, GgmlType::q5_1, true},
+    {"Q6_K", 256, 210, true, GgmlType::q8_0, true},
     {"Q8_K", 256, 292, true},
     {"IQ2_XXS", 256, 66, true, GgmlType::iq4_nl},
     {"IQ2_XS", 256, 74, true, GgmlType::iq4_nl},
@@ -83,7 +85,7 @@ inline constexpr std::array<GgmlTypeTraits, 43> ggml_type_table{{
     {"IQ4_NL_4_4", 0, 0, true},
     {"IQ4_NL_4_8", 0, 0, true},
     {"IQ4_NL_8_8", 0, 0, true},
-    {"MXFP4", 32, 17, true},
+    {"MXFP4", 32, 17, true, GgmlType::f16, true},
     {"NVFP4", 64, 36, true},
     {"Q1_0", 128, 18, true},
     {"Q2_0", 64, 18, true, GgmlType::q4_0},

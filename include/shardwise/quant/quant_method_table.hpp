@@ -3,6 +3,7 @@
 
 #include <shardwise/core/dtype.hpp>
 #include <shardwise/core/optional.hpp>
+#include <shardwise/quant/method_grain.hpp>
 #include <shardwise/quant/packed_bytes.hpp>
 #include <shardwise/quant/quant_method.hpp>
 #include <shardwise/quant/quant_scheme.hpp>
@@ -47,6 +48,8 @@ struct QuantMethodTraits {
     PackedWeights weights = PackedWeights::linear;
     /// Bytes of the tensors that hold a packed weight; null for GGUF.
     Optional<std::int64_t> (*bytes)(QuantScheme const& scheme, detail::PackedExtents const& of) = nullptr;
+    /// The inputs of a packed weight that stay together where it is loaded; null: each stands alone.
+    std::int64_t (*grain)(QuantScheme const& scheme, Weight const& weight) = nullptr;
     bool is_bitsandbytes = false;
     /// Words are filled by inputs, and not by outputs alone.
     bool packs_inputs = false;
@@ -65,9 +68,10 @@ inline constexpr std::array quant_method_table{
                       .weights = PackedWeights::modules, .bytes = &detail::int8_bytes, .is_bitsandbytes = true,
                       .float_dtype = Dtype::f16, .kept = NameRule::prefixes},
     QuantMethodTraits{.method = QuantMethod::int4, .name = "int4", .usual = QuantScheme::int4(), .has_group = true,
-                      .weights = PackedWeights::linear, .bytes = &detail::int4_bytes},
+                      .weights = PackedWeights::linear, .bytes = &detail::int4_bytes, .grain = &detail::int4_grain},
     QuantMethodTraits{.method = QuantMethod::nf4, .name = "nf4", .usual = QuantScheme::nf4(), .has_double = true,
-                      .weights = PackedWeights::modules, .bytes = &detail::bnb_4bit_bytes, .is_bitsandbytes = true,
+                      .weights = PackedWeights::modules, .bytes = &detail::bnb_4bit_bytes,
+                      .grain = &detail::nf4_grain, .is_bitsandbytes = true,
                       .float_dtype = Dtype::f16, .kept = NameRule::prefixes},
     QuantMethodTraits{.method = QuantMethod::fp4, .name = "fp4", .usual = QuantScheme::fp4(), .has_double = true,
                       .weights = PackedWeights::modules, .bytes = &detail::bnb_4bit_bytes, .is_bitsandbytes = true,
@@ -76,11 +80,12 @@ inline constexpr std::array quant_method_table{
                       .weights = PackedWeights::linear, .bytes = &detail::fp8_bytes},
     QuantMethodTraits{.method = QuantMethod::gptq, .name = "gptq", .usual = QuantScheme::gptq(), .has_bits = true,
                       .has_group = true, .weights = PackedWeights::words, .bytes = &detail::gptq_bytes,
-                      .packs_inputs = true, .float_dtype = Dtype::f16},
+                      .grain = &detail::gptq_grain, .packs_inputs = true, .float_dtype = Dtype::f16},
     QuantMethodTraits{.method = QuantMethod::awq, .name = "awq", .usual = QuantScheme::awq(), .has_group = true,
-                      .weights = PackedWeights::words, .bytes = &detail::awq_bytes, .float_dtype = Dtype::f16},
+                      .weights = PackedWeights::words, .bytes = &detail::awq_bytes,
+                      .grain = &detail::awq_grain, .float_dtype = Dtype::f16},
     QuantMethodTraits{.method = QuantMethod::mxfp4, .name = "mxfp4", .usual = QuantScheme::mxfp4(),
-                      .weights = PackedWeights::experts, .bytes = &detail::mxfp4_bytes,
+                      .weights = PackedWeights::experts, .bytes = &detail::mxfp4_bytes, .grain = &detail::mxfp4_grain,
                       .float_dtype = Dtype::bf16, .kept = NameRule::patterns},
     QuantMethodTraits{.method = QuantMethod::ggml_file, .weights = PackedWeights::of_file_type},
     QuantMethodTraits{.method = QuantMethod::ggml_pure, .weights = PackedWeights::of_type},

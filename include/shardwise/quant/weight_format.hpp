@@ -148,6 +148,20 @@ static_assert(detail::has_each_format(weight_format_table), "weight_format_table
     return std::nullopt;
 }
 
+namespace detail {
+
+[[nodiscard]] constexpr bool names_multiplied_types() {
+    for (std::uint32_t i = 0; i < ggml_type_table.size(); ++i) {
+        auto const type = static_cast<GgmlType>(i);
+        if (!traits(type).is_quantized || traits(type).is_removed()) continue;
+        if (traits(type).is_multiplied != (weight_format(type) || reordered_format(type))) return false;
+    }
+    return true;
+}
+static_assert(names_multiplied_types(), "ggml_type_table says is_multiplied of the types that a row of weight_format_table holds");
+
+}  // namespace detail
+
 /// The format in which safetensors store whole tensors of a dtype; nothing for other dtypes.
 [[nodiscard]] constexpr Optional<WeightFormat> weight_format(Dtype dtype) {
     for (auto const& row : weight_format_table) {

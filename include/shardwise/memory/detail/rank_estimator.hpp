@@ -126,8 +126,8 @@ private:
             to += count * sum;
             return sum;
         };
-        auto const elements = [&](Tensor const& tensor, LayerPosition const&) {
-            return tensor.is_parameter() ? shard_of(tensor, parallel, place).elements() : std::int64_t{0};
+        auto const elements = [&](Tensor const& tensor, LayerPosition const& at) {
+            return tensor.is_parameter() ? shard_of(tensor, parallel, place, at.grain).elements() : std::int64_t{0};
         };
         auto const buffers = [&](Tensor const& tensor, LayerPosition const& at) {
             return tensor.is_parameter() ? std::int64_t{0} : shard_bytes(tensor, at, request_, place).count();

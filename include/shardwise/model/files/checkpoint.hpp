@@ -182,9 +182,14 @@ private:
                                   model.config.is_text_part);
         for (std::size_t i = 0; i < checkpoint.size(); ++i) matcher.add(checkpoint[i]);
         for (auto const& number : numbers) matcher.add({number.name, Shape{1}, sizeof(float), Dtype::f32});
-        auto const stored = matcher.finish(out_.warnings);
+        auto stored = matcher.finish(out_.warnings);
         if (!stored) return stored.error();
         if (!has_shapes) return describe_packing();
+        // Which inputs stay together is the scheme's to say.
+        if (out_.quantization && layout == CheckpointMatcher::Layout::torch) {
+            auto const described = described_sizes(tensors, model.config, *out_.quantization);
+            for (std::size_t i = 0; described && i < stored->size(); ++i) (*stored)[i].block = (*described)[i].block;
+        }
         auto tree = with_stored_sizes(tensors, *stored);
         model.tree = std::move(tree);
         out_.has_stored_sizes = true;

@@ -71,7 +71,7 @@ public:
         std::vector<StoredTensor> stored(states_.size());
         for (std::size_t i = 0; i < states_.size(); ++i) {
             auto const& state = states_[i];
-            if (state.parts > 0 && state.has_size) stored[i] = {state.bytes, state.dtype, state.is_packed};
+            if (state.parts > 0 && state.has_size) stored[i] = {state.bytes, state.dtype, state.is_packed, state.block};
         }
         return stored;
     }
@@ -83,6 +83,7 @@ private:
         std::int64_t elements = 0;
         Dtype dtype = Dtype::f32;
         std::uint8_t parts = 0;  // file tensors that hold values of it
+        std::int32_t block = 1;
         bool has_size = false;
         bool is_packed = false;   // its bytes do not follow from shape and dtype
         bool is_encoded = false;  // its shape in the file says nothing
@@ -120,6 +121,8 @@ private:
         state.is_encoded = state.is_encoded || part.match.is_encoded;
         state.is_packed = state.is_packed || part.match.is_encoded || !part.file.dtype;
         if (!part.match.holds_values) return;
+        // Blocks of two types are decoded.
+        state.block = state.parts == 0 || state.block == part.file.block ? part.file.block : std::int32_t{1};
         if (state.parts < 255) ++state.parts;
         state.dtype = part.file.dtype.value_or(set.tensor->dtype);
         if (!part.file.shape) return;
@@ -245,7 +248,8 @@ private:
     [[nodiscard]] static std::string_view other_part(std::string_view name) {
         if (name.starts_with("model.")) name.remove_prefix(6);
         auto const part = name.substr(0, name.find('.'));
-        for (std::string_view const own : {"language_model", "text_model", "layers", "embed_tokens", "norm", "lm_head"}) {
+        for (std::string_view const own :
+             {"language_model", "text_model", "layers", "embed_tokens", "norm", "lm_head"}) {
             if (part == own) return {};
         }
         return part;
@@ -277,7 +281,8 @@ private:
         if (other_tensors_ > 0) {
             auto text = escaped(path_) + ": " + std::to_string(other_tensors_) + " tensors (" +
                         shardwise::to_text(Bytes{other_bytes_}) + ") of ";
-            for (std::size_t i = 0; i < other_parts_.size(); ++i) text += (i > 0 ? ", " : "") + escaped(other_parts_[i]);
+            for (std::size_t i = 0; i < other_parts_.size(); ++i)
+                text += (i > 0 ? ", " : "") + escaped(other_parts_[i]);
             warnings.push_back(text + " are not counted and not loaded: the text model runs on text alone");
         }
         if (unexpected_count_ == 0) return;

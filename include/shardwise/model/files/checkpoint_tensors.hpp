@@ -203,7 +203,8 @@ struct GgufCheckpoint {
     /// The i-th tensor; its name lives as long as this.
     [[nodiscard]] FileTensor operator[](std::size_t i) const {
         auto const& tensor = header.tensors[i];
-        return {tensor.name, tensor.shape, tensor.bytes.count(), dense_dtype(tensor.type)};
+        auto const block = traits(tensor.type).is_multiplied ? std::int32_t{traits(tensor.type).block_elements} : 1;
+        return {tensor.name, tensor.shape, tensor.bytes.count(), dense_dtype(tensor.type), block};
     }
     /// The dtype of a GGUF type that is no block format: safetensors give it the same name.
     [[nodiscard]] static std::optional<Dtype> dense_dtype(GgmlType type) {

@@ -9,6 +9,7 @@
 #include <shardwise/model/files/tensor_names_tree.hpp>
 #include <shardwise/model/module_tree.hpp>
 #include <shardwise/model/tensor_weight.hpp>
+#include <shardwise/quant/scheme_grain.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -83,7 +84,9 @@ private:
             if (weight.shape.rank() < 2 || !tensor.is_parameter()) continue;
             auto const bytes = packed_size(weight, module.class_name);
             if (!bytes) continue;
-            sizes_[static_cast<std::size_t>(place.first + i)] = {*bytes, tensor.dtype, true};
+            auto const block = quantization_.is_compressed ? 1 : scheme_grain(quantization_.scheme, weight);
+            sizes_[static_cast<std::size_t>(place.first + i)] = {*bytes, tensor.dtype, true,
+                                                                 static_cast<std::int32_t>(block)};
         }
         auto const end = path_.size();
         for (std::uint32_t i = 0; i < module.child_count; ++i) {

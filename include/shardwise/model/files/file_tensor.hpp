@@ -18,6 +18,8 @@ struct FileTensor {
     std::int64_t bytes = 0;
     /// Nothing for block formats.
     std::optional<Dtype> dtype;
+    /// Of block formats: Tensor::stored_block.
+    std::int32_t block = 1;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -24,6 +24,8 @@ struct StoredTensor {
     Dtype dtype = Dtype::f32;
     /// True where the bytes do not follow from shape and dtype: packed weights, GGUF blocks.
     bool is_packed = false;
+    /// Of packed weights: Tensor::stored_block.
+    std::int32_t block = 1;
 };
 
 namespace detail {
@@ -85,6 +87,7 @@ private:
             if (tensor.bytes().count() == stored.bytes) return;
         }
         tensor.stored_bytes = stored.bytes;
+        tensor.stored_block = stored.block;
     }
     /// Appends one child, or a run of children as runs of those that are still alike.
     void copy_run(Module const& module, std::uint32_t i, std::int64_t first, std::vector<Child>& children) {
@@ -109,7 +112,7 @@ private:
             key.append(raw, sizeof value);
         };
         note(id);
-        for (auto const& tensor : tensors) note(tensor.stored_bytes), note(tensor.dtype);
+        for (auto const& tensor : tensors) note(tensor.stored_bytes), note(tensor.dtype), note(tensor.stored_block);
         for (auto const& child : children) note(child.module), note(child.first), note(child.count);
         auto const [place, is_new] = bodies_.emplace(std::move(key), none);
         if (is_new) {
