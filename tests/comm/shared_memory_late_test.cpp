@@ -8,7 +8,6 @@
 #include "../comm/shared_memory_ranks.hpp"
 #include "skip.hpp"
 
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -17,7 +16,6 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
-#include <new>
 #include <string>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -40,30 +38,6 @@ namespace {
 using Region = shardwise::detail::SharedRegion;
 using shardwise::detail::GroupBeacon;
 using shardwise::detail::RunningGroup;
-
-/// What processes of a test tell each other.
-class Stage {
-public:
-    Stage() {
-        auto* const memory =
-            mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        count_ = new (memory) std::atomic<int>(0);
-    }
-    Stage(Stage const&) = delete;
-    Stage& operator=(Stage const&) = delete;
-    ~Stage() { munmap(count_, sizeof(std::atomic<int>)); }
-
-    void step() const { count_->fetch_add(1); }
-    /// False where the others do not come so far.
-    [[nodiscard]] bool await(int count) const {
-        auto const deadline = Deadline::after(50s);
-        while (count_->load() < count && !deadline.has_passed()) std::this_thread::sleep_for(1ms);
-        return count_->load() >= count;
-    }
-
-private:
-    std::atomic<int>* count_;
-};
 
 Error stuck() {
     return Error{ErrorCode::unsupported}.because("the others did not come so far");

@@ -3,17 +3,22 @@
 
 #include <shardwise/comm/all_reduce.hpp>
 #include <shardwise/comm/shared_memory.hpp>
+#include <shardwise/core/deadline.hpp>
 
 #include <doctest/doctest.h>
 
 #include "../comm/processes.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <new>
 #include <string>
+#include <sys/mman.h>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -21,6 +26,31 @@
 namespace shardwise::testing::shared_memory {
 
 using Body = std::function<Result<>(SharedMemory&)>;
+
+/// What processes of a test tell each other.
+class Stage {
+public:
+    Stage() {
+        auto* const memory =
+            mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        count_ = new (memory) std::atomic<int>(0);
+    }
+    Stage(Stage const&) = delete;
+    Stage& operator=(Stage const&) = delete;
+    ~Stage() { munmap(count_, sizeof(std::atomic<int>)); }
+
+    void step() const { count_->fetch_add(1); }
+    /// False where the others do not come so far.
+    [[nodiscard]] bool await(int count) const {
+        auto const deadline = Deadline::after(std::chrono::seconds(50));
+        while (count_->load() < count && !deadline.has_passed())
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        return count_->load() >= count;
+    }
+
+private:
+    std::atomic<int>* count_;
+};
 
 inline std::string fresh_key() {
     static int number = 0;
@@ -33,7 +63,7 @@ inline TensorView<float, 1, Host> view(std::vector<float>& values) {
 
 /// Every rank in a process of its own, each with its body.
 inline std::vector<ProcessOutcome> run_ranks(std::vector<Body> const& bodies, SharedMemoryOptions const& options = {},
-                                      std::function<void(std::vector<pid_t> const&)> const& meanwhile = {}) {
+                                             std::function<void(std::vector<pid_t> const&)> const& meanwhile = {}) {
     auto const key = fresh_key();
     std::vector<std::function<Result<>()>> processes;
     for (std::size_t rank = 0; rank < bodies.size(); ++rank) {
@@ -68,7 +98,7 @@ inline Body reduce_then(std::function<void()> const& fate) {
 }
 
 inline void check_survivors(std::vector<ProcessOutcome> const& outcomes, std::size_t victim, std::string const& words,
-                     std::chrono::nanoseconds limit) {
+                            std::chrono::nanoseconds limit) {
     for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
         if (rank == victim) continue;
         CAPTURE(rank);

@@ -138,6 +138,41 @@ TEST_CASE("SharedMemory: a stopped rank is unresponsive at the deadline; a short
     }
 }
 
+TEST_CASE(
+    "SharedMemory: who sees late that all have come ends the call as they did; all meet a later error in one call") {
+    Stage const stage;
+    auto const sums = [](SharedMemory& comm) {
+        std::vector<float> data(3, 1.0F);
+        return all_reduce(comm, view(data));
+    };
+    auto const goes_on = [&](SharedMemory& comm) -> Result<> {
+        if (auto const first = sums(comm); !first) return Error{ErrorCode::unsupported}.because("met it too early");
+        auto const met = barrier(comm);
+        stage.step();
+        return met;
+    };
+    auto const dies = [&](SharedMemory& comm) -> Result<> {
+        auto const came = stage.await(1) ? sums(comm) : Error{ErrorCode::unsupported};
+        if (came) kill(getpid(), SIGKILL);
+        return came;
+    };
+    auto const outcomes =
+        run_ranks({goes_on, goes_on, dies}, {.timeout = 20s}, [&](std::vector<pid_t> const& processes) {
+            // Both wait for the last one by now; one of them is kept from seeing it come, and die.
+            std::this_thread::sleep_for(200ms);
+            kill(processes[0], SIGSTOP);
+            stage.step();
+            CHECK(stage.await(2));
+            kill(processes[0], SIGCONT);
+        });
+    for (std::size_t const rank : {std::size_t{0}, std::size_t{1}}) {
+        CAPTURE(outcomes[rank].message);
+        CHECK(outcomes[rank].code == ErrorCode::rank_lost);
+        CHECK(outcomes[rank].message.find("rank 2: was ended by signal Killed before call 2, barrier") !=
+              std::string::npos);
+    }
+}
+
 TEST_CASE("SharedMemory: calls that differ are refused on every rank with both calls") {
     auto const reduce = [](std::size_t count) {
         return [count](SharedMemory& comm) {

@@ -98,7 +98,7 @@ struct CollectiveCall {
 }
 
 /// A call as errors show it: "all_reduce sum fp32 x 4096", "broadcast fp32 x 8 root 0", "all_gather fp32 x 8 in parts 5f1b09c2",
-/// "pipeline of 8 micro-batches, table 5f1b09c2".
+/// "all_to_all fp32", "pipeline of 8 micro-batches, table 5f1b09c2".
 [[nodiscard]] inline std::string to_text(CollectiveCall const& call) {
     auto const print = [&] {
         std::string digits;
@@ -111,7 +111,9 @@ struct CollectiveCall {
     if (call.kind == CollectiveKind::barrier || call.kind == CollectiveKind::split) return text;
     bool const reduces = call.kind == CollectiveKind::all_reduce || call.kind == CollectiveKind::reduce_scatter;
     if (reduces) text += " " + std::string(name_of(call.op));
-    text += " " + std::string(traits(call.dtype).short_name) + " x " + std::to_string(call.count);
+    text += " " + std::string(traits(call.dtype).short_name);
+    // Each pair of ranks has a count of its own.
+    if (call.kind != CollectiveKind::all_to_all) text += " x " + std::to_string(call.count);
     if (call.root >= 0) text += " root " + std::to_string(call.root);
     return call.parts == 0 ? text : text + " in parts " + print();
 }

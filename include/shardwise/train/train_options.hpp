@@ -65,7 +65,7 @@ struct TrainOptions {
     /// it.
     std::string offload_folder{};
     /// Weights and gradients lie in files there, too: a layer's weights are read while the one before is computed. The results do not depend
-    /// on it.
+    /// on it. Pages that a part of a step touches and gives back (a layer's gradients, 4 MiB of each file) are none of the counted bytes.
     bool offloads_all = false;
     /// Adds gradients up in the order of the least work: a rank's leaves into one sum as they come, and the ranks' sums once a step. Other
     /// ranks and stages of ZeRO round otherwise; micro-batches, threads and what is computed again change nothing here either.

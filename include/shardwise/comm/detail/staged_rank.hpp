@@ -247,6 +247,12 @@ private:
     [[nodiscard]] bool has_arrived(std::int32_t peer) const {
         return StepProtocol::has_published(published(peer).arrived, step_);
     }
+    [[nodiscard]] std::vector<std::int32_t> missing() const {
+        std::vector<std::int32_t> out;
+        for (std::int32_t peer = 0; peer < size(); ++peer)
+            if (!has_arrived(peer)) out.push_back(peer);
+        return out;
+    }
     /// Where a rank publishes the step that this one is at.
     [[nodiscard]] PublishedStep const& published(std::int32_t rank) const {
         return region_->slot(rank).steps[StepProtocol::half_to_read(step_)];
@@ -267,24 +273,20 @@ private:
 
     /// What keeps the step from ever finishing, if something does.
     [[nodiscard]] std::optional<Error> look_around(Waiter& waiter) const {
-        if (is_poisoned()) return poisoned();
+        // Where all have come, a later call has failed. This one ends as on the others, so that all meet the error in the same call.
+        if (is_poisoned()) return missing().empty() ? std::nullopt : poisoned();
         if (!waiter.is_time_to_look()) return std::nullopt;
-        for (std::int32_t peer = 0; peer < size(); ++peer) {
-            if (has_arrived(peer)) continue;
+        for (auto const peer : missing()) {
             if (auto const lost = lost_rank(peer)) return lost;
         }
-        if (!waiter.has_timed_out()) return std::nullopt;
-        std::vector<std::int32_t> missing;
-        for (std::int32_t peer = 0; peer < size(); ++peer) {
-            if (!has_arrived(peer)) missing.push_back(peer);
-        }
-        // Everyone came while we looked.
-        if (missing.empty()) return std::nullopt;
+        auto const late = missing();
+        // Everyone may have come while we looked.
+        if (late.empty() || !waiter.has_timed_out()) return std::nullopt;
         auto const note = [&](std::int32_t peer) { return watch_.is_stopped(peer) ? " (stopped: unresponsive)" : ""; };
         return Error{ErrorCode::deadline_exceeded}
             .in(to_text(call_.call))
             .because("was not joined in time at call " + std::to_string(call_.number) + " by rank " +
-                     names_.list(missing, note))
+                     names_.list(late, note))
             .fix("look at what these ranks do; raise the timeout only where they really need that long");
     }
 
@@ -354,7 +356,7 @@ private:
                 return core >= 0 && region_->slot(peer).steps[0].core.load(std::memory_order_relaxed) == core;
             };
             if (!waiter.rest(needs_own_core)) continue;
-            if (is_poisoned()) return *poisoned();
+            if (is_poisoned() && !is_met()) return *poisoned();
             if (!waiter.is_time_to_look()) continue;
             auto const name = names_.name(peer);
             bool const has_left = region_->slot(peer).presence.load(std::memory_order_acquire) == Presence::left;

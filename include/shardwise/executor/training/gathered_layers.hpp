@@ -84,12 +84,7 @@ public:
     [[nodiscard]] float const* take(std::size_t layer, Number next, TrainingWeights const& weights,
                                     HostStream& stream) {
         auto& state = *state_;
-        if (state.trim) {
-            stream.submit([&state] {
-                state.trim();
-                return Result<>{};
-            });
-        }
+        if (is_trimmed()) trim(stream);
         if (state.comm == nullptr && !state.is_mapped) {
             if (!state.held || *state.held != layer) widen(layer, weights, stream);
             state.held = layer;
@@ -115,6 +110,13 @@ public:
     [[nodiscard]] bool is_gathering() const { return state_->comm != nullptr; }
     /// Is called in the stream before each layer: gives back what the layer before has written.
     void set_trim(std::function<void()> trim) { state_->trim = std::move(trim); }
+    [[nodiscard]] bool is_trimmed() const { return state_->trim != nullptr; }
+    void trim(HostStream& stream) {
+        stream.submit([state = state_.get()] {
+            state->trim();
+            return Result<>{};
+        });
+    }
 
     /// Weights have changed: nothing that was gathered counts any more. Nothing may be gathered ahead then.
     void forget() { state_->held = state_->ahead = {}; }

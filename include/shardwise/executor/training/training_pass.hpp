@@ -267,9 +267,9 @@ private:
         return Host::copy<float>({above, {elements}}, {at.out.data() + leaf.sequence * elements, {elements}}, stream);
     }
 
-    /// The gradients of a leaf are sums that begin with 0.
-    [[nodiscard]] static Result<> begin_gradients(Vector gradients, std::int64_t elements, bool are_added,
-                                                  HostStream& stream) {
+    /// The gradients of a leaf are sums that begin with 0; those that lie in a file are given back some at a time.
+    [[nodiscard]] Result<> begin_gradients(Vector gradients, std::int64_t elements, bool are_added,
+                                           HostStream& stream) {
         if (auto const known = check_views(subject, gradients); !known) return known;
         if (gradients.elements() != elements)
             return Error{ErrorCode::shape_mismatch}
@@ -278,10 +278,15 @@ private:
                 .got(gradients.elements())
                 .expected(elements);
         if (are_added) return {};
-        auto const fill = [to = gradients.data()](std::int64_t begin, std::int64_t end) {
-            std::fill(to + begin, to + end, 0.0F);
-        };
-        Host::launch(elements, fill, stream, std::int64_t{1} << 16U);
+        bool const is_trimmed = layers_ != nullptr && layers_->is_trimmed();
+        auto const most = is_trimmed ? std::int64_t{1} << 20U : elements;
+        for (std::int64_t first = 0; first < elements; first += most) {
+            auto const fill = [to = gradients.data() + first](std::int64_t begin, std::int64_t end) {
+                std::fill(to + begin, to + end, 0.0F);
+            };
+            Host::launch(std::min(most, elements - first), fill, stream, std::int64_t{1} << 16U);
+            if (is_trimmed) layers_->trim(stream);
+        }
         return {};
     }
     /// Errors  invalid_argument for a part that the memory is not planned for
