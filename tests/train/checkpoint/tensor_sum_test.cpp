@@ -35,6 +35,22 @@ TEST_CASE("tensor_sum: the sums of any ranges add up to that of the tensor") {
     }
 }
 
+TEST_CASE("tensor_sum: the machine's vectors have the sum of one element after another") {
+    auto const bytes = some_bytes(8 * 67);
+    auto const data = bytes.data();
+    constexpr std::uint64_t first = 0xFFFF'FFFF'FFFF'FFF0U;
+    for (std::size_t count = 0; count < 67; ++count) {
+        CHECK(detail::sum_terms_fast<std::uint8_t>(first, data, count) ==
+              detail::sum_terms<std::uint8_t>(first, data, count));
+        CHECK(detail::sum_terms_fast<std::uint16_t>(first, data, count) ==
+              detail::sum_terms<std::uint16_t>(first, data, count));
+        CHECK(detail::sum_terms_fast<std::uint32_t>(first, data, count) ==
+              detail::sum_terms<std::uint32_t>(first, data, count));
+        CHECK(detail::sum_terms_fast<std::uint64_t>(first, data, count) ==
+              detail::sum_terms<std::uint64_t>(first, data, count));
+    }
+}
+
 TEST_CASE("tensor_sum: every flipped bit, and two elements that change places, make another sum") {
     auto bytes = some_bytes(240);
     for (std::int64_t const width : {1, 2, 4, 8}) {

@@ -32,13 +32,13 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 template <class Calls = FileCalls>
 class CheckpointSaver {
 public:
-    /// What a copy of these parts takes: weights once, though two files hold them.
+    /// What a copy of these parts takes, weights once though two files hold them, and what long ranges are written from.
     [[nodiscard]] static Bytes staging_bytes(Span<CheckpointPart const> parts) {
         std::int64_t sum = 0;
         for (std::size_t i = 0; i < parts.size(); ++i) {
             if (!is_copied_before(parts, i)) sum += padded(parts[i].bytes.size());
         }
-        return Bytes{sum};
+        return with_window(sum);
     }
     /// The same of `checkpoint_parts`, before there are any weights; with `is_shared` each has the optimizer's state of its share (ZeRO).
     template <OptimizerRule Rule>
@@ -64,7 +64,7 @@ public:
             add(own.size(), WeightStorage({}, detail::weights_dtype<Rule>).width());
             for (auto const& array : rule.state(elements, own)) add(array.elements, bits(array.dtype) / 8);
         }
-        return Bytes{sum};
+        return with_window(sum);
     }
 
     /// `context` and what `target` names outlive this. `parts` are as large as those that `start` will be given.
@@ -158,6 +158,8 @@ private:
     struct Flight {
         TrainerState state;
         std::vector<CheckpointPart> parts;
+        /// Of the memory, after the copies.
+        Span<std::byte> left;
         CheckpointSums sums;
         Stage stage = Stage::prepare;
         /// How this rank's part of the stage ended.
@@ -170,6 +172,9 @@ private:
     CheckpointSaver(HostContext& context, CheckpointTarget target, Buffer<std::byte, Host> memory)
         : context_(&context), target_(std::move(target)), memory_(std::move(memory)) {}
 
+    [[nodiscard]] static Bytes with_window(std::int64_t copied) {
+        return Bytes{copied} + CheckpointWriter<Calls>::memory_bytes(Bytes{copied});
+    }
     [[nodiscard]] static std::int64_t padded(std::size_t bytes) {
         return round_up(static_cast<std::int64_t>(bytes), static_cast<std::int64_t>(Host::alignment));
     }
@@ -199,6 +204,7 @@ private:
             }
             flight_->parts.push_back(part);
         }
+        flight_->left = {memory_.data() + next, static_cast<std::size_t>(memory_.size() - next)};
         context_->pool().run_ranges(next, 4096, [&copied, memory = memory_.data()](auto begin, auto end) {
             for (auto const& [from, to] : copied) {
                 auto const first = std::max(begin, to.begin);
@@ -228,7 +234,7 @@ private:
     }
     static void write(CheckpointTarget const& target, Flight& flight) {
         flight.done = detail::write_own<Calls>(target, flight.state.step, {flight.parts.data(), flight.parts.size()},
-                                               flight.sums);
+                                               flight.sums, flight.left);
     }
     void launch_write() {
         flight_->stage = Stage::write;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/bytes.hpp>
 #include <shardwise/core/files/write_file.hpp>
 #include <shardwise/core/span.hpp>
 #include <shardwise/model/files/model_folder.hpp>
@@ -10,6 +11,7 @@
 #include <shardwise/train/checkpoint/checkpoint_layout.hpp>
 #include <shardwise/train/checkpoint/checkpoint_record.hpp>
 #include <shardwise/train/checkpoint/file_calls.hpp>
+#include <shardwise/train/checkpoint/range_files.hpp>
 #include <shardwise/train/checkpoint/tensor_sum.hpp>
 
 #include <algorithm>
@@ -61,24 +63,6 @@ struct CheckpointSums {
 template <class Calls = FileCalls>
 class CheckpointWriter {
 public:
-    CheckpointWriter(CheckpointWriter&& other) noexcept
-        : layout_(other.layout_),
-          folder_(std::move(other.folder_)),
-          descriptors_(std::exchange(other.descriptors_, {})),
-          sums_(std::move(other.sums_)) {}
-    CheckpointWriter& operator=(CheckpointWriter&& other) noexcept {
-        std::swap(layout_, other.layout_);
-        std::swap(folder_, other.folder_);
-        std::swap(descriptors_, other.descriptors_);
-        std::swap(sums_, other.sums_);
-        return *this;
-    }
-    CheckpointWriter(CheckpointWriter const&) = delete;
-    CheckpointWriter& operator=(CheckpointWriter const&) = delete;
-    ~CheckpointWriter() {
-        for (auto const descriptor : descriptors_) (void)Calls::close(descriptor);
-    }
-
     /// Makes the folder that is written to, and OUT where it is missing.
     ///
     /// Errors  file_unwritable, also where the disk has not the room; unsafe_path for a copied file that would lie elsewhere; then
@@ -94,17 +78,21 @@ public:
         (void)detail::remove_all<Calls>(saving_folder(out, step));
     }
 
-    /// Opens the files that `prepare` has made. `layout` outlives this.
+    /// Memory with which long ranges go around the page cache, for a rank that writes so many bytes; none where they are few.
+    [[nodiscard]] static Bytes memory_bytes(Bytes written) {
+        return Bytes{detail::RangeFiles<Calls>::memory_bytes(written.count())};
+    }
+
+    /// Opens the files that `prepare` has made. `layout`, and `memory` of memory_bytes, outlive this; there may be none.
     ///
     /// Errors  file_unwritable
     [[nodiscard]] static Result<CheckpointWriter> open(std::string const& out, CheckpointLayout const& layout,
-                                                       std::int64_t step) {
-        CheckpointWriter writer(layout, out + "/" + checkpoint_name(step));
+                                                       std::int64_t step, Span<std::byte> memory = {}) {
+        CheckpointWriter writer(layout, out + "/" + checkpoint_name(step), memory);
         for (auto const& file : layout.files()) {
             auto const path = saving_folder(out, step) + "/" + file.file();
-            auto const descriptor = Calls::open(path.c_str(), O_WRONLY);
-            if (descriptor < 0) return detail::unwritable(path, errno);
-            writer.descriptors_.push_back(descriptor);
+            auto const opened = writer.files_.open(path, writer.folder_ + "/" + file.file());
+            if (!opened) return opened.error();
         }
         return Result<CheckpointWriter>(std::move(writer));
     }
@@ -116,7 +104,14 @@ public:
         auto const width = layout_->tensor(place).width();
         auto const size = static_cast<std::int64_t>(bytes.size());
         if (auto const known = check(place, first, size / width, size % width == 0); !known) return known;
-        return put(place, first, bytes);
+        // The sum is of what the write has brought into the cache.
+        for (std::size_t done = 0; done < bytes.size();) {
+            auto const some = std::min(chunk * static_cast<std::size_t>(width), bytes.size() - done);
+            auto const at = first + static_cast<std::int64_t>(done) / width;
+            if (auto const written = put(place, at, {bytes.data() + done, some}); !written) return written;
+            done += some;
+        }
+        return {};
     }
 
     /// Writes elements of a floating tensor, rounded to its dtype.
@@ -145,22 +140,13 @@ public:
         return {};
     }
 
-    /// What was written so far.
+    /// What was written so far, that which waits in memory included.
     [[nodiscard]] CheckpointSums const& sums() const { return sums_; }
 
     /// Waits until what was written is on the disk, and closes the files.
     ///
     /// Errors  file_unwritable
-    [[nodiscard]] Result<> finish() {
-        Result<> done;
-        for (std::size_t i = 0; i < descriptors_.size(); ++i) {
-            int code = Calls::sync(descriptors_[i]) == 0 || errno == EINVAL ? 0 : errno;
-            if (Calls::close(descriptors_[i]) != 0 && code == 0 && errno != EINTR) code = errno;
-            if (code != 0 && done) done = detail::unwritable(folder_ + "/" + layout_->files()[i].file(), code);
-        }
-        descriptors_.clear();
-        return done;
-    }
+    [[nodiscard]] Result<> finish() { return files_.finish(); }
 
     /// Makes the folder the checkpoint of `state.step`, in place of one that is there. `sums` are those of all ranks together; at
     /// least one checkpoint is kept.
@@ -194,11 +180,14 @@ public:
     }
 
 private:
-    /// Elements that are rounded at a time.
+    /// Elements that are rounded, or written, at a time.
     static constexpr std::size_t chunk = std::size_t{1} << 15U;
 
-    CheckpointWriter(CheckpointLayout const& layout, std::string folder)
-        : layout_(&layout), folder_(std::move(folder)), sums_{std::vector<std::uint64_t>(layout.tensors()), 0} {}
+    CheckpointWriter(CheckpointLayout const& layout, std::string folder, Span<std::byte> memory)
+        : layout_(&layout),
+          folder_(std::move(folder)),
+          files_(memory),
+          sums_{std::vector<std::uint64_t>(layout.tensors()), 0} {}
 
     [[nodiscard]] static std::string saving_folder(std::string const& out, std::int64_t step) {
         return out + "/" + std::string(detail::saving_prefix) + checkpoint_name(step);
@@ -214,25 +203,13 @@ private:
         return (*out & exponent) != exponent;
     }
 
-    /// Writes all bytes at a place of a file; 0 or an errno.
-    [[nodiscard]] static int write_all(int descriptor, std::string_view bytes, std::int64_t offset) {
-        while (!bytes.empty()) {
-            auto const count = Calls::write(descriptor, bytes.data(), bytes.size(), offset);
-            if (count < 0 && errno == EINTR) continue;
-            if (count < 0) return errno;
-            if (count == 0) return ENOSPC;
-            bytes.remove_prefix(static_cast<std::size_t>(count));
-            offset += count;
-        }
-        return 0;
-    }
     /// Makes a file of `bytes` bytes that begins with `text`; 0 or an errno.
     [[nodiscard]] static int write_new(std::string const& path, std::string_view text, std::int64_t bytes,
                                        bool is_synced) {
         auto const descriptor = Calls::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL);
         if (descriptor < 0) return errno;
         int code = Calls::allocate(descriptor, bytes) == 0 ? 0 : errno;
-        if (code == 0) code = write_all(descriptor, text, 0);
+        if (code == 0) code = detail::write_at<Calls>(descriptor, text, 0);
         if (code == 0 && is_synced && Calls::sync(descriptor) != 0 && errno != EINVAL) code = errno;
         if (Calls::close(descriptor) != 0 && code == 0 && errno != EINTR) code = errno;
         return code;
@@ -287,7 +264,7 @@ private:
         Error bad{ErrorCode::invalid_argument};
         bad.in(folder_).at(tensor.name);
         if (!is_of_dtype) return bad.because("is given elements of another dtype");
-        if (descriptors_.empty()) return bad.because("is written after the checkpoint was finished");
+        if (!files_.is_open()) return bad.because("is written after the checkpoint was finished");
         if (first < 0 || first > tensor.elements() - count)
             return bad.because("is given elements beyond its own").got(first + count).at_most(tensor.elements());
         return {};
@@ -303,8 +280,8 @@ private:
     [[nodiscard]] Result<> put(CheckpointPlace place, std::int64_t first, Span<std::byte const> bytes) {
         auto const& tensor = layout_->tensor(place);
         std::string_view const text(reinterpret_cast<char const*>(bytes.data()), bytes.size());
-        auto const code = write_all(descriptors_[place.file], text, tensor.offset + first * tensor.width());
-        if (code != 0) return detail::unwritable(folder_ + "/" + layout_->files()[place.file].file(), code);
+        auto const written = files_.write(place.file, text, tensor.offset + first * tensor.width());
+        if (!written) return written;
         sums_.tensors[layout_->number(place)] += tensor_sum(first, tensor.width(), bytes);
         sums_.elements += bytes.size() / static_cast<std::size_t>(tensor.width());
         return {};
@@ -313,7 +290,7 @@ private:
     CheckpointLayout const* layout_;
     /// The checkpoint's, for errors.
     std::string folder_;
-    std::vector<int> descriptors_;
+    detail::RangeFiles<Calls> files_;
     CheckpointSums sums_;
 };
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <fcntl.h>
+#include <string_view>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
@@ -18,6 +19,12 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// The system calls that write checkpoints. Each gives -1 and errno where it fails. Writers are templates on this struct, so that a
 /// test can stand at every call: count it, let it fail, end the process there.
 struct FileCalls {
+    /// Whole blocks of a range that are worth a wait for the disk: shorter ones go through the page cache.
+    ///
+    /// Units   bytes
+    /// Source  bench/results/2026-11-27-checkpoint-direct.md
+    static constexpr std::int64_t min_direct = std::int64_t{1} << 17U;
+
     static int make_folder(char const* path) { return ::mkdir(path, 0777); }
     /// A file or a folder, by the flags of open(2).
     static int open(char const* path, int flags) { return ::open(path, flags | O_CLOEXEC | O_NOCTTY, 0666); }
@@ -45,5 +52,23 @@ struct FileCalls {
     static int remove_file(char const* path) { return ::unlink(path); }
     static int remove_folder(char const* path) { return ::rmdir(path); }
 };
+
+namespace detail {
+
+/// Writes all bytes at a place of a file; 0 or an errno.
+template <class Calls>
+[[nodiscard]] int write_at(int descriptor, std::string_view bytes, std::int64_t offset) {
+    while (!bytes.empty()) {
+        auto const count = Calls::write(descriptor, bytes.data(), bytes.size(), offset);
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0) return errno;
+        if (count == 0) return ENOSPC;
+        bytes.remove_prefix(static_cast<std::size_t>(count));
+        offset += count;
+    }
+    return 0;
+}
+
+}  // namespace detail
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -83,11 +83,11 @@ template <Communicator C>
     return sums;
 }
 
-/// What a rank does by itself between `prepare` and `commit`.
+/// What a rank does by itself between `prepare` and `commit`, with memory as CheckpointWriter::open takes it.
 template <class Calls>
 [[nodiscard]] Result<> write_own(CheckpointTarget const& target, std::int64_t step, Span<CheckpointPart const> parts,
-                                 CheckpointSums& sums) {
-    auto writer = CheckpointWriter<Calls>::open(target.out, *target.layout, step);
+                                 CheckpointSums& sums, Span<std::byte> memory = {}) {
+    auto writer = CheckpointWriter<Calls>::open(target.out, *target.layout, step, memory);
     if (!writer) return writer.error();
     if (auto const written = write_parts(*writer, parts); !written) return written;
     sums = writer->sums();
