@@ -10,6 +10,7 @@
 
 #include "overlap.hpp"
 #include "peer_process.hpp"
+#include "pipelines.hpp"
 #include "train_report.hpp"
 #include "training.hpp"
 #include "turns.hpp"
@@ -314,7 +315,7 @@ void compare_head(Report& report, HostStream& stream) {
 
 }  // namespace
 
-/// bench_train [--json] [memory|demo|d512|dp|fast|overlap|precision|checkpoint|parts]
+/// bench_train [--json] [memory|demo|d512|dp|fast|overlap|pipelines|precision|checkpoint|parts]
 int main(int argc, char** argv) {
     Report report;
     std::string_view only;
@@ -342,6 +343,13 @@ int main(int argc, char** argv) {
         bench::compare_overlap(report, training, "", ZeroStage::none, 1);
         bench::compare_overlap(report, training, "zero 2, ", ZeroStage::gradients, 1);
         bench::compare_overlap(report, training, "zero 2, 3 sequences, ", ZeroStage::gradients, 3);
+    }
+    if (is_asked("pipelines")) {
+        auto const one = demo_case();
+        Training const demo(one.config, one.vocabulary, one.batch, one.context);
+        bench::compare_pipelines(report, one.name, demo, one.batch, 5, 7);
+        Training const wide(large.config, large.vocabulary, large.batch, large.context);
+        bench::compare_pipelines(report, large.name, wide, large.batch, 1, 3);
     }
     if (is_asked("precision")) {
         compare_precisions(report, demo_case(), 5, 5);

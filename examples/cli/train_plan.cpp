@@ -22,7 +22,6 @@ namespace shardwise::cli {
 
 namespace {
 
-constexpr std::int64_t default_context = 1024;
 constexpr std::int64_t validations = 10;
 /// wsd falls in the last fifth of a run.
 constexpr std::int64_t wsd_parts = 5;
@@ -116,7 +115,7 @@ BatchOptions batch_options_of(TrainRequest const& request, TrainPlan const& plan
 
 Result<std::int64_t> context_of(TrainRequest const& request, Model const& model) {
     auto const most = model.config.max_positions;
-    if (!request.context) return most > 0 ? std::min(most, default_context) : default_context;
+    if (!request.context) return BatchOptions::default_context(most);
     if (most <= 0 || *request.context <= most) return *request.context;
     return Error{ErrorCode::invalid_argument}
         .in("--context")

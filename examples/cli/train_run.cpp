@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train_run.hpp"
 
-#include <shardwise/core/files/temporaries.hpp>
 #include <shardwise/train/checkpoint/checkpoint_saver.hpp>
 #include <shardwise/train/checkpoint/resume_checkpoint.hpp>
 #include <shardwise/train/checkpoint/save_checkpoint.hpp>
@@ -9,6 +8,7 @@
 #include <shardwise/train/train_ranks.hpp>
 
 #include "program_signals.hpp"
+#include "train_begin.hpp"
 #include "train_group.hpp"
 #include "train_plan.hpp"
 #include "train_report.hpp"
@@ -21,7 +21,6 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <utility>
@@ -286,41 +285,6 @@ private:
     std::vector<std::int32_t> slow_;
     bool has_warned_ = false;
 };
-
-/// Where the run begins, by --resume: where it would remove checkpoints that are there, nowhere.
-[[nodiscard]] Result<ResumePoint> find_begin(TrainJob const& job, TrainAnswer const& answer,
-                                             CheckpointLayout const& layout) {
-    auto const& request = answer.request;
-    auto const settings = settings_of(request, answer.plan, *job.data);
-    if (auto const cleaned = remove_leftovers(request.out); !cleaned) return cleaned.error();
-    remove_temporaries(request.out + "/tokens");
-    for (auto const& file : {request.csv, request.svg}) {
-        if (file) remove_temporaries(std::filesystem::path(*file).parent_path().string());
-    }
-    auto const from = request.resume.value_or("auto");
-    auto point = equal_ignoring_case(from, "none")   ? Result<ResumePoint>(ResumePoint{})
-                 : equal_ignoring_case(from, "auto") ? newest_checkpoint(request.out, layout, *job.files, settings)
-                                                     : resume_from(from, layout, *job.files, settings);
-    if (!point) return point;
-    auto const kept = check_run_folder(request.out, *point, *job.files, settings);
-    if (kept) return point;
-    auto error = kept.error();
-    // A setting that differs has its own way out.
-    if (error.place().empty()) error.fix("go on from it with --resume auto, or give another --out");
-    return error;
-}
-
-/// Takes the run's folder and finds its beginning there, before the first step.
-[[nodiscard]] Result<ResumePoint> open_folder(TrainJob const& job, TrainAnswer const& answer,
-                                              CheckpointLayout const& layout, std::optional<RunFolderLock>& lock) {
-    auto taken = RunFolderLock::take(answer.request.out);
-    if (!taken) return taken.error();
-    lock.emplace(*std::move(taken));
-    auto from = find_begin(job, answer, layout);
-    if (!from) return from;
-    auto const space = check_checkpoint_space(answer.request.out, layout, *job.files);
-    return space ? from : Result<ResumePoint>(space.error());
-}
 
 /// Trains the ranks of this process: all, as threads, or one. `body(trainer, stream)` is called on each.
 template <OptimizerRule Rule, class Body>

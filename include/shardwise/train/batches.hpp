@@ -25,6 +25,12 @@ struct BatchOptions {
     std::int64_t batch = 8;
     bool shuffles = true;
     std::uint64_t seed = 0;
+
+    /// The context of a model with so many positions, where none is asked for: all of them, at most 1,024. Positions without a bound are 0.
+    [[nodiscard]] static constexpr std::int64_t default_context(std::int64_t positions) {
+        auto const most = BatchOptions{}.context;
+        return positions > 0 && positions < most ? positions : most;
+    }
 };
 
 /// The global batches of a run over a dataset. Samples are windows of context + 1 tokens, `context` apart, so that each token is predicted

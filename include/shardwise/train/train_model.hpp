@@ -15,7 +15,6 @@
 #include <shardwise/train/tokenize_file.hpp>
 #include <shardwise/train/train_ranks.hpp>
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -123,8 +122,7 @@ namespace detail {
     auto const dataset = detail::read_training_data(files, *copied, data, config.vocab_size, tokens);
     if (!dataset) return dataset.error();
     BatchOptions sizes{.context = options.context, .batch = options.batch, .seed = options.seed};
-    if (sizes.context == 0)
-        sizes.context = config.max_positions > 0 ? std::min<std::int64_t>(config.max_positions, 1024) : 1024;
+    if (sizes.context == 0) sizes.context = BatchOptions::default_context(config.max_positions);
     auto const batches = Batches::create(*dataset, {0, dataset->tokens()}, sizes);
     if (!batches) return batches.error();
     HostContext context({.threads = options.threads});

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train_begin.hpp"
+
+#include <shardwise/core/files/temporaries.hpp>
+#include <shardwise/core/text.hpp>
+
+#include "train_settings.hpp"
+
+#include <filesystem>
+#include <string>
+#include <utility>
+
+namespace shardwise::cli {
+
+namespace {
+
+/// Where the run begins, by --resume: where it would remove checkpoints that are there, nowhere.
+[[nodiscard]] Result<ResumePoint> find_begin(TrainJob const& job, TrainAnswer const& answer,
+                                             CheckpointLayout const& layout) {
+    auto const& request = answer.request;
+    auto const settings = settings_of(request, answer.plan, *job.data);
+    if (auto const cleaned = remove_leftovers(request.out); !cleaned) return cleaned.error();
+    remove_temporaries(request.out + "/tokens");
+    for (auto const& file : {request.csv, request.svg}) {
+        if (file) remove_temporaries(std::filesystem::path(*file).parent_path().string());
+    }
+    auto const from = request.resume.value_or("auto");
+    auto point = equal_ignoring_case(from, "none")   ? Result<ResumePoint>(ResumePoint{})
+                 : equal_ignoring_case(from, "auto") ? newest_checkpoint(request.out, layout, *job.files, settings)
+                                                     : resume_from(from, layout, *job.files, settings);
+    if (!point) return point;
+    auto const kept = check_run_folder(request.out, *point, *job.files, settings);
+    if (kept) return point;
+    auto error = kept.error();
+    // A setting that differs has its own way out.
+    if (error.place().empty()) error.fix("go on from it with --resume auto, or give another --out");
+    return error;
+}
+
+}  // namespace
+
+Result<ResumePoint> open_folder(TrainJob const& job, TrainAnswer const& answer, CheckpointLayout const& layout,
+                                std::optional<RunFolderLock>& lock) {
+    auto taken = RunFolderLock::take(answer.request.out);
+    if (!taken) return taken.error();
+    lock.emplace(*std::move(taken));
+    auto from = find_begin(job, answer, layout);
+    if (!from) return from;
+    auto const space = check_checkpoint_space(answer.request.out, layout, *job.files);
+    return space ? from : Result<ResumePoint>(space.error());
+}
+
+}  // namespace shardwise::cli
