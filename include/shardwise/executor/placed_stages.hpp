@@ -22,7 +22,7 @@ enum class CpuLayers : std::uint8_t { stream, compute };
 struct PlacedStages {
     /// Each stage's first layer and, last, the number of layers.
     std::vector<std::int64_t> begins;
-    /// Each stage's device; the cpu where no accelerator holds a layer.
+    /// Each stage's device; the cpu where no accelerator holds anything.
     std::vector<DeviceId> devices;
     /// By layer. The stage of those on the cpu or on disk is that of the layer before them.
     std::vector<LayerHome> homes;
@@ -42,7 +42,8 @@ namespace detail {
 
 /// The stages of a placed model. Layers stay whole and run in order: those of a device follow one another, what stands
 /// before the first layer is on the first stage's device or on one of its own, and so is what stands after the last;
-/// or it is on cpu or disk. Layers on disk are fetched, whatever `cpu_layers` says.
+/// or it is on cpu or disk. What stands beside a stage of the processor is computed there. Layers on disk are fetched, whatever
+/// `cpu_layers` says; where no device has a layer, to the one that holds what stands beside them.
 ///
 /// Errors  unsupported for a placement that is no pipeline, with the unit and where it could be
 [[nodiscard]] inline Result<PlacedStages> stages_of_placement(ModuleSequence const& modules, Budgets const& budgets,
@@ -91,6 +92,12 @@ namespace detail {
     if (out.devices.empty()) {
         out.begins = {0};
         out.devices = {DeviceId{DeviceClass::cpu, 0}};
+        for (auto const i : beside) {
+            auto const id = budgets[static_cast<std::size_t>(placement.device_of[i])].id;
+            if (!id.is_accelerator()) continue;
+            out.devices = {id};
+            break;
+        }
     }
     out.begins.push_back(layers);
     auto const first_layer = std::find_if(modules.units.begin(), modules.units.end(),
