@@ -4,6 +4,7 @@
 #include <shardwise/executor/held_block.hpp>
 #include <shardwise/executor/layer_home.hpp>
 #include <shardwise/executor/offloaded_device_blocks.hpp>
+#include <shardwise/kernels/device/expert_table.hpp>
 #include <shardwise/parallel/device_weight_stream.hpp>
 
 #include "backends.hpp"
@@ -248,11 +249,12 @@ TEST_CASE("DeviceWeightStream: each call of the vendor that fails is an error, a
             CAPTURE(call);
             CAPTURE(after);
             Result<std::vector<int>> seen(Error{ErrorCode::backend_failure});
-            auto const before = machine.calls(call);
-            auto in_first_walk = before;
+            auto before = 0;
+            auto in_first_walk = 0;
             {
                 auto const bench = testing::open_bench<testing::TestDevice>();
                 REQUIRE(bench);
+                in_first_walk = before = machine.calls(call);
                 machine.fail(call, after);
                 seen = testing::walk_layers(*bench, {cpu, disk, cpu, disk}, 2, 2, [&](int walk) {
                     if (walk == 1) in_first_walk = machine.calls(call);
