@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/executor/offloaded_blocks.hpp>
+#include <shardwise/executor/placed_stages.hpp>
 
 #include <doctest/doctest.h>
 
@@ -91,4 +92,41 @@ TEST_CASE("OffloadedWeights: a folder for temporary files that is none is an err
         CHECK(refused.error().message().find(folder) == 0);
         CHECK(refused.error().message().find("TMPDIR") != std::string::npos);
     }
+}
+
+TEST_CASE("stages_of_placement: layers on the cpu are fetched to the stage before, or are stages of the processor") {
+    auto const gpu = DeviceId::gpu(2);
+    Budgets budgets;
+    for (auto const id : {gpu, DeviceId::cpu(), DeviceId{DeviceClass::disk, 0}}) budgets.push_back({id, Bytes{1}});
+    ModuleSequence modules;
+    Placement placement;
+    auto const place = [&](std::vector<std::int32_t> const& layers) {
+        modules.units.clear();
+        placement.device_of.clear();
+        for (std::size_t i = 0; i < layers.size(); ++i) {
+            PlacementUnit unit;
+            unit.path = "layer";
+            unit.role = ModuleRole::layer;
+            unit.layer = LayerId{static_cast<std::int32_t>(i)};
+            modules.units.push_back(unit);
+            placement.device_of.push_back(layers[i]);
+        }
+    };
+    using enum LayerHome;
+    place({1, 0, 0, 2, 1, 1});
+    auto const fetched = stages_of_placement(modules, budgets, placement);
+    REQUIRE(fetched);
+    CHECK(fetched->devices == std::vector<DeviceId>{gpu});
+    CHECK(fetched->begins == std::vector<std::int64_t>{0, 6});
+    CHECK(fetched->homes == std::vector<LayerHome>{cpu, resident, resident, disk, cpu, cpu});
+    auto const computed = stages_of_placement(modules, budgets, placement, CpuLayers::compute);
+    REQUIRE(computed);
+    CHECK(computed->devices == std::vector<DeviceId>{DeviceId::cpu(), gpu, DeviceId::cpu()});
+    CHECK(computed->begins == std::vector<std::int64_t>{0, 1, 4, 6});
+    CHECK(computed->homes == std::vector<LayerHome>{resident, resident, resident, disk, resident, resident});
+    place({0, 1, 0});
+    auto const between = stages_of_placement(modules, budgets, placement, CpuLayers::compute);
+    REQUIRE(between);
+    CHECK(between->devices == std::vector<DeviceId>{gpu, DeviceId::cpu(), gpu});
+    CHECK(between->begins == std::vector<std::int64_t>{0, 1, 2, 3});
 }

@@ -42,7 +42,8 @@ namespace detail {
 
 /// The stages of a placed model. Layers stay whole and run in order: those of a device follow one another, what stands
 /// before the first layer is on the first stage's device or on one of its own, and so is what stands after the last;
-/// or it is on cpu or disk. Layers on disk are fetched, whatever `cpu_layers` says.
+/// or it is on cpu or disk. Where the cpu computes, a device may have a stage before its layers and one after. Layers on disk are
+/// fetched in any case.
 ///
 /// Errors  unsupported for a placement that is no pipeline, with the unit and where it could be
 [[nodiscard]] inline Result<PlacedStages> stages_of_placement(ModuleSequence const& modules, Budgets const& budgets,
@@ -77,8 +78,8 @@ namespace detail {
                                                            : LayerHome::cpu);
         if (is_resident && (out.devices.empty() || !(out.devices.back() == id))) {
             for (auto const& before : out.devices) {
-                // The processor may have several stages.
-                if (before == id && id.is_accelerator())
+                // The processor may have several stages, and a device one before and one after.
+                if (before == id && cpu_layers == CpuLayers::stream)
                     return refuse(unit.path, "is on a device whose other layers run before those of another",
                                   "map the layers of a device one after another");
             }
