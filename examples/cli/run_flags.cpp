@@ -92,7 +92,8 @@ Result<RunOptions> read_run_options(Arguments const& arguments) {
     auto const comm = read_comm(arguments, options.devices);
     if (!comm) return comm.error();
     options.comm = *comm;
-    if (!options.devices.empty() && !arguments.tp)
+    // A placement says itself which devices its stages have.
+    if (!options.devices.empty() && !arguments.tp && !arguments.map && !arguments.strategy)
         options.tp = static_cast<std::int32_t>(options.devices.numbers.size());
     if (arguments.kv_dtype) {
         auto const dtype = parse_dtype(*arguments.kv_dtype);

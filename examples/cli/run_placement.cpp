@@ -78,28 +78,28 @@ namespace {
     return placed;
 }
 
-}  // namespace
-
-namespace {
-
 /// Says which device of --devices each rank of the placed stages computes on, or the processor.
 ///
 /// Errors  invalid_argument for a device of the map that is not among them
-[[nodiscard]] Result<> name_devices(PlacedStages const& stages, CpuLayers cpu_layers, RunOptions& options) {
+[[nodiscard]] Result<> name_devices(PlacedModules const& placed, PlacedStages const& stages, CpuLayers cpu_layers,
+                                    RunOptions& options) {
     auto const named = std::exchange(options.devices.numbers, {});
+    // Those that hold no layer, too.
+    for (auto const device : placed.placement.device_of) {
+        auto const id = placed.budgets[static_cast<std::size_t>(device)].id;
+        if (!id.is_accelerator() || std::find(named.begin(), named.end(), id.index) != named.end()) continue;
+        return Error{ErrorCode::invalid_argument}
+            .in("--map")
+            .at(std::to_string(id.index))
+            .because("is no device of --devices")
+            .fix("name it there: --devices " + std::string(name_of(options.devices.vendor)) + ":" +
+                 std::to_string(id.index));
+    }
     for (auto const id : stages.devices) {
         auto number = id.index;
-        if (id.kind == DeviceClass::cpu) {
-            // Nothing else has a layer: all are fetched to the first device, or none leaves the processor.
+        // No device is in the map: all layers are fetched to the first one, or none leaves the processor.
+        if (id.kind == DeviceClass::cpu)
             number = cpu_layers == CpuLayers::stream ? named.front() : RunDevices::processor;
-        } else if (std::find(named.begin(), named.end(), number) == named.end()) {
-            return Error{ErrorCode::invalid_argument}
-                .in("--map")
-                .at(std::to_string(number))
-                .because("is no device of --devices")
-                .fix("name it there: --devices " + std::string(name_of(options.devices.vendor)) + ":" +
-                     std::to_string(number));
-        }
         options.devices.numbers.insert(options.devices.numbers.end(), static_cast<std::size_t>(options.tp), number);
     }
     return {};
@@ -154,7 +154,7 @@ Result<> place_run(Arguments const& arguments, Model const& model, std::int64_t 
     if (!options.devices.empty()) {
         // Each stage has a device: no other one cuts it, but --tp.
         if (!arguments.tp) options.tp = 1;
-        if (auto const named = name_devices(*stages, *cpu_layers, options); !named) return named;
+        if (auto const named = name_devices(*placed, *stages, *cpu_layers, options); !named) return named;
     }
     options.pp = stages->size();
     options.stage_begins = std::move(stages->begins);

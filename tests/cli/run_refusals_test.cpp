@@ -89,6 +89,14 @@ TEST_CASE(
     check(beside, {"--devices", "cuda:0", "--pp", "1", "--offload", "compute"}, 2, "(got 1, expected 2)");
     check(R"({"":"cpu"})", {"--devices", "cuda:1"}, 4, no_device);
     check(R"({"":0,"model.layers.1":3})", {"--devices", "cuda:0,cuda:1"}, 2, "is no device of --devices");
+    // No layer stays on a device.
+    std::string const away = R"({"":1,"model.layers":"cpu"})";
+    check(away, {"--devices", "cuda:0,cuda:1", "--pp", "1"}, 4, no_device);
+    check(away, {"--devices", "cuda:0"}, 2, "1: is no device of --devices");
+    check(away, {"--devices", "cuda:0", "--offload", "compute"}, 2, "1: is no device of --devices");
+    // Devices that hold a stage each cut no layer.
+    check(R"({"":0,"model.layers.1":4,"model.norm":4,"lm_head":4})",
+          {"--devices", "cuda:0,cuda:1,cuda:2,cuda:3,cuda:4"}, 4, no_device);
     check(beside, {"--devices", "2xgpu:24GiB"}, 2, "--strategy would find");
     check(beside, {"--offload", "compute"}, 2, "beside devices");
     check(beside, {"--devices", "cuda:0", "--offload", "all"}, 2, "stream, compute");

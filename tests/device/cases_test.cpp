@@ -21,6 +21,7 @@
 #include "expert_model_cases.hpp"
 #include "model_cases.hpp"
 #include "offload_cases.hpp"
+#include "weight_stream_cases.hpp"
 #endif
 #include "peer_cases.hpp"
 #include "product_cases.hpp"

@@ -129,4 +129,14 @@ TEST_CASE("stages_of_placement: layers on the cpu are fetched to the stage befor
     REQUIRE(between);
     CHECK(between->devices == std::vector<DeviceId>{gpu, DeviceId::cpu(), gpu});
     CHECK(between->begins == std::vector<std::int64_t>{0, 1, 2, 3});
+    // No device has a layer, but one has what stands before them.
+    place({0, 1, 2});
+    modules.units[0].role = ModuleRole::embedding;
+    for (std::size_t i = 1; i < modules.units.size(); ++i)
+        modules.units[i].layer = LayerId{static_cast<std::int32_t>(i) - 1};
+    auto const away = stages_of_placement(modules, budgets, placement);
+    REQUIRE(away);
+    CHECK(away->devices == std::vector<DeviceId>{gpu});
+    CHECK(away->begins == std::vector<std::int64_t>{0, 2});
+    CHECK(away->homes == std::vector<LayerHome>{cpu, disk});
 }

@@ -193,16 +193,19 @@ private:
                                  TensorView<float, 1, Backend> const& workspace, std::int64_t needed) const {
         if (auto const known = check_views("latent_heads", q, out, workspace); !known) return known;
         auto const refused = [] { return Error{ErrorCode::shape_mismatch}.in("latent_heads"); };
-        if (q.extent(1) != own() * shape_.key_dim || out.extent(1) != own() * shape_.value_dim)
-            return refused()
-                .because("queries or output are not as wide as the heads")
-                .got(q.extent(1))
-                .expected(own() * shape_.key_dim);
-        if (q.extent(0) != table.tokens() || out.extent(0) != table.tokens())
-            return refused()
-                .because("queries or output have not the step's rows")
-                .got(q.extent(0))
-                .expected(table.tokens());
+        for (auto const& [rows, width] :
+             {std::pair(q, own() * shape_.key_dim), std::pair(out, own() * shape_.value_dim)}) {
+            if (rows.extent(1) != width)
+                return refused()
+                    .because("queries or output are not as wide as the heads")
+                    .got(rows.extent(1))
+                    .expected(width);
+            if (rows.extent(0) != table.tokens())
+                return refused()
+                    .because("queries or output do not have the step's rows")
+                    .got(rows.extent(0))
+                    .expected(table.tokens());
+        }
         if (workspace.elements() < needed)
             return refused().because("the workspace is too small").got(workspace.elements()).at_least(needed);
         return {};

@@ -145,16 +145,19 @@ public:
 
     /// Calls walk(end) so that blocks before each offloaded one are walked, then it, then the rest of `blocks`.
     ///
-    /// Errors  those of the walk, of reading and of the stream; deadline_exceeded
+    /// Errors  those of the walk, of reading and of the stream; deadline_exceeded. After an error every later walk returns it
     template <class Walk>
     [[nodiscard]] Result<> run(std::vector<Block>& blocks, Walk const& walk, DeviceStream<Api>& stream,
                                Deadline deadline) {
         if (!stream_) return walk(blocks.size());
+        // Where it ended in the middle, the slots hold layers that the next walk would not expect.
+        if (failed_) return *failed_;
         auto done = walk_all(blocks, walk, stream, deadline);
         if (done && stream.failure()) done = *stream.failure();
+        if (done) return done;
         // What came before the failure may still read the slots.
-        if (!done) (void)stream.synchronize(Deadline::after(stream.context().limit()));
-        return done;
+        (void)stream.synchronize(Deadline::after(stream.context().limit()));
+        return failed_.emplace(done.error());
     }
 
 private:
@@ -179,6 +182,8 @@ private:
     std::vector<std::int64_t> offsets_;
     OffloadedDeviceWeights<Api> weights_;
     std::optional<Stream> stream_;
+    /// What ended a walk.
+    std::optional<Error> failed_;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -22,7 +22,7 @@ enum class CpuLayers : std::uint8_t { stream, compute };
 struct PlacedStages {
     /// Each stage's first layer and, last, the number of layers.
     std::vector<std::int64_t> begins;
-    /// Each stage's device; the cpu where no accelerator holds a layer.
+    /// Each stage's device; the cpu where no accelerator holds anything.
     std::vector<DeviceId> devices;
     /// By layer. The stage of those on the cpu or on disk is that of the layer before them.
     std::vector<LayerHome> homes;
@@ -42,8 +42,9 @@ namespace detail {
 
 /// The stages of a placed model. Layers stay whole and run in order: those of a device follow one another, what stands
 /// before the first layer is on the first stage's device or on one of its own, and so is what stands after the last;
-/// or it is on cpu or disk. Where the cpu computes, a device may have a stage before its layers and one after. Layers on disk are
-/// fetched in any case.
+/// or it is on cpu or disk. Where the cpu computes, a device may have a stage before its layers and one after, and what stands beside
+/// a stage of the cpu is computed there. Layers on disk are fetched in any case; where no device has a layer, to the one that holds
+/// what stands beside them.
 ///
 /// Errors  unsupported for a placement that is no pipeline, with the unit and where it could be
 [[nodiscard]] inline Result<PlacedStages> stages_of_placement(ModuleSequence const& modules, Budgets const& budgets,
@@ -92,6 +93,12 @@ namespace detail {
     if (out.devices.empty()) {
         out.begins = {0};
         out.devices = {DeviceId{DeviceClass::cpu, 0}};
+        for (auto const i : beside) {
+            auto const id = budgets[static_cast<std::size_t>(placement.device_of[i])].id;
+            if (!id.is_accelerator()) continue;
+            out.devices = {id};
+            break;
+        }
     }
     out.begins.push_back(layers);
     auto const first_layer = std::find_if(modules.units.begin(), modules.units.end(),

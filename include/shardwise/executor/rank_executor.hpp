@@ -79,6 +79,7 @@ public:
         if (auto const checked = check_expert_place(experts, model.config); !checked) return checked.error();
         if (auto const checked = check_load_options(options); !checked) return checked.error();
         RankExecutor executor(model, place, limits, experts);
+        if constexpr (requires { rank.context.limit(); }) executor.last_.limit = rank.context.limit();
         ParameterLoader<Backend> loader(rank, parameters, options);
         std::int64_t count = 0;
         for (auto const& block : model.program.blocks()) count += block.count;

@@ -31,8 +31,8 @@ concept PinnedLayerSource = LayerSource<S> && requires(S const& source) {
 
 /// WeightStream of a device: walks over layers whose weights lie in the host's memory or in a file. While one is computed the next is
 /// copied by a stream of its own, into as many slots as `depth` says; what lies in a file is read by a thread before that. A layer
-/// has the same slot in every walk, and the next walk's first layers are copied before this one ends. When it goes it waits for
-/// what still copies and computes.
+/// has the same slot in every walk, and the next walk's first layers are fetched before this one ends. When it goes it waits for
+/// what still copies and computes, at most as long as the context's limit.
 ///
 /// Memory  slots: depth times the largest layer; of layers that are read, two pinned buffers of the largest
 /// Source  DeepSpeed's ZeRO-Inference
@@ -61,7 +61,7 @@ public:
         for (std::int64_t layer = 0; layer < state.layers(); ++layer) {
             auto const bytes = state.source.bytes(layer).count();
             largest = std::max(largest, bytes);
-            if (state.source.pinned(layer) != nullptr || bytes == 0) continue;
+            if (!state.is_read(layer)) continue;
             largest_read = std::max(largest_read, bytes);
             state.read_layers.push_back(layer);
         }
@@ -95,6 +95,7 @@ public:
         if (failed_) return *failed_;
         auto& state = *state_;
         if (auto const here = state.copy_read(layer, deadline); !here) return failed_.emplace(here.error());
+        if (auto const later = std::exchange(state.postponed, std::nullopt)) state.copy_pinned(*later);
         state.slot(layer).fetched.block(stream, std::chrono::hours(24));
         return {};
     }
@@ -104,7 +105,13 @@ public:
         state.slot(layer).used.record(stream);
         auto const next = state.after(layer);
         // A layer that has its slot for itself stays.
-        if (next != layer) state.copy_pinned(next);
+        if (next == layer) return;
+        // A copy into this slot waits for what computes now, and those after it with it: what is read for the next layer goes first.
+        if (layer + 1 < state.layers() && state.is_read(layer + 1)) {
+            state.postponed = next;
+        } else {
+            state.copy_pinned(next);
+        }
     }
 
     /// What it holds on the device.
@@ -132,11 +139,15 @@ private:
     struct State {
         State(DeviceContext<Api>& context, Source from) : source(std::move(from)), copies(context.make_stream()) {}
         ~State() {
-            for (auto const& slot : slots) (void)slot.used.synchronize(Deadline::after(std::chrono::hours(24 * 365)));
+            auto const deadline = Deadline::after(copies.context().limit());
+            for (auto const& slot : slots) (void)slot.used.synchronize(deadline);
         }
 
         [[nodiscard]] std::int64_t layers() const { return source.layers(); }
         [[nodiscard]] std::int64_t depth() const { return static_cast<std::int64_t>(slots.size()); }
+        [[nodiscard]] bool is_read(std::int64_t layer) const {
+            return source.pinned(layer) == nullptr && source.bytes(layer).count() > 0;
+        }
         [[nodiscard]] Slot& slot(std::int64_t layer) { return slots[static_cast<std::size_t>(layer % depth())]; }
         /// The layer that has the slot next.
         [[nodiscard]] std::int64_t after(std::int64_t layer) const {
@@ -157,7 +168,7 @@ private:
         }
         /// Puts the copy of a layer that is read into its stream, once it is read, and has the one after next read.
         [[nodiscard]] Result<> copy_read(std::int64_t layer, Deadline deadline) {
-            if (source.pinned(layer) != nullptr || source.bytes(layer).count() == 0) return {};
+            if (!is_read(layer)) return {};
             auto& read = reads[copied_reads++ % reads.size()];
             if (auto const done = read.done.synchronize(deadline); !done) return done;
             copy(layer, read.memory.data());
@@ -169,8 +180,9 @@ private:
             auto const layer = read_layers[begun_reads % read_layers.size()];
             auto& read = reads[begun_reads % reads.size()];
             ++begun_reads;
-            reader->submit([this, layer, copied = read.copied, to = read.memory.data()]() -> Result<> {
-                auto const free = copied.synchronize(Deadline::after(std::chrono::hours(24)));
+            auto const limit = copies.context().limit();
+            reader->submit([this, limit, layer, copied = read.copied, to = read.memory.data()]() -> Result<> {
+                auto const free = copied.synchronize(Deadline::after(limit));
                 if (!free) return free;
                 return source.read(layer, 0, {to, static_cast<std::size_t>(source.bytes(layer).count())});
             });
@@ -184,6 +196,8 @@ private:
         List<std::int64_t> read_layers;
         std::size_t begun_reads = 0;
         std::size_t copied_reads = 0;
+        /// A layer in pinned memory whose copy goes after that of the one that is acquired next.
+        std::optional<std::int64_t> postponed;
         DeviceStream<Api> copies;
         std::optional<HostStream> reader;
     };

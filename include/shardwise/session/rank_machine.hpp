@@ -43,7 +43,7 @@ public:
             return Error{ErrorCode::unsupported}
                 .in(Backend::name)
                 .at("stages")
-                .because("computes beside stages on the processor for requests that come together, nothing else yet")
+                .because("has no conversations whose stages are partly on the processor yet")
                 .fix("keep all stages on devices");
         }
         auto const device = options.devices.empty() ? 0 : options.devices.of_rank(rank);
