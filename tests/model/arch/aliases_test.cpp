@@ -150,6 +150,6 @@ TEST_CASE("guess_use: a name that no family describes is for what it is for in e
             }
         });
     });
-    // All 24 rows, and four of them with GGUF's suffixes of experts.
+    // All 24 rows, some of them with GGUF's suffixes of experts.
     CHECK(met.size() >= 24);
 }
