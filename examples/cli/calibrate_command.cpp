@@ -63,6 +63,10 @@ namespace {
     answer.processor = detection->processor.name;
     // Devices first: where one cannot be had, nobody waits for the processor.
     if (!devices.empty()) {
+        for (auto const number : devices.numbers) {
+            auto const id = std::string(name_of(devices.vendor)) + ":" + std::to_string(number);
+            if (auto const known = described_position(*detection, id); !known) return known.error();
+        }
         auto found = with_progress(
             mode, [&](Observer const& observer) { return calibrate_devices(devices, arguments.quick, observer); });
         if (!found) return found.error();

@@ -326,6 +326,22 @@ struct TrainInput {
     return std::optional(std::move(answer));
 }
 
+/// Takes `--mode distributed` as the ranks that it means: where no launcher has started any, this program does.
+///
+/// Errors  invalid_argument
+[[nodiscard]] Result<> choose_distributed(Arguments& arguments) {
+    if (!arguments.mode || !equal_ignoring_case(*arguments.mode, "distributed")) return {};
+    auto const launched = RunRanks::find(arguments);
+    bool const is_launched = launched && launched->is_group() && arguments.ranks != "processes";
+    if (!is_launched && !arguments.dp)
+        return Error{ErrorCode::invalid_argument}
+            .in("--mode distributed")
+            .because("does not say how many ranks")
+            .fix("add --dp N, or have a launcher start them");
+    if (launched && !is_launched) arguments.ranks = "processes";
+    return {};
+}
+
 }  // namespace
 
 ExitCode run_train(Arguments const& given) {
@@ -339,18 +355,7 @@ ExitCode run_train(Arguments const& given) {
     if (!color) return failed(color.error(), Stage::arguments);
     auto request = read_train_request(arguments);
     if (!request) return failed(request.error(), Stage::arguments);
-    if (arguments.mode && equal_ignoring_case(*arguments.mode, "distributed")) {
-        auto const launched = RunRanks::find(arguments);
-        bool const is_launched = launched && launched->is_group() && arguments.ranks != "processes";
-        if (!is_launched && !arguments.dp)
-            return failed(Error{ErrorCode::invalid_argument}
-                              .in("--mode distributed")
-                              .because("does not say how many ranks")
-                              .fix("add --dp N, or have a launcher start them"),
-                          Stage::arguments);
-        // Where no launcher has started any, this program does.
-        if (launched && !is_launched) arguments.ranks = "processes";
-    }
+    if (auto const chosen = choose_distributed(arguments); !chosen) return failed(chosen.error(), Stage::arguments);
     auto ranks = RunRanks::find(arguments);
     if (!ranks) return failed(ranks.error(), Stage::arguments);
     auto record = RestartRecord::find();

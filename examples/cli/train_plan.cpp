@@ -95,15 +95,15 @@ std::string reason_of(TrainRequest const& request, TrainPlan const& plan) {
 std::string exchange_of(TrainRequest const& request, TrainPlan const& plan,
                         std::vector<TrainingProgram> const& programs, bool has_one_thread) {
     if (plan.dp == 1) return {};
-    if (has_one_thread && (plan.replica() > 1 || request.zero == 3))
+    auto const options = train_options_of(request, plan);
+    if (has_one_thread && !options.is_replicated())
         return "after backward passes: over MPI and Gloo one thread of a rank at a time exchanges, and passes with " +
                std::string(plan.tp > 1   ? "--tp"
                            : plan.pp > 1 ? "--pp"
                                          : "--zero 3") +
                " do so, too";
-    auto const limits = train_options_of(request, plan).buckets;
     bool const has_early = std::any_of(programs.begin(), programs.end(), [&](TrainingProgram const& program) {
-        return detail::BucketPlan::create(program, limits).has_early();
+        return detail::BucketPlan::create(program, options.buckets).has_early();
     });
     return has_early ? "beside backward passes"
                      : "after backward passes: none of these buckets is whole before a pass ends (--bucket-mb)";

@@ -178,10 +178,12 @@ TEST_CASE("add_measured: what was measured of a device is what plans price by, a
 
     // Measured again, it replaces what stood there.
     auto again = measured_gpu();
-    again.host_to_device = 1e10;
+    again.device_to_host = 1e10;
+    machine.links[0].link.type = LinkType::nvlink;
     REQUIRE(add_measured(machine, detection, again));
     CHECK(machine.links.size() == 1);
     CHECK(machine.between(1, 0).bandwidth == 1e10);
+    CHECK(machine.between(1, 0).type == LinkType::nvlink);
 }
 
 TEST_CASE("add_measured: a device that was not found is refused by its name") {

@@ -10,12 +10,10 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <sstream>
 #include <string>
 #include <string_view>
-#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -252,57 +250,6 @@ TEST_CASE("train: weights in bf16 have a compensation in place of masters, on an
         REQUIRE(std::filesystem::remove_all(training.out(zero) + "/step-000004") > 0);
         CHECK(training.train(zero, with({"--dp", "3", "--zero", "3"})).text("weights_hash") == hash);
     }
-}
-
-TEST_CASE("train --offload all: the process takes what is predicted, and of the model two layers alone") {
-    testing::TemporaryFolder const folder;
-    auto const config = folder.write(
-        "config.json",
-        R"({"model_type":"llama","vocab_size":512,"hidden_size":256,"intermediate_size":512,"num_hidden_layers":8,)"
-        R"("num_attention_heads":4,"num_key_value_heads":4,"max_position_embeddings":64,)"
-        R"("architectures":["LlamaForCausalLM"]})");
-    Training const training;
-    struct Taken {
-        Answer answer;
-        /// Of the process at most (VmHWM), and of its rank as predicted.
-        std::int64_t process = 0;
-        std::int64_t predicted = 0;
-    };
-    auto const train = [&](std::string const& offload) {
-        std::int64_t kib = 0;
-        auto const watch = [&kib](pid_t process) {
-            auto const path = "/proc/" + std::to_string(process) + "/status";
-            while (true) {
-                auto const text = read_text(path);
-                auto const at = text.find("VmHWM:");
-                // Nothing is left of one that has ended.
-                if (at == std::string::npos) return;
-                if (text.substr(0, text.find('\n')).find("shardwise") != std::string::npos)
-                    kib = std::max(kib, static_cast<std::int64_t>(std::atoll(text.c_str() + at + 6)));
-                usleep(1000);
-            }
-        };
-        auto words = training.words(offload, {"--steps", "2", "--micro-batch", "1", "--offload", offload});
-        words[1] = config;
-        words.insert(words.begin(), SHARDWISE_PROGRAM);
-        auto const ran = run_command_line(words, {}, watch);
-        REQUIRE_MESSAGE(ran.status == 0, ran.err);
-        Answer answer(ran.out);
-        auto const predicted = answer.integer("memory", "ranks", std::size_t{0}, "predicted");
-        CHECK(answer.integer("memory", "ranks", std::size_t{0}, "peak") <= predicted);
-        return Taken{std::move(answer), kib * 1024, predicted};
-    };
-    auto const none = train("none");
-    auto const all = train("all");
-    CHECK(all.answer.text("weights_hash") == none.answer.text("weights_hash"));
-    // Weights, sums of gradients and two moments.
-    auto const model = 4 * all.answer.integer("parameters", "total");
-    CHECK(none.predicted - all.predicted > 5 * model);
-    // Beside what is predicted a process takes the program itself, and of files what one part of a step touches.
-    auto const program = none.process - none.predicted;
-    CHECK(program > 0);
-    CHECK(all.process < all.predicted + program + 2 * model);
-    CHECK(all.process < none.process / 2);
 }
 
 TEST_CASE("train: options come from a file, flags win, and an unknown one is refused with the nearest") {

@@ -146,23 +146,25 @@ TEST_CASE(
         return all_reduce(comm, view(data));
     };
     auto const goes_on = [&](SharedMemory& comm) -> Result<> {
+        stage.step();
         if (auto const first = sums(comm); !first) return Error{ErrorCode::unsupported}.because("met it too early");
         auto const met = barrier(comm);
         stage.step();
         return met;
     };
     auto const dies = [&](SharedMemory& comm) -> Result<> {
-        auto const came = stage.await(1) ? sums(comm) : Error{ErrorCode::unsupported};
+        auto const came = stage.await(3) ? sums(comm) : Error{ErrorCode::unsupported};
         if (came) kill(getpid(), SIGKILL);
         return came;
     };
     auto const outcomes =
         run_ranks({goes_on, goes_on, dies}, {.timeout = 20s}, [&](std::vector<pid_t> const& processes) {
+            REQUIRE(stage.await(2));
             // Both wait for the last one by now; one of them is kept from seeing it come, and die.
             std::this_thread::sleep_for(200ms);
             kill(processes[0], SIGSTOP);
             stage.step();
-            CHECK(stage.await(2));
+            CHECK(stage.await(4));
             kill(processes[0], SIGCONT);
         });
     for (std::size_t const rank : {std::size_t{0}, std::size_t{1}}) {

@@ -2,6 +2,7 @@
 #include <shardwise/executor/rank_executor.hpp>
 #include <shardwise/memory/estimator.hpp>
 #include <shardwise/model/architecture.hpp>
+#include <shardwise/model/files/stored_sizes.hpp>
 
 #include <doctest/doctest.h>
 
@@ -174,6 +175,40 @@ TEST_CASE("RankExecutor: a rank reads its own share of safetensors and GGUF and 
                 CHECK(read <= own + own / 100);
                 CHECK(read >= own - own / 100);
             }
+        }
+    }
+}
+
+TEST_CASE(
+    "RankExecutor: a rank reads of a GGUF file as many bytes as its estimate has weights, where blocks cut ranks' "
+    "shares") {
+    // Of 160 in blocks of 32 two ranks have 96 and 64, three 64, 64 and 32; heads of 16 go in pairs.
+    FormulaModel const model(
+        R"({"model_type":"llama","architectures":["LlamaForCausalLM"],"vocab_size":96,"hidden_size":96,)"
+        R"("intermediate_size":160,"num_hidden_layers":2,"num_attention_heads":6,"num_key_value_heads":6})");
+    TemporaryFolder const folder;
+    auto const gguf = as_gguf(model, folder, [](std::string_view, Shape const&) { return std::vector<float>{}; });
+    auto const& described = model.checkpoint->model;
+    auto stored_model = read_checkpoint(model.source);
+    REQUIRE(stored_model);
+    TreeTensors const tensors(described.tree);
+    std::vector<StoredTensor> stored(static_cast<std::size_t>(tensors.size()));
+    walk_tensors(described.tree, [&](std::string_view name, Tensor const& tensor) {
+        auto const elements = tensor.shape.elements();
+        bool const is_packed = tensor.shape.rank() == 2;
+        stored[static_cast<std::size_t>(tensors.find(name)->first)] = {is_packed ? elements / 32 * 34 : elements * 4,
+                                                                       Dtype::f32, is_packed, is_packed ? 32 : 1};
+    });
+    stored_model->model.tree = with_stored_sizes(tensors, stored);
+    for (std::int32_t const ranks : {1, 2, 3}) {
+        CAPTURE(ranks);
+        auto const loaded = load_and_run<Fast>(gguf, described, {1, 2, 3}, ranks);
+        auto const estimate = estimate_memory(stored_model->model, {.parallel = {.tp = ranks}});
+        REQUIRE(estimate);
+        for (std::int32_t rank = 0; rank < ranks; ++rank) {
+            CAPTURE(rank);
+            auto const own = static_cast<std::size_t>(rank);
+            CHECK(loaded.read[own].count() == estimate->devices[own].terms.weights.count());
         }
     }
 }

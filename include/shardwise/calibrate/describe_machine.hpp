@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
@@ -74,41 +75,47 @@ inline void set_product_rates(MeasuredRates& measured, std::vector<ProductRate> 
     return ranks;
 }
 
-/// Writes what was measured of an accelerator into the description of the machine: its rates, and its way to the processor,
-/// which was measured with it. `machine` is describe_machine's of the same `detection`.
+/// Where describe_machine puts a detected accelerator, by its name ("cuda:0"): it has the devices that may be used, in their order.
 ///
-/// Errors  no_such_device where the device is not among those that were found and may be used
-[[nodiscard]] inline Result<> add_measured(Topology& machine, Detection const& detection,
-                                           DeviceCalibration const& calibration) {
-    // describe_machine has the devices that may be used, in their order.
+/// Errors  no_such_device where it is not among those that were found and may be used
+[[nodiscard]] inline Result<std::size_t> described_position(Detection const& detection, std::string_view id) {
     std::size_t at = 0;
-    auto found = machine.devices.size();
-    auto processor = machine.devices.size();
     for (auto const& detected : detection.devices) {
         if (!detected.is_available) continue;
-        if (detected.id == calibration.id()) found = at;
-        if (detected.device.kind == DeviceKind::cpu) processor = at;
+        if (detected.id == id) return at;
         ++at;
     }
-    if (found == machine.devices.size()) {
-        return Error{ErrorCode::no_such_device}
-            .in("calibrate")
-            .at(calibration.id())
-            .because("is not among the devices that were found")
-            .fix("see shardwise detect");
-    }
-    auto& device = machine.devices[found];
+    return Error{ErrorCode::no_such_device}
+        .in("calibrate")
+        .at(id)
+        .because("is not among the devices that were found")
+        .fix("see shardwise detect");
+}
+
+/// Writes what was measured of an accelerator into the description of the machine: its rates, and its way to the processor,
+/// which was measured with it, as the slower of both directions. `machine` is describe_machine's of the same `detection`.
+///
+/// Errors  those of described_position
+[[nodiscard]] inline Result<> add_measured(Topology& machine, Detection const& detection,
+                                           DeviceCalibration const& calibration) {
+    auto const found = described_position(detection, calibration.id());
+    if (!found) return found.error();
+    auto& device = machine.devices[*found];
     detail::set_product_rates(device.measured, calibration.products, 1.0);
     device.measured.bandwidth = calibration.memory;
     device.measured.launch = calibration.launch;
-    if (processor == machine.devices.size()) return {};
-    auto const first = static_cast<std::int32_t>(found);
-    auto const second = static_cast<std::int32_t>(processor);
-    Link const measured{LinkType::pcie, calibration.host_to_device, calibration.copy_latency, true};
+    auto const processor = described_position(detection, "cpu");
+    if (!processor) return {};
+    auto const first = static_cast<std::int32_t>(*found);
+    auto const second = static_cast<std::int32_t>(*processor);
+    auto const bandwidth = std::min(calibration.host_to_device, calibration.device_to_host);
+    Link const measured{LinkType::pcie, bandwidth, calibration.copy_latency, true};
     for (auto& link : machine.links) {
         bool const is_same = link.first == first && link.second == second;
         if (!is_same && !(link.first == second && link.second == first)) continue;
+        auto const type = link.link.type;
         link.link = measured;
+        if (type != LinkType::none) link.link.type = type;
         return {};
     }
     machine.links.push_back({first, second, measured});

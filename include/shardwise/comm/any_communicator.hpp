@@ -105,7 +105,7 @@ public:
             one_);
     }
     /// Makes every later call of every rank return `error`, unless another error came first; returns the first one. Another thread of the
-    /// rank may be in a call.
+    /// rank may be in a call where the ranks share memory.
     Result<> fail(Error const& error) {
         return std::visit([&](auto& one) { return one.fail(error); }, one_);
     }

@@ -152,7 +152,8 @@ private:
         auto const weight = grain_of_(op);
         if (!weight) return weight.error();
         auto const in = op.inputs[0];
-        auto const cut = sum_pieces(value(in), weight->input, [&] { return cut_width<Policy>(value(in).width, *weight); });
+        auto const cut =
+            sum_pieces(value(in), weight->input, [&] { return cut_width<Policy>(value(in).width, *weight); });
         pieces(in) = cut;
         columns(in) = {cut.inputs_of_rank(place_.ranks, place_.rank)};
         return {};

@@ -23,7 +23,8 @@ namespace detail {
 
 /// The key-value cache of one layer that runs `body`, on the given tensor-parallel rank. A layer that
 /// sees a window holds min(context, window) tokens without padding; cross-attention holds as many encoder tokens as
-/// context. A gated delta rule keeps a state of each sequence, in fp32 and of one size.
+/// context. A gated delta rule keeps a state of each sequence, in fp32 and of one size. Heads are shared evenly: where loading
+/// cuts them by the blocks of a packed output projection, a rank may have more.
 [[nodiscard]] constexpr Bytes kv_cache_bytes(BlockBody const& body, EstimateRequest const& request,
                                              ModelConfig const& config, std::int64_t tp_rank = 0) {
     auto const context = context_of(request, config);

@@ -61,7 +61,7 @@ private:
         auto const& split = value(in).split;
         auto const units = split.is_shared() ? split.all_units() : value(in).width;
         auto const unit = units > 0 ? value(in).width / units : 1;
-        give(in, {pieces.grain / unit, pieces.count});
+        give(in, {unit > 0 ? pieces.grain / unit : 1, pieces.count});
     }
     /// What `to` is made of, unless something else says.
     constexpr void copy(ValueId from, ValueId to) {

@@ -98,7 +98,8 @@ private:
         })};
         needs.largest_part = needs.weights;
         if (!request_.training) return needs;
-        needs.parameters = sum([&](Tensor const& tensor, LayerPosition const& at) { return elements(tensor, at.grain); });
+        needs.parameters =
+            sum([&](Tensor const& tensor, LayerPosition const& at) { return elements(tensor, at.grain); });
         needs.buffers = Bytes{sum([&](Tensor const& tensor, LayerPosition const& at) {
             return tensor.is_parameter() ? std::int64_t{0} : shard_bytes(tensor, at, request_, place_).count();
         })};

@@ -158,7 +158,8 @@ namespace detail {
     }
     return true;
 }
-static_assert(names_multiplied_types(), "ggml_type_table says is_multiplied of the types that a row of weight_format_table holds");
+static_assert(names_multiplied_types(),
+              "ggml_type_table says is_multiplied of the types that a row of weight_format_table holds");
 
 }  // namespace detail
 

@@ -104,8 +104,10 @@ struct TrainOptions {
                 .fix("leave it out, or use data-parallel ranks alone");
         return schedule.check();
     }
+    /// Whether each rank has the whole model, and its passes need no other one.
+    [[nodiscard]] bool is_replicated() const { return tp == 1 && pp == 1 && zero != ZeroStage::weights; }
     /// Whether data-parallel ranks that are threads can train one copy of the weights.
-    [[nodiscard]] bool can_share_copy() const { return tp == 1 && pp == 1 && zero != ZeroStage::weights; }
+    [[nodiscard]] bool can_share_copy() const { return is_replicated(); }
     /// What ranks share in effect: weights that all of them change have one optimizer's state.
     [[nodiscard]] ZeroStage shared() const { return has_one_copy ? std::max(zero, ZeroStage::optimizer) : zero; }
     /// Whether backward passes are in two parts.

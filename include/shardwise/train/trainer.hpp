@@ -12,6 +12,7 @@
 #include <shardwise/train/detail/agree_on_training.hpp>
 #include <shardwise/train/detail/bad_step.hpp>
 #include <shardwise/train/detail/check_training.hpp>
+#include <shardwise/train/detail/exchange_stream.hpp>
 #include <shardwise/train/detail/leaf_passes.hpp>
 #include <shardwise/train/detail/loss_scale.hpp>
 #include <shardwise/train/detail/make_layers.hpp>
@@ -30,6 +31,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -265,7 +267,8 @@ private:
             if (!ties) return ties.error();
             stages.emplace(Stages{*std::move(passes), *std::move(ties)});
         }
-        auto const beside = groups.time_beside(options.own_timeout());
+        std::optional<std::chrono::nanoseconds> beside;
+        if (detail::runs_beside(groups.data(), options.is_replicated())) beside = options.own_timeout();
         auto gradients = TrainingGradients::create(context, layout, sizes.sums(), beside);
         if (!gradients) return gradients.error();
         auto optimizer = ShardedOptimizer<Rule>::create(context, rule, detail::optimized_parameters(layout, weights),

@@ -161,7 +161,7 @@ public:
     [[nodiscard]] ChunkPass::Done reducer(C& comm, HostStream& stream, std::size_t chunk = 0) {
         if (!beside_) return {};
         auto const reduce = [this, &comm, &stream, chunk](auto& tree, std::int64_t block) -> Result<> {
-            // What ends with the pass is exchanged by whom waits for it.
+            // What ends with the pass is exchanged by whoever waits for it.
             auto const& plan = options_.buckets.chunks[chunk];
             while (block > plan.first && tree.reduced() < plan.ends.size() && plan.ends[tree.reduced()] >= block) {
                 if (auto const done = tree.reduce(comm, stream, *beside_); !done) return done;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/model/files/config_json.hpp>
+#include <shardwise/model/files/guess_use.hpp>
 #include <shardwise/model/walk.hpp>
 
 #include <doctest/doctest.h>
@@ -118,4 +119,37 @@ TEST_CASE("Every parameter of a family that GGUF knows has a GGUF name") {
             CHECK_MESSAGE((is_in(Arch::aliases) || is_in(family_of<Arch>.gguf_numbers)), name);
         }
     });
+}
+
+TEST_CASE("guess_use: a name that no family describes is for what it is for in every family that has it") {
+    // The module whose weight a name is, or the stack of experts.
+    auto const module_of = [](std::string_view name) {
+        if (name.ends_with(".weight")) name.remove_suffix(7);
+        return name.substr(name.rfind('.') + 1);
+    };
+    std::set<std::string> met;
+    golden::for_each_case([&](golden::Json const& golden, Model const& model) {
+        if (golden.at("case").get<std::string>().rfind("small-", 0) != 0) return;
+        walk_tensors(model.tree, [&](std::string_view path, Tensor const& tensor) {
+            if (!is_product(tensor.use) && tensor.use != TensorUse::router) return;
+            // The gated delta rule's products have names of attention's.
+            if (path.find("linear_attn.") != std::string_view::npos) return;
+            auto const check = [&](std::string_view name) {
+                auto const module = module_of(name);
+                auto const guessed = detail::guess_use(TensorUse::linear, module);
+                if (guessed == TensorUse::linear) return;
+                met.emplace(module);
+                // A file's one tensor of queries, keys and values is those of the model that has them apart.
+                bool const is_part = guessed == TensorUse::attention_qkv && tensor.use <= TensorUse::attention_v;
+                if (is_part && tensor.use != TensorUse::linear) return;
+                CHECK_MESSAGE(guessed == tensor.use, path, " is not for what ", module, " says");
+            };
+            check(path);
+            for (auto const& alias : model.family->aliases) {
+                if (covers(alias.tree, path)) check(alias.file);
+            }
+        });
+    });
+    // All 24 rows, some of them with GGUF's suffixes of experts.
+    CHECK(met.size() >= 24);
 }

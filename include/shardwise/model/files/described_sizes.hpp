@@ -84,6 +84,7 @@ private:
             if (weight.shape.rank() < 2 || !tensor.is_parameter()) continue;
             auto const bytes = packed_size(weight, module.class_name);
             if (!bytes) continue;
+            // Groups of compressed-tensors are not known here: such weights count as if they could be cut anywhere.
             auto const block = quantization_.is_compressed ? 1 : scheme_grain(quantization_.scheme, weight);
             sizes_[static_cast<std::size_t>(place.first + i)] = {*bytes, tensor.dtype, true,
                                                                  static_cast<std::int32_t>(block)};

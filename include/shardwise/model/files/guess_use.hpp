@@ -9,7 +9,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// What a tensor of a model that no family describes is for, where it is known to be a product's weight or a table: by the name of
 /// its module in GGUF files or in most of transformers' classes. Families say it themselves: only trees that somebody wrote down
-/// (`--tree`) and files without a config, whose names are all that is known, ask this.
+/// (`--tree`) and files without a config, whose names are all that is known, ask this. No name says what a family that has it does not
+/// (tests/model/arch/aliases_test.cpp).
 ///
 /// Source  gguf-py 0.17 gguf/tensor_mapping.py
 [[nodiscard]] constexpr TensorUse guess_use(TensorUse known, std::string_view module) {
@@ -49,10 +50,13 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
         return is_side_table ? TensorUse::side_table : known;
     }
     if (known != TensorUse::linear) return known;
+    auto stem = module;
     for (std::string_view const suffix : {"_exps", "_shexp"})
-        if (module.ends_with(suffix)) module.remove_suffix(suffix.size());
-    for (auto const& row : products)
-        if (row.name == module) return row.use;
+        if (stem.ends_with(suffix)) stem.remove_suffix(suffix.size());
+    for (auto const& row : products) {
+        // What gates a shared expert routes nothing (ffn_gate_inp_shexp).
+        if (row.name == (row.use == TensorUse::router ? module : stem)) return row.use;
+    }
     return known;
 }
 

@@ -84,10 +84,9 @@ public:
         if (descriptor < 0) return unwritable(path, errno);
         files_.push_back({std::move(shown), descriptor, -1});
         if (window_ == nullptr) return {};
-        auto const direct = Calls::open(path.c_str(), O_WRONLY | O_DIRECT);
-        // EINVAL: a file system that has no way around the page cache.
-        if (direct < 0 && errno != EINVAL) return unwritable(path, errno);
-        files_.back().direct = direct;
+        // The file can be written, as the first call has shown: where this one fails, for whatever reason (a file system that has no way
+        // around the page cache, too many open files), the page cache has it all.
+        files_.back().direct = Calls::open(path.c_str(), O_WRONLY | O_DIRECT);
         return {};
     }
     [[nodiscard]] bool is_open() const { return !files_.empty(); }
@@ -134,7 +133,7 @@ private:
     struct File {
         std::string shown;
         int descriptor = -1;
-        /// Around the page cache; -1 where the file system does not take that.
+        /// Around the page cache; -1 where that did not open, or is not taken.
         int direct = -1;
     };
 
@@ -154,7 +153,7 @@ private:
         do {
             count = Calls::write(file.direct, bytes.data(), bytes.size(), offset);
         } while (count < 0 && errno == EINTR);
-        if (count < 0 && errno != EINVAL) return unwritable(file.shown, errno);
+        if (count < 0 && errno != EINVAL && errno != EOPNOTSUPP) return unwritable(file.shown, errno);
         if (count < 0) {
             // The file system had only not said so before.
             if (auto const code = close_direct(file); code != 0) return unwritable(file.shown, code);

@@ -97,12 +97,12 @@ template <class Calls>
 }  // namespace detail
 
 /// Writes the checkpoint of a step and waits until it is on the disk. All ranks call it, each with the parts that it writes; together
-/// they are all elements, once. Ranks see one file system.
+/// they are all elements, once. Ranks see one file system. `memory` is as CheckpointWriter::open takes it.
 ///
 /// Errors  file_unwritable on all ranks, and older checkpoints are as they were; invalid_argument; as a collective
 template <class Calls = FileCalls, Communicator C>
 [[nodiscard]] Result<> save_checkpoint(C& comm, CheckpointTarget const& target, TrainerState const& state,
-                                       Span<CheckpointPart const> parts) {
+                                       Span<CheckpointPart const> parts, Span<std::byte> memory = {}) {
     using Writer = CheckpointWriter<Calls>;
     if (auto const checked = detail::share_error(comm, target.check()); !checked) return checked;
     bool const is_first = comm.rank() == 0;
@@ -110,7 +110,7 @@ template <class Calls = FileCalls, Communicator C>
     if (is_first) done = Writer::prepare(target.out, *target.layout, *target.files, state.step);
     if (auto const prepared = detail::share_error(comm, done); !prepared) return prepared;
     CheckpointSums sums;
-    done = detail::share_error(comm, detail::write_own<Calls>(target, state.step, parts, sums));
+    done = detail::share_error(comm, detail::write_own<Calls>(target, state.step, parts, sums, memory));
     if (done) {
         auto const all = detail::add_sums(comm, std::move(sums));
         if (!all) return all.error();

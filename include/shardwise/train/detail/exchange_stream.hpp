@@ -13,8 +13,9 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// Whether one thread of a rank may end a communicator that another is using, or use one that was split from it: with MPI and Gloo one
-/// thread at a time uses them all. Of a user's own one it is what it is made of that says so.
+/// Whether one thread of a rank may end a communicator that another is using, or use one that was split from it: over MPI and Gloo shardwise
+/// lets one thread at a time use them all, though MPI is started with MPI_THREAD_MULTIPLE. Of a user's own one it is what it is made of that
+/// says so.
 template <class C>
 [[nodiscard]] bool takes_several_threads([[maybe_unused]] C& comm) {
     if constexpr (requires { comm.kind(); })

@@ -5,13 +5,11 @@
 #include <shardwise/comm/host_communicator.hpp>
 #include <shardwise/comm/traffic.hpp>
 #include <shardwise/parallel/place.hpp>
-#include <shardwise/train/detail/exchange_stream.hpp>
 
 #include <chrono>
 #include <concepts>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <utility>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
@@ -107,11 +105,6 @@ public:
             return pipeline_.get();
         else
             return nullptr;
-    }
-    /// How long who waits for a thread that uses `data` while passes go on does; nothing where there may be none.
-    [[nodiscard]] std::optional<std::chrono::nanoseconds> time_beside(std::chrono::nanoseconds timeout) {
-        bool const is_alone = !weights_ && !tensor_ && !pipeline_;
-        return runs_beside(data(), is_alone) ? std::optional(timeout) : std::nullopt;
     }
     /// Whether this rank speaks for its tensor-parallel group in sums over all ranks of what the group's ranks have alike.
     [[nodiscard]] bool is_first_of_layer() { return tensor() == nullptr || tensor()->rank() == 0; }

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include "training.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+using namespace shardwise;
+using namespace shardwise::tests;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+std::string config_of(std::int64_t width, std::int64_t layers, std::int64_t vocabulary) {
+    auto const number = [](std::int64_t value) { return std::to_string(value); };
+    return R"({"model_type":"llama","architectures":["LlamaForCausalLM"],"max_position_embeddings":64,)"
+           R"("num_attention_heads":4,"num_key_value_heads":4,"hidden_size":)" +
+           number(width) + R"(,"intermediate_size":)" + number(2 * width) + R"(,"num_hidden_layers":)" +
+           number(layers) + R"(,"vocab_size":)" + number(vocabulary) + "}";
+}
+
+/// Of a file, what is touched before it is given back.
+constexpr std::int64_t pages_of_file = std::int64_t{4} << 20U;
+
+/// What a run has taken.
+struct Taken {
+    Answer answer;
+    /// The process at most (VmHWM), and of that what is no file's.
+    std::int64_t process = 0;
+    std::int64_t own = 0;
+    /// Of all ranks, as predicted.
+    std::int64_t predicted = 0;
+    std::int64_t peak = 0;
+};
+
+/// Trains a model from scratch in a process of its own; the first of the flags is the number of steps.
+Taken take(Training const& training, std::string const& config, std::string const& name, Words const& flags) {
+    std::int64_t most = 0;
+    std::int64_t own = 0;
+    auto const watch = [&](pid_t process) {
+        auto const path = "/proc/" + std::to_string(process) + "/status";
+        while (true) {
+            auto const text = read_text(path);
+            auto const of = [&](std::string const& key) {
+                auto const at = text.find(key);
+                return at == std::string::npos ? -1 : 1024 * std::atoll(text.c_str() + at + key.size());
+            };
+            // Nothing is left of one that has ended.
+            if (of("VmHWM:") < 0) return;
+            if (text.substr(0, text.find('\n')).find("shardwise") != std::string::npos) {
+                most = std::max<std::int64_t>(most, of("VmHWM:"));
+                own = std::max<std::int64_t>(own, of("RssAnon:") + of("RssShmem:"));
+            }
+            ::usleep(1000);
+        }
+    };
+    Words words{SHARDWISE_PROGRAM,  "train",  config,          "--data", training.data, "--out",
+                training.out(name), "--json", "--micro-batch", "1",      "--steps"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    auto const ran = run_command_line(words, {}, watch);
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    Taken out{Answer(ran.out), most, own};
+    for (std::size_t rank = 0; rank < out.answer.size("memory", "ranks"); ++rank) {
+        out.predicted += out.answer.integer("memory", "ranks", rank, "predicted");
+        out.peak += out.answer.integer("memory", "ranks", rank, "peak");
+    }
+    CHECK(out.peak <= out.predicted);
+    return out;
+}
+
+/// A process takes what is predicted, and beside it its program's pages and a few MiB of its own.
+void check_near(Taken const& taken) {
+    CAPTURE(taken.predicted);
+    CAPTURE(taken.process);
+    CAPTURE(taken.own);
+    CHECK(taken.own >= taken.peak - taken.peak / 50);
+    CHECK(taken.own <= taken.predicted + taken.predicted / 50);
+    // The pages of the program are its file's: 15 MB where it is not optimised.
+    CHECK(taken.process <= taken.own + (std::int64_t{20} << 20U));
+}
+
+}  // namespace
+
+TEST_CASE("train: a process takes what is predicted, and beside it a few MiB and its program") {
+    testing::TemporaryFolder const folder;
+    auto const config = folder.write("config.json", config_of(384, 4, 2560));
+    Training const training;
+    auto const taken = take(training, config, "run", {"1", "--threads", "1", "--batch", "16", "--context", "8"});
+    CHECK(taken.predicted > 250'000'000);
+    check_near(taken);
+}
+
+TEST_CASE("train --offload all: the process takes what is predicted, and of the model two layers alone") {
+    testing::TemporaryFolder const folder;
+    auto const config = folder.write("config.json", config_of(256, 8, 512));
+    Training const training;
+    auto const train = [&](std::string const& offload) {
+        return take(training, config, offload,
+                    {"2", "--threads", "1", "--batch", "4", "--context", "8", "--offload", offload});
+    };
+    auto const none = train("none");
+    auto const all = train("all");
+    CHECK(all.answer.text("weights_hash") == none.answer.text("weights_hash"));
+    // Weights, sums of gradients and two moments.
+    auto const model = 4 * all.answer.integer("parameters", "total");
+    CHECK(none.predicted - all.predicted > 5 * model);
+    // Beside what is predicted a process takes the program itself, and of weights, gradients and two moments what one part of a step
+    // touches: less than the model.
+    auto const program = none.process - none.predicted;
+    CHECK(program > 0);
+    CAPTURE(model);
+    CHECK(model > 5 * pages_of_file);
+    CAPTURE(all.predicted);
+    CAPTURE(all.process);
+    CHECK(all.process < all.predicted + program + 4 * pages_of_file);
+}
+
+TEST_SUITE("long") {
+    TEST_CASE("train: the high-water mark of a process is within 5 % of what is predicted") {
+        testing::TemporaryFolder const folder;
+        auto const config = folder.write("config.json", config_of(512, 5, 2048));
+        Training const training;
+        int number = 0;
+        for (auto const& flags :
+             std::vector<Words>{{"16", "--context", "8", "--threads", "1"},
+                                {"16", "--context", "8", "--threads", "2"},
+                                {"8", "--context", "8", "--threads", "2", "--dp", "2", "--zero", "1"},
+                                {"8", "--context", "8", "--threads", "2", "--dp", "2", "--zero", "2"},
+                                {"8", "--context", "8", "--threads", "2", "--tp", "2"},
+                                {"8", "--context", "64", "--threads", "1", "--recompute", "full"},
+                                {"16", "--context", "8", "--threads", "1", "--optimizer", "adam8bit"}}) {
+            CAPTURE(flags);
+            Words all{"2", "--batch"};
+            all.insert(all.end(), flags.begin(), flags.end());
+            auto const taken = take(training, config, "run" + std::to_string(number++), all);
+            CHECK(taken.predicted > 340'000'000);
+            check_near(taken);
+            CHECK(static_cast<double>(taken.process) < 1.05 * static_cast<double>(taken.predicted));
+            CHECK(static_cast<double>(taken.process) > 0.95 * static_cast<double>(taken.predicted));
+        }
+    }
+}
