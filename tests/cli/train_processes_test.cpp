@@ -197,8 +197,10 @@ TEST_CASE("train: ranks of launch, torchrun, machines of their own and MPI train
     }
     auto const has_mpi = run_command_line(mpirun(1, training.words("mpi1", {"--steps", "3", "--ranks", "mpi"})));
     if (has_mpi.says("is not built into") || has_mpi.status == 127) SHARDWISE_SKIP("no MPI on this machine");
+    CHECK_MESSAGE(has_mpi.status == 0, has_mpi.err);
     CHECK_MESSAGE(Answer(has_mpi.out).text("weights_hash") == hash, has_mpi.err);
     auto const mpi = run_command_line(mpirun(2, training.words("mpi2", flags)));
+    CHECK_MESSAGE(mpi.status == 0, mpi.err);
     CHECK_MESSAGE(Answer(mpi.out).text("weights_hash") == hash, mpi.err);
     CHECK(Answer(mpi.out).text("options", "ranks") == "mpi");
     auto const wrong = run_command_line(mpirun(2, training.words("none", {"--dp", "3"})));

@@ -62,7 +62,9 @@ public:
         }
         if (!failure()) {
             wire_->wait(std::span<Message>(sent_), options_.timeout, [] { return false; });
-            notify({});
+            // MPI sends while both sides call it: a rank that still computes takes the notice when it leaves, too. A process that
+            // ends before is no orderly end to mpirun.
+            notify({}, options_.timeout);
         }
         wire_->keep(std::move(sent_));
         wire_->keep(std::move(notices_));
@@ -200,7 +202,7 @@ public:
     Result<> fail(Error const& error) {
         if (failure()) return *failure();
         error_ = error;
-        notify(error);
+        notify(error, std::chrono::milliseconds(100));
         wire_->give_up(error);
         return error;
     }
@@ -283,7 +285,7 @@ private:
         return {};
     }
 
-    void notify(std::optional<Error> const& error) {
+    void notify(std::optional<Error> const& error, std::chrono::nanoseconds limit) {
         auto const notice = error ? Notice::of(*error) : Notice{};
         std::vector<Message> messages;
         for (std::int32_t peer = 0; peer < size(); ++peer) {
@@ -291,7 +293,7 @@ private:
                 messages.push_back(
                     start_send(peer, Lane::notices, reinterpret_cast<std::byte const*>(&notice), sizeof notice));
         }
-        wire_->wait(std::span<Message>(messages), std::chrono::milliseconds(100), [] { return false; });
+        wire_->wait(std::span<Message>(messages), limit, [] { return false; });
         wire_->keep(std::move(messages));
     }
     /// The first error that another rank told of.
