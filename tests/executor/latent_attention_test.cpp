@@ -131,10 +131,10 @@ struct LatentStep {
         auto const& one = sequences[static_cast<std::size_t>(sequence)];
         return formula("latents" + std::to_string(sequence), {one.past + one.tokens, 36});
     }
-    [[nodiscard]] Result<StepTable<Host>> table(HostContext& context, HostStream& stream) const {
+    [[nodiscard]] Result<StepTable<Host>> table(HostContext& memory, HostStream& stream) const {
         auto const count = static_cast<std::int64_t>(sequences.size());
         auto made = StepTable<Host>::create(
-            context,
+            memory,
             {.tokens = tokens, .sequences = count, .wanted = 0, .groups = 1, .pages = pages, .page_rows = page_rows});
         if (!made) return made;
         std::vector<std::span<std::int32_t const>> spans(lists.begin(), lists.end());
