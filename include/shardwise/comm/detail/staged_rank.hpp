@@ -276,12 +276,12 @@ private:
         // Where all have come, a later call has failed. This one ends as on the others, so that all meet the error in the same call.
         if (is_poisoned()) return missing().empty() ? std::nullopt : poisoned();
         if (!waiter.is_time_to_look()) return std::nullopt;
-        for (auto const peer : missing()) {
-            if (auto const lost = lost_rank(peer)) return lost;
-        }
+        for (std::int32_t peer = 0; peer < size(); ++peer)
+            if (auto const lost = has_arrived(peer) ? std::nullopt : lost_rank(peer)) return lost;
+        // Nothing is allocated while time is left: a step of decoding asks for no memory.
+        if (!waiter.has_timed_out()) return std::nullopt;
         auto const late = missing();
-        // Everyone may have come while we looked.
-        if (late.empty() || !waiter.has_timed_out()) return std::nullopt;
+        if (late.empty()) return std::nullopt;
         auto const note = [&](std::int32_t peer) { return watch_.is_stopped(peer) ? " (stopped: unresponsive)" : ""; };
         return Error{ErrorCode::deadline_exceeded}
             .in(to_text(call_.call))
