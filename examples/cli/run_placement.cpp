@@ -105,6 +105,10 @@ namespace {
     return {};
 }
 
+[[nodiscard]] Result<CpuLayers> read_cpu_layers(Arguments const& arguments) {
+    return choose<CpuLayers>("--offload", arguments.cpu_layers.value_or("stream"), cpu_layers_choices);
+}
+
 }  // namespace
 
 bool has_placement(Arguments const& arguments, RunOptions const& options) {
@@ -126,6 +130,7 @@ Result<> check_placement_flags(Arguments const& arguments) {
             .because("says what becomes of layers that --map puts on the cpu beside devices")
             .fix("give --map FILE --devices cuda:0");
     }
+    if (auto const known = read_cpu_layers(arguments); !known) return known.error();
     if (arguments.strategy && !arguments.devices)
         return error.in("--strategy").because("needs devices to place on").fix("name them: --devices 2xgpu:24GiB");
     if (arguments.strategy == "custom")
@@ -139,7 +144,7 @@ Result<> place_run(Arguments const& arguments, Model const& model, std::int64_t 
     auto const placed = arguments.map ? read_placement(*arguments.map, task, context)
                                       : find_placement(arguments, task, context, options.step_tokens, options.log);
     if (!placed) return placed.error();
-    auto const cpu_layers = choose<CpuLayers>("--offload", arguments.cpu_layers.value_or("stream"), cpu_layers_choices);
+    auto const cpu_layers = read_cpu_layers(arguments);
     if (!cpu_layers) return cpu_layers.error();
     auto stages = stages_of_placement(placed->modules, placed->budgets, placed->placement, *cpu_layers);
     if (!stages) return stages.error();

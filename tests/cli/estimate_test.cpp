@@ -130,8 +130,8 @@ TEST_CASE("estimate: what train allocates is what train predicts and holds itsel
     check({"--dp", "2", "--zero", "1", "--recompute", "full"}, {"--batch", "2"},
           {"--batch", "4", "--micro-batch", "2", "--ranks", "processes"}, 2);
     check({"--dp", "2", "--zero", "3"}, {"--batch", "2"}, {"--batch", "4", "--micro-batch", "2"}, 2);
-    check({"--pp", "2", "--dp", "2"}, {"--batch", "3", "--micro-batches", "3"}, {"--batch", "6", "--micro-batch", "1"},
-          4);
+    check({"--pp", "2", "--dp", "2", "--zero", "0"}, {"--batch", "3", "--micro-batches", "3"},
+          {"--batch", "6", "--micro-batch", "1"}, 4);
     // A batch for each stage where it is not said how many micro-batches there are.
     check({"--pp", "2", "--tp", "2"}, {"--batch", "2"}, {"--batch", "4", "--micro-batch", "2"}, 4);
     check({"--dp", "1", "--offload", "optimizer"}, {}, {"--batch", "1"}, 1);

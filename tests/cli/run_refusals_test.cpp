@@ -88,7 +88,8 @@ TEST_CASE(
     check(beside, {"--devices", "cuda:0", "--pp", "2", "--offload", "compute"}, 4, no_device);
     check(beside, {"--devices", "cuda:0", "--pp", "1", "--offload", "compute"}, 2, "(got 1, expected 2)");
     check(R"({"":"cpu"})", {"--devices", "cuda:1"}, 4, no_device);
-    check(R"({"":0,"model.layers.1":3})", {"--devices", "cuda:0,cuda:1"}, 2, "is no device of --devices");
+    check(R"({"":0,"model.layers.1":3,"model.norm":3,"lm_head":3})", {"--devices", "cuda:0,cuda:1"}, 2,
+          "is no device of --devices");
     // No layer stays on a device.
     std::string const away = R"({"":1,"model.layers":"cpu"})";
     check(away, {"--devices", "cuda:0,cuda:1", "--pp", "1"}, 4, no_device);
