@@ -174,8 +174,8 @@ TEST_CASE("RankExecutor: weights packed on load take what the estimator says, an
         request.quant = options.quant;
         auto const estimate = estimate_memory(described, request);
         REQUIRE(estimate);
-        // The rotation's frequencies of each layer; of int8 files, the byte that names their format; of nf4 ones, the code.
-        auto expected = estimate->terms.weights.count() + 2 * 16 * 4;
+        // The rotation's frequencies, once for all layers; of int8 files, the byte that names their format; of nf4 ones, the code.
+        auto expected = estimate->terms.weights.count() + 16 * 4;
         if (options.quant->method == QuantMethod::int8) expected -= 14;
         if (options.quant->method == QuantMethod::nf4) expected -= 14 * 64;
         // Sums by a tree hold a weight for each leaf, which is whole cache lines.
