@@ -79,7 +79,7 @@ endfunction()
 # shardwise_room_test(NAME PROGRAM ARGUMENT...)
 function(shardwise_room_test name program)
     add_test(NAME ${name} COMMAND "${program}" ${ARGN} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
-    set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 1800)
+    set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 2700)
 endfunction()
 
 foreach(room IN LISTS rooms)
