@@ -51,7 +51,7 @@ public:
     [[nodiscard]] Bytes bytes(std::int64_t layer) const {
         return Bytes{static_cast<std::int64_t>(bytes_[static_cast<std::size_t>(layer)].size())};
     }
-    [[nodiscard]] std::byte const* pinned(std::int64_t layer) const {
+    [[nodiscard]] std::byte const* in_memory(std::int64_t layer) const {
         return pinned_[static_cast<std::size_t>(layer)].data();
     }
     /// As where the file of a layer was cut.

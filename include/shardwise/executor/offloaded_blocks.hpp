@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/backend/buffer.hpp>
 #include <shardwise/backend/host/weight.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/for_each_weight.hpp>
-#include <shardwise/executor/layer_file.hpp>
 #include <shardwise/executor/layer_home.hpp>
+#include <shardwise/executor/offloaded_layers.hpp>
 #include <shardwise/executor/rank_home.hpp>
 #include <shardwise/executor/walk_block.hpp>
 #include <shardwise/parallel/layer_source.hpp>
@@ -21,54 +22,8 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// The packed weights of layers that lie in memory of their own or in a file; each layer in one piece.
-class OffloadedWeights {
-public:
-    OffloadedWeights() = default;
-    OffloadedWeights(OffloadedWeights&& other) noexcept = default;
-    OffloadedWeights& operator=(OffloadedWeights&& other) noexcept = default;
-
-    [[nodiscard]] std::int64_t layers() const { return static_cast<std::int64_t>(pieces_.size()); }
-    [[nodiscard]] Bytes bytes(std::int64_t layer) const { return Bytes{piece(layer).bytes}; }
-    /// Errors  file_unreadable; malformed_file where the file was cut
-    [[nodiscard]] Result<> read(std::int64_t layer, std::int64_t begin, std::span<std::byte> to) const {
-        auto const& from = piece(layer);
-        if (from.offset < 0) {
-            if (!to.empty()) std::memcpy(to.data(), from.memory.data() + begin, to.size());
-            return {};
-        }
-        return file_.read(from.offset + begin, to);
-    }
-
-    /// Takes the next layer's bytes over.
-    void keep(Buffer<std::byte, Host> memory) {
-        auto const bytes = memory.size();
-        pieces_.push_back({std::move(memory), bytes, -1});
-    }
-    /// Writes the next layer's bytes out, into a file that goes with this process.
-    ///
-    /// Errors  file_unwritable with the system's words
-    [[nodiscard]] Result<> write(std::span<std::byte const> bytes) {
-        auto const offset = file_.write(bytes);
-        if (!offset) return offset.error();
-        pieces_.push_back({{}, static_cast<std::int64_t>(bytes.size()), *offset});
-        return {};
-    }
-
-private:
-    struct Piece {
-        Buffer<std::byte, Host> memory;
-        std::int64_t bytes = 0;
-        /// In the file; -1 in memory.
-        std::int64_t offset = -1;
-    };
-
-    [[nodiscard]] Piece const& piece(std::int64_t layer) const { return pieces_[static_cast<std::size_t>(layer)]; }
-
-    std::vector<Piece> pieces_;
-    LayerFile file_;
-};
-
+/// Layers that the host's memory or a file keeps for the host.
+using OffloadedWeights = OffloadedLayers<Buffer<std::byte, Host>>;
 static_assert(LayerSource<OffloadedWeights>);
 
 /// The blocks of a rank whose packed weights are not resident: while one is computed the weights of the next are

@@ -8,8 +8,8 @@
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/for_each_weight.hpp>
-#include <shardwise/executor/layer_file.hpp>
 #include <shardwise/executor/layer_home.hpp>
+#include <shardwise/executor/offloaded_layers.hpp>
 #include <shardwise/executor/rank_home.hpp>
 #include <shardwise/executor/walk_block.hpp>
 #include <shardwise/parallel/device_weight_stream.hpp>
@@ -23,50 +23,6 @@
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
-
-/// The weights of layers that lie in pinned memory of the host or in a file; each layer in one piece, as a device reads it.
-template <class Api>
-class OffloadedDeviceWeights {
-public:
-    [[nodiscard]] std::int64_t layers() const { return static_cast<std::int64_t>(layers_.size()); }
-    [[nodiscard]] Bytes bytes(std::int64_t layer) const { return Bytes{at(layer).bytes}; }
-    /// Null for a layer in the file.
-    [[nodiscard]] std::byte const* pinned(std::int64_t layer) const { return at(layer).memory.data(); }
-    /// Reads of a layer in the file.
-    ///
-    /// Errors  file_unreadable; malformed_file where the file was cut
-    [[nodiscard]] Result<> read(std::int64_t layer, std::int64_t begin, std::span<std::byte> to) const {
-        return file_.read(at(layer).offset + begin, to);
-    }
-
-    /// Takes the next layer's bytes over.
-    void keep(PinnedMemory<Api> memory) {
-        auto const bytes = memory.size();
-        layers_.push_back({std::move(memory), bytes, 0});
-    }
-    /// Writes the next layer's bytes out.
-    ///
-    /// Errors  file_unwritable with the system's words
-    [[nodiscard]] Result<> write(std::span<std::byte const> bytes) {
-        auto const offset = file_.write(bytes);
-        if (!offset) return offset.error();
-        layers_.push_back({{}, static_cast<std::int64_t>(bytes.size()), *offset});
-        return {};
-    }
-
-private:
-    struct Layer {
-        PinnedMemory<Api> memory;
-        std::int64_t bytes = 0;
-        /// In the file.
-        std::int64_t offset = 0;
-    };
-
-    [[nodiscard]] Layer const& at(std::int64_t layer) const { return layers_[static_cast<std::size_t>(layer)]; }
-
-    std::vector<Layer> layers_;
-    LayerFile file_;
-};
 
 /// The blocks of a device's rank whose weights are not resident: while one is computed the weights of the next are copied to the
 /// device. Norms, biases and tables stay there.
@@ -161,7 +117,8 @@ public:
     }
 
 private:
-    using Stream = DeviceWeightStream<Api, OffloadedDeviceWeights<Api>>;
+    using Layers = OffloadedLayers<PinnedMemory<Api>>;
+    using Stream = DeviceWeightStream<Api, Layers>;
 
     template <class Walk>
     [[nodiscard]] Result<> walk_all(std::vector<Block>& blocks, Walk const& walk, DeviceStream<Api>& stream,
@@ -180,7 +137,7 @@ private:
     std::vector<std::size_t> numbers_;
     std::vector<std::size_t> firsts_;
     std::vector<std::int64_t> offsets_;
-    OffloadedDeviceWeights<Api> weights_;
+    Layers weights_;
     std::optional<Stream> stream_;
     /// What ended a walk.
     std::optional<Error> failed_;

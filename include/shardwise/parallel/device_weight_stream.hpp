@@ -23,10 +23,10 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// Layers some of which lie where a device copies from: pinned(layer) is null for those that are read instead.
+/// Layers some of which lie where a device copies from: in_memory(layer) is null for those that are read instead.
 template <class S>
 concept PinnedLayerSource = LayerSource<S> && requires(S const& source) {
-    { source.pinned(std::int64_t{}) } -> std::same_as<std::byte const*>;
+    { source.in_memory(std::int64_t{}) } -> std::same_as<std::byte const*>;
 };
 
 /// WeightStream of a device: walks over layers whose weights lie in the host's memory or in a file. While one is computed the next is
@@ -146,7 +146,7 @@ private:
         [[nodiscard]] std::int64_t layers() const { return source.layers(); }
         [[nodiscard]] std::int64_t depth() const { return static_cast<std::int64_t>(slots.size()); }
         [[nodiscard]] bool is_read(std::int64_t layer) const {
-            return source.pinned(layer) == nullptr && source.bytes(layer).count() > 0;
+            return source.in_memory(layer) == nullptr && source.bytes(layer).count() > 0;
         }
         [[nodiscard]] Slot& slot(std::int64_t layer) { return slots[static_cast<std::size_t>(layer % depth())]; }
         /// The layer that has the slot next.
@@ -164,7 +164,7 @@ private:
             to.fetched.record(copies);
         }
         void copy_pinned(std::int64_t layer) {
-            if (auto const* const from = source.pinned(layer)) copy(layer, from);
+            if (auto const* const from = source.in_memory(layer)) copy(layer, from);
         }
         /// Puts the copy of a layer that is read into its stream, once it is read, and has the one after next read.
         [[nodiscard]] Result<> copy_read(std::int64_t layer, Deadline deadline) {
