@@ -47,6 +47,19 @@ namespace detail {
         .between(0, place.ranks - 1);
 }
 
+/// Whether a communicator is that of the group which something was made for.
+///
+/// Errors  invalid_argument
+template <class C>
+[[nodiscard]] Result<> check_group(std::string_view subject, TensorPlace const& place, C& comm) {
+    if (comm.size() == place.ranks && comm.rank() == place.rank) return {};
+    return Error{ErrorCode::invalid_argument}
+        .in(subject)
+        .because("was made for another group")
+        .got(comm.size())
+        .expected(place.ranks);
+}
+
 }  // namespace detail
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -173,7 +173,7 @@ public:
     /// Errors  invalid_argument before the last leaf, without a bucket that is left, or for another group
     template <Communicator C>
     [[nodiscard]] Result<> reduce(C& comm, HostStream& stream, detail::ExchangeStream& beside) {
-        if (auto const checked = check_group(comm); !checked) return checked;
+        if (auto const checked = detail::check_group(subject, place_, comm); !checked) return checked;
         if ((!is_last() && !is_whole()) || reduced_ == exchanges_.size() || place_.ranks == 1)
             return Error{ErrorCode::invalid_argument}
                 .in(subject)
@@ -206,7 +206,7 @@ public:
                 .got(added())
                 .expected(range.size());
         }
-        if (auto const checked = check_group(comm); !checked) return checked.error();
+        if (auto const checked = detail::check_group(subject, place_, comm); !checked) return checked.error();
         Vector const all{slot(0), {elements_}};
         auto const first = reduced_;
         clear();
@@ -335,15 +335,6 @@ private:
         });
     }
 
-    template <Communicator C>
-    [[nodiscard]] Result<> check_group(C& comm) const {
-        if (comm.size() == place_.ranks && comm.rank() == place_.rank) return {};
-        return Error{ErrorCode::invalid_argument}
-            .in(subject)
-            .because("was made for another group")
-            .got(comm.size())
-            .expected(place_.ranks);
-    }
     [[nodiscard]] Result<> check_left() const {
         if (counter_.next < counter_.range.end) return {};
         return Error{ErrorCode::invalid_argument}

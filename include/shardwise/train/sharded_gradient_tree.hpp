@@ -120,7 +120,7 @@ public:
     template <Communicator C>
     [[nodiscard]] Result<> reduce(C& comm, HostStream& stream, detail::ExchangeStream& beside) {
         if (auto const left = leaf(); !left) return left.error();
-        if (auto const checked = check_group(comm); !checked) return checked;
+        if (auto const checked = detail::check_group(subject, place_, comm); !checked) return checked;
         if (reduced_ == exchanges_.size())
             return Error{ErrorCode::invalid_argument}
                 .in(subject)
@@ -230,19 +230,10 @@ private:
         std::int64_t sum = 0;
     };
 
-    template <Communicator C>
-    [[nodiscard]] Result<> check_group(C& comm) const {
-        if (comm.size() == place_.ranks && comm.rank() == place_.rank) return {};
-        return Error{ErrorCode::invalid_argument}
-            .in(subject)
-            .because("was made for another group")
-            .got(comm.size())
-            .expected(place_.ranks);
-    }
     /// Ends a round.
     template <Communicator C>
     [[nodiscard]] Result<> add_round(C& comm, HostStream& stream, detail::ExchangeStream* beside) {
-        if (auto const checked = check_group(comm); !checked) return checked;
+        if (auto const checked = detail::check_group(subject, place_, comm); !checked) return checked;
         if (auto const done = exchange_until(exchanges_.size(), comm, stream, beside); !done) return done;
         (void)moves(counter_);
         reduced_ = 0;

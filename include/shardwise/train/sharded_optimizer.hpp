@@ -217,12 +217,7 @@ public:
     /// Errors  invalid_argument for another group; as a collective
     template <Communicator C>
     [[nodiscard]] Result<> gather(C& comm, HostStream& stream, bool has_one_copy = false) {
-        if (comm.size() != place_.ranks || comm.rank() != place_.rank)
-            return Error{ErrorCode::invalid_argument}
-                .in(Rule::name)
-                .because("was made for another group")
-                .got(comm.size())
-                .expected(place_.ranks);
+        if (auto const checked = detail::check_group(Rule::name, place_, comm); !checked) return checked;
         if (has_one_copy) {
             stream.submit([&comm] { return barrier(comm); });
             return {};
