@@ -290,7 +290,7 @@ void each_tensor(CheckpointLayout const& layout, Visit const& visit) {
 
 }  // namespace
 
-// facts/reliability.md, rows 16 to 18.
+// A process that is killed at a call, a disk that is full or broken, and bits that flip.
 TEST_CASE(
     "CheckpointSaver: in any phase of training, a kill, a full disk and a flipped bit leave a checkpoint that is "
     "whole") {

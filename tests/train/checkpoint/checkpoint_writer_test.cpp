@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "checkpoint_cases.hpp"
+#include "every_call.hpp"
 
 #include <cerrno>
 #include <csignal>
@@ -21,7 +22,7 @@ using namespace shardwise::testing;
 namespace {
 
 /// The system's calls, each numbered: something happens at one of them.
-struct WatchedCalls {
+struct WatchedCalls : testing::EveryCall<WatchedCalls> {
     enum class Fault { none, killed_before, killed_within, killed_after, refused, short_write };
 
     /// A block: small tensors, too, go around the page cache in part.
@@ -56,11 +57,8 @@ struct WatchedCalls {
         return done;
     }
 
-    static int make_folder(char const* path) {
-        return make([&] { return FileCalls::make_folder(path); });
-    }
     static int open(char const* path, int flags) {
-        auto const descriptor = make([&] { return FileCalls::open(path, flags); });
+        auto const descriptor = EveryCall::open(path, flags);
         direct += descriptor >= 0 && (flags & O_DIRECT) != 0 ? 1 : 0;
         return descriptor;
     }
@@ -75,25 +73,10 @@ struct WatchedCalls {
         if (fault == Fault::killed_within) die();
         return done;
     }
-    static int sync(int descriptor) {
-        return make([&] { return FileCalls::sync(descriptor); });
-    }
     // A call that is refused has done its work: the system has no other way to close.
     static int close(int descriptor) {
         auto const done = FileCalls::close(descriptor);
         return make([&] { return done; });
-    }
-    static int rename(char const* from, char const* to) {
-        return make([&] { return FileCalls::rename(from, to); });
-    }
-    static int exchange(char const* one, char const* other) {
-        return make([&] { return FileCalls::exchange(one, other); });
-    }
-    static int remove_file(char const* path) {
-        return make([&] { return FileCalls::remove_file(path); });
-    }
-    static int remove_folder(char const* path) {
-        return make([&] { return FileCalls::remove_folder(path); });
     }
 };
 using Fault = WatchedCalls::Fault;

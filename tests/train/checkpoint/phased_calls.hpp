@@ -4,6 +4,8 @@
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/train/checkpoint/file_calls.hpp>
 
+#include "every_call.hpp"
+
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -16,7 +18,7 @@
 namespace shardwise::testing {
 
 /// The calls of a rank that saves beside training. One of them waits until training comes to a phase, which then waits for it.
-struct PhasedCalls : FileCalls {
+struct PhasedCalls : EveryCall<PhasedCalls> {
     enum class Fault { none, killed_before, killed_after, refused, cut };
 
     inline static Fault fault = Fault::none;
@@ -65,12 +67,6 @@ struct PhasedCalls : FileCalls {
         return done;
     }
 
-    static int make_folder(char const* path) {
-        return make([&] { return FileCalls::make_folder(path); });
-    }
-    static int open(char const* path, int flags) {
-        return make([&] { return FileCalls::open(path, flags); });
-    }
     static int allocate(int descriptor, std::int64_t bytes) {
         return make([&] { return FileCalls::allocate(descriptor, bytes); }, true);
     }
@@ -78,21 +74,6 @@ struct PhasedCalls : FileCalls {
         bool const is_cut = count + 1 == faulty && (fault == Fault::cut || fault == Fault::killed_after);
         auto const some = is_cut ? (size + 1) / 2 : size;
         return make([&] { return FileCalls::write(descriptor, data, some, offset); }, true);
-    }
-    static int sync(int descriptor) {
-        return make([&] { return FileCalls::sync(descriptor); });
-    }
-    static int rename(char const* from, char const* to) {
-        return make([&] { return FileCalls::rename(from, to); });
-    }
-    static int exchange(char const* one, char const* other) {
-        return make([&] { return FileCalls::exchange(one, other); });
-    }
-    static int remove_file(char const* path) {
-        return make([&] { return FileCalls::remove_file(path); });
-    }
-    static int remove_folder(char const* path) {
-        return make([&] { return FileCalls::remove_folder(path); });
     }
 };
 
