@@ -27,18 +27,7 @@ namespace bench {
     TrainOptions options{.steps = calls + 1, .micro_batch = 1, .schedule = {.learning_rate = 3e-4, .total = calls + 1}};
     options.pp = 2;
     options.pipeline = kind;
-    auto const body = [&](auto& trainer, HostStream& stream) -> Result<> {
-        for (int i = 0; i <= calls; ++i) {
-            std::optional<Error> error;
-            auto const seconds = time_once([&] {
-                auto const done = trainer.step(stream);
-                if (!done) error = done.error();
-            });
-            if (error) return *error;
-            if (i > 0 && trainer.comm().rank() == 0) best = std::min(best, seconds);
-        }
-        return {};
-    };
+    auto const body = [&](auto& trainer, HostStream& stream) { return time_steps(trainer, stream, calls, best); };
     auto const done =
         train_ranks(context, training.model(), weights, AdamW{}, training.batches(batch), options, 2, body);
     if (!done) stop(done.error().message());

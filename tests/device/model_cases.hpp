@@ -78,6 +78,22 @@ private:
 
 using ModelLogits = std::map<std::int64_t, std::vector<std::vector<float>>>;
 
+/// The largest difference of the logits of the first requests, which have as many steps and as wide ones.
+inline double worst_difference(ModelLogits& ours, ModelLogits& theirs, std::size_t requests) {
+    double worst = 0.0;
+    for (std::int64_t i = 0; i < static_cast<std::int64_t>(requests); ++i) {
+        auto const& rows = ours[i];
+        auto const& wanted = theirs[i];
+        REQUIRE(rows.size() == wanted.size());
+        for (std::size_t step = 0; step < rows.size(); ++step) {
+            REQUIRE(rows[step].size() == wanted[step].size());
+            for (std::size_t k = 0; k < rows[step].size(); ++k)
+                worst = std::max(worst, static_cast<double>(std::abs(rows[step][k] - wanted[step][k])));
+        }
+    }
+    return worst;
+}
+
 /// Runs a case on a back end; `logits` null: nobody looks at them.
 template <class B>
 [[nodiscard]] Result<RunReport> run_model(FormulaModel const& model, ModelCase const& of,
@@ -133,19 +149,11 @@ void check_model(ModelCase const& of) {
         // The host's share of communicators is not there from the beginning.
         if (!HasHostMemory<B>) CHECK(rank.held == rank.predicted);
     }
-    double worst = 0.0;
     for (std::size_t i = 0; i < requests.size(); ++i) {
         CHECK(found->generations[i].tokens == expected->generations[i].tokens);
         CHECK(quiet->generations[i].tokens == expected->generations[i].tokens);
-        auto const& rows = ours[static_cast<std::int64_t>(i)];
-        auto const& wanted = theirs[static_cast<std::int64_t>(i)];
-        REQUIRE(rows.size() == wanted.size());
-        for (std::size_t step = 0; step < rows.size(); ++step) {
-            REQUIRE(rows[step].size() == wanted[step].size());
-            for (std::size_t k = 0; k < rows[step].size(); ++k)
-                worst = std::max(worst, static_cast<double>(std::abs(rows[step][k] - wanted[step][k])));
-        }
     }
+    auto const worst = worst_difference(ours, theirs, requests.size());
     CAPTURE(worst);
     CHECK(worst <= of.tolerance);
 }

@@ -118,19 +118,9 @@ TEST_CASE("Models: stages on the processor and on devices make the host's tokens
         testing::ModelLogits ours;
         auto const found = testing::run_model<TestDevice>(model, of, requests, &ours);
         REQUIRE_MESSAGE(found, (found ? "" : found.error().message()));
-        double worst = 0.0;
-        for (std::size_t i = 0; i < requests.size(); ++i) {
+        for (std::size_t i = 0; i < requests.size(); ++i)
             CHECK(found->generations[i].tokens == expected->generations[i].tokens);
-            auto const& rows = ours[static_cast<std::int64_t>(i)];
-            auto const& wanted = theirs[static_cast<std::int64_t>(i)];
-            REQUIRE(rows.size() == wanted.size());
-            for (std::size_t row = 0; row < rows.size(); ++row) {
-                REQUIRE(rows[row].size() == wanted[row].size());
-                for (std::size_t k = 0; k < rows[row].size(); ++k)
-                    worst = std::max(worst, static_cast<double>(std::abs(rows[row][k] - wanted[row][k])));
-            }
-        }
-        CHECK(worst <= of.tolerance);
+        CHECK(testing::worst_difference(ours, theirs, requests.size()) <= of.tolerance);
         for (std::size_t rank = 0; rank < devices.size(); ++rank) {
             auto const& memory = found->ranks[rank];
             CHECK(memory.peak <= memory.predicted);
