@@ -2,10 +2,11 @@
 #pragma once
 
 #include <shardwise/backend/buffer.hpp>
-#include <shardwise/backend/detail/pinned_array.hpp>
 #include <shardwise/backend/device.hpp>
 #include <shardwise/backend/device_graph.hpp>
 #include <shardwise/backend/device_weight.hpp>
+#include <shardwise/backend/memory_counter.hpp>
+#include <shardwise/backend/pinned_memory.hpp>
 #include <shardwise/calibrate/calibrated_formats.hpp>
 #include <shardwise/calibrate/device_calibration.hpp>
 #include <shardwise/calibrate/device_timer.hpp>
@@ -92,11 +93,8 @@ private:
     [[nodiscard]] Result<> measure_host_copies(DeviceTimer<Api>& timer, DeviceCalibration& found) {
         auto probe = next("copies to and from the device");
         probe.time /= 3;
-        auto pinned = [&] {
-            DeviceScope<Api> const scope(context_.device());
-            return scope.result() ? PinnedArray<Api, std::byte>::make(bytes())
-                                  : Result<PinnedArray<Api, std::byte>>(scope.result().error());
-        }();
+        MemoryCounter host;
+        auto pinned = PinnedMemory<Api>::allocate(context_, host, bytes());
         if (!pinned) return pinned.error();
         std::fill(pinned->data(), pinned->data() + bytes(), std::byte{1});
         auto device = Buffer<std::byte, B>::allocate(context_, bytes());
