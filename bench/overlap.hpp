@@ -65,9 +65,8 @@ template <bool Beside>
 
 /// A step with injected latency against the longer of computing and of telling each other: the goal is at most 1.15 of it.
 inline void compare_overlap(Report& report, Training const& training, std::string const& name, ZeroStage zero,
-                            std::int64_t sequences) {
+                            std::int64_t sequences, std::chrono::microseconds latency) {
     constexpr int calls = 3, rounds = 7;
-    constexpr std::chrono::microseconds latency{500};
     double compute = 1e30, behind = 1e30, beside = 1e30, unneeded = 1e30;
     for (int round = 0; round < rounds; ++round) {
         compute = std::min(compute, late_step<false>(training, zero, sequences, calls, std::chrono::nanoseconds(0)));
