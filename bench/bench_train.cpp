@@ -340,10 +340,17 @@ int main(int argc, char** argv) {
     if (is_asked("overlap")) {
         auto const one = demo_case();
         Training const training(one.config, one.vocabulary, one.batch, one.context);
-        for (auto const latency : {std::chrono::microseconds(100), std::chrono::microseconds(500)}) {
-            bench::compare_overlap(report, training, "", ZeroStage::none, 1, latency);
-            bench::compare_overlap(report, training, "zero 2, ", ZeroStage::gradients, 1, latency);
-            bench::compare_overlap(report, training, "zero 2, 3 sequences, ", ZeroStage::gradients, 3, latency);
+        using std::chrono::microseconds;
+        for (auto const latency : {microseconds(100), microseconds(500)}) {
+            bench::compare_overlap(report, training, {"demo model", ZeroStage::none, 1, latency});
+            bench::compare_overlap(report, training, {"demo model, zero 2", ZeroStage::gradients, 1, latency});
+            bench::compare_overlap(report, training,
+                                   {"demo model, zero 2, 3 sequences", ZeroStage::gradients, 3, latency});
+        }
+        Training const of_large(large.config, large.vocabulary, large.batch, large.context);
+        for (auto const zero : {ZeroStage::none, ZeroStage::gradients}) {
+            auto const name = std::string("d 512") + (zero == ZeroStage::none ? "" : ", zero 2");
+            bench::compare_overlap(report, of_large, {name, zero, 1, microseconds(500), 1, 3});
         }
     }
     if (is_asked("pipelines")) {
