@@ -82,7 +82,8 @@ template <class Groups>
     bool const is_shared = takes_several_threads(groups.data());
     auto const exchanged = gradients.synchronize(Deadline::after(is_shared ? moment : limit));
     auto const name = [&](Error const& each) {
-        bool const is_of_exchange = !exchanged && exchanged.error().message() == each.message();
+        bool const is_of_exchange =
+            !exchanged && gradients.beside()->has_failed_in_calls() && exchanged.error().message() == each.message();
         return is_of_exchange ? phases.name(each, TrainingPhase::bucket) : phases.name(each);
     };
     auto const ended = name(groups.end(name(error)));
