@@ -6,6 +6,8 @@
 #   target_link_libraries(engine PRIVATE shardwise::cuda)
 #   shardwise_add_kernels(engine)
 
+# A file that was found in an earlier run may be another installation's.
+unset(shardwise_kernels_source CACHE)
 find_file(shardwise_kernels_source shardwise/kernels/instantiate.cu
           HINTS "${CMAKE_CURRENT_LIST_DIR}/../include" "${CMAKE_CURRENT_LIST_DIR}/../../../include" NO_DEFAULT_PATH)
 mark_as_advanced(shardwise_kernels_source)

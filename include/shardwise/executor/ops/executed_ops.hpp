@@ -28,6 +28,25 @@ decltype(auto) visit_executed(OpKind kind, Rule&& rule) {
     return visit_op(kind, [&]<class Op>(Op) -> decltype(auto) { return rule(ExecutedOp<Op, Backend, Policy>{}); });
 }
 
+/// Asks the operations of bound blocks once whether they fit between their values: the host's kernels are not asked in steps.
+///
+/// Errors  shape_mismatch; unsupported
+template <ComputeBackend Backend, ReductionPolicy Policy, class Blocks>
+[[nodiscard]] Result<> check_bound(Blocks const& blocks, KvCache<Backend> const& cache,
+                                   StepRotations<Backend> const& rotations) {
+    for (HeldBlock<Backend, Policy> const& block : blocks) {
+        BoundTo<Backend> const to{cache, block.cache_layer, rotations, block.rotation};
+        for (auto const& bound : block.operations) {
+            auto const fits = visit_executed<Backend, Policy>(bound.op->kind, [&](auto of) -> Result<> {
+                if constexpr (requires { of.check(bound, to); }) return of.check(bound, to);
+                return {};
+            });
+            if (!fits) return fits;
+        }
+    }
+    return {};
+}
+
 /// The floats that a block's kernels and sums need beside their values in any step.
 template <ComputeBackend Backend, ReductionPolicy Policy>
 [[nodiscard]] std::int64_t scratch_floats(CountedBlock const& block) {
