@@ -55,12 +55,16 @@ foreach(vendor cuda hip)
     set(flags -O1 "-I${CMAKE_CURRENT_SOURCE_DIR}/support" ${quiet} ${assertions})
     set(sources "${CMAKE_CURRENT_SOURCE_DIR}/device/kernels.cu" "${CMAKE_CURRENT_SOURCE_DIR}/device/host_code.cu")
     if(vendor STREQUAL "cuda")
-        # The first architecture alone, and its PTX for processors of others; file by file, side by side. hipcc takes instantiate.cu whole.
-        list(GET SHARDWISE_CUDA_ARCHITECTURES 0 SHARDWISE_CUDA_ARCHITECTURES)
-        list(APPEND flags -DSHARDWISE_TEST_KERNELS_ELSEWHERE
-                    "--generate-code=arch=compute_${SHARDWISE_CUDA_ARCHITECTURES},code=compute_${SHARDWISE_CUDA_ARCHITECTURES}")
-        file(GLOB families CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/shardwise/kernels/instantiate/*.cu")
-        list(APPEND sources ${families})
+        # File by file, side by side. hipcc takes instantiate.cu whole.
+        list(APPEND flags -DSHARDWISE_TEST_KERNELS_ELSEWHERE)
+        foreach(family IN LISTS shardwise_kernel_families)
+            list(APPEND sources "${PROJECT_SOURCE_DIR}/include/shardwise/kernels/instantiate/${family}.cu")
+        endforeach()
+        # The first architecture alone, and its PTX for processors of others.
+        set(all_architectures ${SHARDWISE_CUDA_ARCHITECTURES})
+        list(GET all_architectures 0 first)
+        list(APPEND flags "--generate-code=arch=compute_${first},code=compute_${first}")
+        set(SHARDWISE_CUDA_ARCHITECTURES ${first})
     endif()
     foreach(source IN LISTS sources)
         cmake_path(GET source STEM name)
@@ -69,6 +73,9 @@ foreach(vendor cuda hip)
         target_sources(test_device_${vendor} PRIVATE "${object}")
         set_source_files_properties("${object}" PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
     endforeach()
+    if(vendor STREQUAL "cuda")
+        set(SHARDWISE_CUDA_ARCHITECTURES ${all_architectures})
+    endif()
     # Without a device every case says so.
     set_tests_properties(device.${vendor} PROPERTIES SKIP_REGULAR_EXPRESSION "SKIPPED: no device for ${vendor}")
     # What needs no device fails where it is wrong: ctest calls a whole entry skipped that says so, whatever else failed in it.
@@ -101,18 +108,9 @@ foreach(vendor cuda hip)
     endif()
     set(check "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/scripts/check_device_code.py" --vendor ${vendor} ${require}
               --work "${CMAKE_CURRENT_BINARY_DIR}/device-code")
-    set(tests device.code.${vendor})
-    if(vendor STREQUAL "cuda")
-        # In the suite one architecture, where the label is long all of them.
-        add_test(NAME device.code.cuda COMMAND ${check} --architectures sm_80 WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
-        add_test(NAME long.device.code.cuda COMMAND ${check} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
-        set_tests_properties(long.device.code.cuda PROPERTIES LABELS long)
-        list(APPEND tests long.device.code.cuda)
-    else()
-        add_test(NAME device.code.${vendor} COMMAND ${check} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
-    endif()
+    add_test(NAME device.code.${vendor} COMMAND ${check} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
     # A toolkit of which the readers are missing: the line says so.
-    set_tests_properties(${tests} PROPERTIES PROCESSORS 2 TIMEOUT 1800 SKIP_REGULAR_EXPRESSION "skipped: ")
+    set_tests_properties(device.code.${vendor} PROPERTIES PROCESSORS 2 TIMEOUT 1800 SKIP_REGULAR_EXPRESSION "skipped: ")
 endforeach()
 
 # HIP on the CPU: a checkout of ROCm/HIP-CPU and TBB (Debian: libtbb-dev).

@@ -87,6 +87,34 @@ TEST_CASE("check_bound: addends, norms and activations fit between their values,
     CHECK(says(message_of(activation, of_form(ActivationForm::pair), {8, 8}, 8), "xielu"));
 }
 
+TEST_CASE("check_bound: rows of tokens and rows of sequences do not meet in an operation") {
+    auto const message = [](OpKind kind, HeldOperation<Host, Fast> held, std::vector<Rows> const& inputs, Rows output) {
+        Operation op;
+        op.kind = kind;
+        op.activation = ActivationKind::silu;
+        std::vector<Block> blocks(1);
+        BoundOperation<Host, Fast> bound;
+        bound.op = &op;
+        bound.held = std::move(held);
+        for (std::size_t i = 0; i < inputs.size(); ++i) bound.inputs[i] = {memory.data(), 8, inputs[i]};
+        bound.output = {memory.data(), 8, output};
+        blocks[0].operations.push_back(std::move(bound));
+        auto const fits = detail::check_bound<Host, Fast>(blocks, KvCache<Host>{}, StepRotations<Host>{});
+        return fits ? std::string("fits") : fits.error().message();
+    };
+    auto const of = Rows::tokens;
+    auto const last = Rows::sequences;
+    CHECK(message(OpKind::add, {}, {last, last}, last) == "fits");
+    CHECK(says(message(OpKind::add, {}, {of, last}, of), "add: has values with a row for each token"));
+    CHECK(says(message(OpKind::add, {}, {last, of}, last), "add: has values with a row for each token"));
+    HeldActivation<Host> gate;
+    gate.form = ActivationForm::pair;
+    CHECK(says(message(OpKind::activation, {std::move(gate)}, {of, last}, of), "activation: has values with a row"));
+    CHECK(says(message(OpKind::attention, {HeldAttention<Host>{}}, {of, of, last}, of), "attention: has values with"));
+    CHECK(says(message(OpKind::attention, {HeldAttention<Host>{}}, {last, last, last}, last), "attention: has values"));
+    CHECK(says(message(OpKind::rope, {HeldRope{}}, {last}, last), "rope: has values with a row for each token"));
+}
+
 TEST_CASE("check_bound: what enters the cache is as wide as its layers, and whole heads rotate") {
     HostContext context({.threads = 1});
     std::vector<KvLayer> const layers{{2, 4, 6}};

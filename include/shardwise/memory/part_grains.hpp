@@ -94,9 +94,9 @@ constexpr void note_body(ModelParts& parts, ModelPart& part, List<UnitGrain> gra
 
 }  // namespace detail
 
-/// Notes for every part which units of its tensors and its body's values stay together where shardwise loads what the request or a file packs, so that tensor-parallel
-/// shares are those that loading cuts: blocks of a packed weight stay whole, and what makes a sum's inputs is cut where the sum is.
-/// Training keeps plain numbers. `model` outlives the parts.
+/// Notes for every part which units of its tensors and of its body's values stay together where shardwise loads what the request or
+/// a file packs. Tensor-parallel shares are then those that loading cuts: blocks of a packed weight stay whole, and what makes a
+/// sum's inputs is cut where the sum is. Training keeps plain numbers. `model` outlives the parts.
 constexpr void find_grains(ModelParts& parts, Model const& model, EstimateRequest const& request) {
     bool is_packed = request.quant.has_value();
     for (auto const& tensor : model.tree.tensors())

@@ -103,7 +103,7 @@ namespace detail {
 }
 
 /// The inputs of such a weight that stay together in the format that it is held in once it is loaded: a group of int4, a block of Q5_0 or
-/// Q8_0. 1 for what is decoded, and where each row has one scale.
+/// Q8_0. 1 for what is decoded, as weights whose inputs have an order of their own mostly are, and where each row has one scale.
 ///
 /// Units   elements of a row
 /// Source  executor/assemble_packed.hpp (integer_format), which knows the files themselves

@@ -102,7 +102,9 @@ private:
     static constexpr int crowded_turns = 1024;
     /// About what a message takes between two caches.
     static constexpr int gentle_turns = 100;
-    /// Linux adds 50 us, unless told otherwise.
+    /// Linux adds 50 to 70 us to each.
+    ///
+    /// Source  bench/results/2026-11-28-overlap.md
     static constexpr std::chrono::microseconds gentle_sleep{10};
     static constexpr int interval_of_looks = 256;
     static constexpr int crowded_interval = 8;

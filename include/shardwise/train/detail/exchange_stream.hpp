@@ -6,6 +6,7 @@
 #include <shardwise/comm/threads.hpp>
 #include <shardwise/core/deadline.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <concepts>
 #include <memory>
@@ -88,7 +89,7 @@ private:
         std::chrono::nanoseconds called{0};
         std::chrono::nanoseconds waited{0};
         /// Between the two ends of a bracket; what comes behind a failure is skipped.
-        bool is_calling = false;
+        std::atomic<bool> is_calling{false};
         HostStream stream;
     };
 
