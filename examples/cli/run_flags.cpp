@@ -7,6 +7,7 @@
 #include "choices.hpp"
 #include "requests.hpp"
 #include "run_device_words.hpp"
+#include "run_placement.hpp"
 #include "values.hpp"
 
 #include <algorithm>
@@ -93,7 +94,7 @@ Result<RunOptions> read_run_options(Arguments const& arguments) {
     if (!comm) return comm.error();
     options.comm = *comm;
     // A placement says itself which devices its stages have.
-    if (!options.devices.empty() && !arguments.tp && !arguments.map && !arguments.strategy)
+    if (!options.devices.empty() && !arguments.tp && !has_placement(arguments))
         options.tp = static_cast<std::int32_t>(options.devices.numbers.size());
     if (arguments.kv_dtype) {
         auto const dtype = parse_dtype(*arguments.kv_dtype);
