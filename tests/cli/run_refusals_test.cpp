@@ -149,6 +149,9 @@ TEST_CASE("run: what --strategy places on devices of this machine is computed th
     // Memory of devices that are elsewhere is filled by stages of the processor.
     check({"--strategy", "balanced", "--devices", "2xgpu:8GiB"}, 0, {"computes on the host's cores"});
     check({"--devices", "cpu"}, 0, {"computes on the host's cores"});
+    // Stages share the devices before layers are cut.
+    check({"--devices", "cuda:0,cuda:1,cuda:2,cuda:3,cuda:4,cuda:5", "--pp", "2"}, 4, {no_device});
+    check({"--devices", "cuda:0,cuda:1,cuda:2,cuda:3,cuda:4,cuda:5"}, 2, {"query heads"});
 }
 
 TEST_CASE("run: text needs a tokenizer, and one prompt") {
