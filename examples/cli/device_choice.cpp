@@ -116,6 +116,7 @@ public:
             assume_rates(device);
             position[place] = static_cast<std::int32_t>(topology.devices.size());
             topology.devices.push_back(device);
+            if (device.id.is_accelerator()) choice.accelerators.push_back({device.id, detection_.devices[place].id});
         }
         for (auto const& link : detection_.links) {
             auto const first = position[static_cast<std::size_t>(link.first)];
@@ -188,14 +189,14 @@ Result<DeviceChoice> choose_devices(std::string_view word) {
     if (is_file) {
         auto topology = read_topology_file(std::string(word));
         if (!topology) return topology.error();
-        return DeviceChoice{*std::move(topology), {}};
+        return DeviceChoice{*std::move(topology), {}, {}};
     }
     auto const words = words_of_list(word);
     bool const has_own = std::any_of(words.begin(), words.end(), is_own_device);
     if (!has_own && word.find(',') == std::string_view::npos) {
         auto topology = parse_topology(word);
         if (!topology) return named_flag(topology.error());
-        return DeviceChoice{*std::move(topology), {}};
+        return DeviceChoice{*std::move(topology), {}, {}};
     }
     if (!has_own) {
         std::string joined(word);

@@ -10,9 +10,19 @@
 
 namespace shardwise::cli {
 
+/// An accelerator of this machine.
+struct OwnAccelerator {
+    /// Its number in device maps.
+    DeviceId id{};
+    /// As its runtime calls it, "cuda:0"; a UUID or PCI address where the runtime does not show it.
+    std::string word;
+};
+
 /// The devices of --devices, and the ways between them.
 struct DeviceChoice {
     Topology topology;
+    /// Those of this machine's accelerators that are among them, in their order; none of a SPEC or a description file.
+    std::vector<OwnAccelerator> accelerators;
     std::vector<std::string> warnings;
 };
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <shardwise/core/text.hpp>
 #include <shardwise/model/files/label_names.hpp>
 #include <shardwise/session/embed.hpp>
 #include <shardwise/session/sentence_modules.hpp>
@@ -58,12 +59,14 @@ struct EmbedRequest {
     auto devices = read_run_devices(arguments);
     if (!devices) return devices.error();
     options.devices = *std::move(devices);
-    if (arguments.devices && options.devices.empty()) {
+    bool const is_processor = arguments.devices && (equal_ignoring_case(*arguments.devices, "cpu") ||
+                                                    equal_ignoring_case(*arguments.devices, "auto"));
+    if (arguments.devices && options.devices.empty() && !is_processor) {
         return Error{ErrorCode::invalid_argument}
             .in("--devices")
             .at(*arguments.devices)
             .because("names no devices to compute on")
-            .fix("write cuda:0,cuda:1 or hip:0");
+            .fix("write cuda:0,cuda:1, hip:0, auto or cpu");
     }
     auto const comm = read_comm(arguments, options.devices);
     if (!comm) return comm.error();

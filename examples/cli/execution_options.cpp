@@ -137,7 +137,7 @@ constexpr std::array rank_table{
            .word = &Arguments::map},
     Option{.flag = "--offload",
            .value = "HOW",
-           .help = "layers that --map puts on cpu: stream their weights to --devices, or compute them on the processor",
+           .help = "layers placed on cpu: stream their weights to --devices, or compute them on the processor",
            .standard = "stream",
            .choices = words_of<cpu_layers_choices>,
            .word = &Arguments::cpu_layers},
@@ -147,12 +147,14 @@ constexpr std::array rank_table{
            .standard = "auto",
            .choices = words_of<run_strategy_choices>,
            .word = &Arguments::strategy},
-    Option{.flag = "--devices",
-           .value = "SPEC",
-           .help = "where to compute, cuda:0,cuda:1 or hip:0; or the devices whose memory --strategy fills: "
-                   "2xgpu:24GiB, auto, ...",
-           .kind = ValueKind::devices,
-           .word = &Arguments::devices},
+    Option{
+        .flag = "--devices",
+        .value = "SPEC",
+        .help =
+            "where to compute: cuda:0,cuda:1 or hip:0; for --strategy also auto, +cpu:64GiB, +disk; or memory that it "
+            "fills and the processor stands for: 2xgpu:24GiB, ...",
+        .kind = ValueKind::devices,
+        .word = &Arguments::devices},
     comm_option,
     Option{.flag = "--no-graphs",
            .help = "put every kernel of a step into a device's stream by a call of its own",
@@ -164,7 +166,7 @@ constexpr std::array rank_table{
 constexpr std::array embed_rank_table{
     Option{.flag = "--devices",
            .value = "SPEC",
-           .help = "where to compute: cuda:0,cuda:1 or hip:0",
+           .help = "where to compute: cuda:0,cuda:1, hip:0, auto or cpu",
            .standard = "the processor",
            .kind = ValueKind::devices,
            .word = &Arguments::devices},

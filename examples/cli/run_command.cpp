@@ -224,7 +224,7 @@ void catch_interrupts(RunRanks& ranks, std::optional<StopRequest>& stop) {
 /// Joins the other ranks, agrees with them on what is run, and runs it. `placed` is what was read where the stages
 /// follow from a placement.
 [[nodiscard]] Result<RunAnswer> answer_run(Arguments const& arguments, std::optional<RunInput> placed,
-                                           GenerationRequest request, RunOptions const& options, RunRanks& ranks,
+                                           GenerationRequest request, RunOptions options, RunRanks& ranks,
                                            ColorMode color) {
     if (auto const joined = ranks.join(options.timeout); !joined) return joined.error();
     auto input = placed ? Result<RunInput>(*std::move(placed))
@@ -233,6 +233,9 @@ void catch_interrupts(RunRanks& ranks, std::optional<StopRequest>& stop) {
         auto const read = input ? Result<>{} : Result<>{input.error()};
         if (auto const agreed = agree_on(*world, read); !agreed) return agreed.error();
         if (auto const shared = share_ids(*world, input->request.prompt); !shared) return shared.error();
+        if (has_placement(arguments)) {
+            if (auto const shared = share_placement(*world, options); !shared) return shared.error();
+        }
     }
     if (!input) return input.error();
     return generate(arguments, *input, options, ranks, color);
@@ -257,7 +260,7 @@ void catch_interrupts(RunRanks& ranks, std::optional<StopRequest>& stop) {
             .because("was left out of this program: it was built with SHARDWISE_NO_TRACE")
             .fix("build it without");
     }
-    if (arguments.profile_out && has_placement(arguments, options)) {
+    if (arguments.profile_out && has_placement(arguments)) {
         return error.in("--profile-out")
             .because("measures layers where they compute, not those that a placement streams")
             .fix("leave the placement out; --pp cuts the model into stages");
@@ -291,8 +294,7 @@ ExitCode run_run(Arguments const& arguments) {
     auto const given = check_model_given(arguments, "shardwise run model.gguf --prompt 'Once upon a time'");
     if (!given) return refuse(given.error());
     bool const talks = is_interactive(arguments);
-    for (auto const& checked : {talks ? Result<>{} : check_prompt_flags(arguments), check_profile_out(arguments),
-                                check_placement_flags(arguments)}) {
+    for (auto const& checked : {talks ? Result<>{} : check_prompt_flags(arguments), check_profile_out(arguments)}) {
         if (!checked) return refuse(checked.error());
     }
     if (arguments.prompt_ids) {
@@ -307,6 +309,8 @@ ExitCode run_run(Arguments const& arguments) {
     if (!request) return refuse(request.error());
     auto options = read_run_options(arguments);
     if (!options) return refuse(options.error());
+    if (auto const checked = check_placement_flags(arguments, options->devices); !checked)
+        return refuse(checked.error());
     auto const lines = LogLines::from_environment();
     if (!lines) return refuse(lines.error());
     // Before the ranks have met each knows the same of the placement: the first one tells.
@@ -321,7 +325,7 @@ ExitCode run_run(Arguments const& arguments) {
         if (!adapter) return refuse(adapter.error(), Stage::work);
         if (*adapter) options->load.adapter = &**adapter;
         options->context = conversation_context(model->model.config);
-        if (has_placement(arguments, *options)) {
+        if (has_placement(arguments)) {
             auto const done = place_run(arguments, model->model, options->context, *options);
             if (!done) return refuse(done.error(), stage_of(done.error()));
         }
@@ -330,7 +334,7 @@ ExitCode run_run(Arguments const& arguments) {
     }
     // How many ranks there are follows from the placement, and that from the prompt.
     std::optional<RunInput> placed;
-    if (has_placement(arguments, *options)) {
+    if (has_placement(arguments)) {
         auto input = read_input(arguments, *request, *options, true);
         if (!input) return refuse(input.error(), stage_of_input(input.error()));
         auto const& model = input->model.model;

@@ -9,6 +9,7 @@
 #include <charconv>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <system_error>
 
@@ -30,40 +31,71 @@ constexpr VendorWord vendor_words[] = {
     return std::nullopt;
 }
 
+[[nodiscard]] Error refuse(std::string_view word) {
+    Error error{ErrorCode::invalid_argument};
+    return error.in("--devices").at(word);
+}
+
+/// Adds the device that a word names.
+///
+/// Errors  invalid_argument
+[[nodiscard]] Result<> add_device(std::string_view word, RunDevices& devices) {
+    auto const known = vendor_of(word);
+    if (!known || (!devices.empty() && known->vendor != devices.vendor)) {
+        return refuse(word)
+            .because("is no device of the vendor that is named first, and ranks compute on one vendor's")
+            .fix("write cuda:0,cuda:1 or hip:0,hip:1");
+    }
+    auto const digits = word.substr(known->start.size());
+    std::int32_t number = 0;
+    auto const [last, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    if (problem != std::errc{} || last != digits.data() + digits.size() || number < 0)
+        return refuse(word).because("has no number of a device").fix("write cuda:0");
+    if (std::find(devices.numbers.begin(), devices.numbers.end(), number) != devices.numbers.end())
+        return refuse(word).because("is named before").fix("name each device once; --tp N puts several ranks on one");
+    devices.vendor = known->vendor;
+    devices.numbers.push_back(number);
+    return {};
+}
+
 }  // namespace
+
+bool lists_run_devices(Arguments const& arguments) {
+    if (!arguments.devices || arguments.strategy) return false;
+    // A path is a description file, whatever it begins with.
+    return vendor_of(*arguments.devices) && arguments.devices->find('/') == std::string::npos;
+}
 
 Result<RunDevices> read_run_devices(Arguments const& arguments) {
     RunDevices devices;
-    if (!arguments.devices || arguments.strategy) return devices;
+    if (!arguments.devices) return devices;
+    if (!lists_run_devices(arguments)) {
+        auto const choice = choose_devices(*arguments.devices);
+        if (!choice) return choice.error();
+        return runtime_devices(choice->accelerators);
+    }
     std::string_view text = *arguments.devices;
-    // A path is a description file, whatever it begins with.
-    if (!vendor_of(text) || text.find('/') != std::string_view::npos) return devices;
-    Error error{ErrorCode::invalid_argument};
-    error.in("--devices");
     while (true) {
         auto const end = text.find_first_of(",+");
-        auto const word = text.substr(0, end);
-        auto const known = vendor_of(word);
-        if (!known || (!devices.empty() && known->vendor != devices.vendor)) {
-            return error.at(word)
-                .because("is no device of the vendor that is named first, and ranks compute on one vendor's")
-                .fix("write cuda:0,cuda:1 or hip:0,hip:1");
-        }
-        auto const digits = word.substr(known->start.size());
-        std::int32_t number = 0;
-        auto const [last, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-        if (problem != std::errc{} || last != digits.data() + digits.size() || number < 0)
-            return error.at(word).because("has no number of a device").fix("write cuda:0");
-        if (std::find(devices.numbers.begin(), devices.numbers.end(), number) != devices.numbers.end()) {
-            return error.at(word)
-                .because("is named before")
-                .fix("name each device once; --tp N puts several ranks on one");
-        }
-        devices.vendor = known->vendor;
-        devices.numbers.push_back(number);
+        if (auto const added = add_device(text.substr(0, end), devices); !added) return added.error();
         if (end == std::string_view::npos) return devices;
         text.remove_prefix(end + 1);
     }
+}
+
+Result<RunDevices> runtime_devices(std::vector<OwnAccelerator> const& accelerators) {
+    RunDevices devices;
+    for (auto const& accelerator : accelerators) {
+        if (!vendor_of(accelerator.word)) {
+            return Error{ErrorCode::unsupported}
+                .in("--devices")
+                .at(accelerator.word)
+                .because("is a device that no back end computes on")
+                .fix("name others: cuda:0, hip:0 or cpu");
+        }
+        if (auto const added = add_device(accelerator.word, devices); !added) return added.error();
+    }
+    return devices;
 }
 
 Result<DeviceComm> read_comm(Arguments const& arguments, RunDevices const& devices) {

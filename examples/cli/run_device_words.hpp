@@ -5,14 +5,26 @@
 #include <shardwise/session/run_devices.hpp>
 
 #include "arguments.hpp"
+#include "device_choice.hpp"
+
+#include <vector>
 
 namespace shardwise::cli {
 
-/// The devices that --devices names as places to compute on: "cuda:0,cuda:1" or "hip:0". None where it is not given, where it names
-/// memory for --strategy to fill ("2xgpu:24GiB", "auto", a description file), or where --strategy is given.
+/// True where --devices lists devices that ranks compute on, "cuda:0,cuda:1", with nothing that places layers on them.
+[[nodiscard]] bool lists_run_devices(Arguments const& arguments);
+
+/// The devices that --devices names as places to compute on: "cuda:0,cuda:1", "hip:0", or otherwise accelerators of this machine: "auto", "0",
+/// a UUID. None where it is not given, or names the processor or memory of devices elsewhere ("2xgpu:24GiB", a description file).
 ///
-/// Errors  invalid_argument for devices of two vendors, one that is named twice, or what is no number of a device
+/// Errors  invalid_argument for devices of two vendors, one that is named twice, or what is no number of a device; unsupported for one that
+///         no back end computes on; those of choose_devices
 [[nodiscard]] Result<RunDevices> read_run_devices(Arguments const& arguments);
+
+/// These devices, in their order, by the numbers that their runtime gives them.
+///
+/// Errors  invalid_argument for two vendors; unsupported for one that no back end computes on
+[[nodiscard]] Result<RunDevices> runtime_devices(std::vector<OwnAccelerator> const& accelerators);
 
 /// How ranks on those devices add up.
 ///

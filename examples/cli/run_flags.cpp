@@ -7,6 +7,7 @@
 #include "choices.hpp"
 #include "requests.hpp"
 #include "run_device_words.hpp"
+#include "run_placement.hpp"
 #include "values.hpp"
 
 #include <algorithm>
@@ -92,9 +93,11 @@ Result<RunOptions> read_run_options(Arguments const& arguments) {
     auto const comm = read_comm(arguments, options.devices);
     if (!comm) return comm.error();
     options.comm = *comm;
-    // A placement says itself which devices its stages have.
-    if (!options.devices.empty() && !arguments.tp && !arguments.map && !arguments.strategy)
-        options.tp = static_cast<std::int32_t>(options.devices.numbers.size());
+    // A placement says itself which devices its stages have. Stages and groups of experts share the devices first.
+    if (!options.devices.empty() && !arguments.tp && !has_placement(arguments)) {
+        auto const shared = static_cast<std::int64_t>(options.devices.numbers.size()) / options.pp / options.ep;
+        options.tp = static_cast<std::int32_t>(std::max<std::int64_t>(1, shared));
+    }
     if (arguments.kv_dtype) {
         auto const dtype = parse_dtype(*arguments.kv_dtype);
         bool const is_kept = dtype && (*dtype == Dtype::f32 || *dtype == Dtype::bf16 || *dtype == Dtype::i8);

@@ -11,6 +11,7 @@
 #include "map_plan.hpp"
 #include "requests.hpp"
 #include "run_device_words.hpp"
+#include "run_ranks.hpp"
 #include "values.hpp"
 
 #include <algorithm>
@@ -78,16 +79,23 @@ namespace {
     return placed;
 }
 
-/// Says which device of --devices each rank of the placed stages computes on, or the processor.
+/// Says which device of --devices each rank of the placed stages computes on, or the processor. A map calls devices as their runtime does,
+/// a strategy by `placed_on`.
 ///
 /// Errors  invalid_argument for a device of the map that is not among them
 [[nodiscard]] Result<> name_devices(PlacedModules const& placed, PlacedStages const& stages, CpuLayers cpu_layers,
-                                    RunOptions& options) {
+                                    std::vector<OwnAccelerator> const& placed_on, RunOptions& options) {
     auto const named = std::exchange(options.devices.numbers, {});
+    auto const number_of = [&](DeviceId id) {
+        for (std::size_t i = 0; i < placed_on.size(); ++i) {
+            if (placed_on[i].id == id) return named[i];
+        }
+        return id.index;
+    };
     // Those that hold no layer, too.
     for (auto const device : placed.placement.device_of) {
         auto const id = placed.budgets[static_cast<std::size_t>(device)].id;
-        if (!id.is_accelerator() || std::find(named.begin(), named.end(), id.index) != named.end()) continue;
+        if (!id.is_accelerator() || std::find(named.begin(), named.end(), number_of(id)) != named.end()) continue;
         return Error{ErrorCode::invalid_argument}
             .in("--map")
             .at(std::to_string(id.index))
@@ -95,12 +103,17 @@ namespace {
             .fix("name it there: --devices " + std::string(name_of(options.devices.vendor)) + ":" +
                  std::to_string(id.index));
     }
+    std::int64_t stage = 0;
     for (auto const id : stages.devices) {
-        auto number = id.index;
+        auto number = number_of(id);
         // No device is in the map: all layers are fetched to the first one, or none leaves the processor.
         if (id.kind == DeviceClass::cpu)
             number = cpu_layers == CpuLayers::stream ? named.front() : RunDevices::processor;
         options.devices.numbers.insert(options.devices.numbers.end(), static_cast<std::size_t>(options.tp), number);
+        auto const vendor = std::string(name_of(options.devices.vendor));
+        options.log(LogLevel::debug, 0,
+                    "stage " + std::to_string(stage++) + " computes on " +
+                        (number == RunDevices::processor ? "the processor" : vendor + ":" + std::to_string(number)));
     }
     return {};
 }
@@ -111,23 +124,21 @@ namespace {
 
 }  // namespace
 
-bool has_placement(Arguments const& arguments, RunOptions const& options) {
-    return arguments.map || arguments.strategy || (arguments.devices && options.devices.empty());
+bool has_placement(Arguments const& arguments) {
+    return arguments.map || arguments.strategy || (arguments.devices && !lists_run_devices(arguments));
 }
 
-Result<> check_placement_flags(Arguments const& arguments) {
+Result<> check_placement_flags(Arguments const& arguments, RunDevices const& devices) {
     Error error{ErrorCode::invalid_argument};
     // With devices of this machine --map says which layers are where.
-    auto const devices = read_run_devices(arguments);
-    if (!devices) return devices.error();
-    if (arguments.map && (arguments.strategy || (arguments.devices && devices->empty()))) {
+    if (arguments.map && (arguments.strategy || (arguments.devices && devices.empty()))) {
         return error.in("--map")
             .because("says already what --strategy would find")
             .fix("give --map FILE, or --strategy NAME --devices SPEC");
     }
-    if (arguments.cpu_layers && (!arguments.map || devices->empty())) {
+    if (arguments.cpu_layers && (!has_placement(arguments) || devices.empty())) {
         return error.in("--offload")
-            .because("says what becomes of layers that --map puts on the cpu beside devices")
+            .because("says what becomes of layers that --map or --strategy puts on the cpu beside devices")
             .fix("give --map FILE --devices cuda:0");
     }
     if (auto const known = read_cpu_layers(arguments); !known) return known.error();
@@ -159,11 +170,41 @@ Result<> place_run(Arguments const& arguments, Model const& model, std::int64_t 
     if (!options.devices.empty()) {
         // Each stage has a device: no other one cuts it, but --tp.
         if (!arguments.tp) options.tp = 1;
-        if (auto const named = name_devices(*placed, *stages, *cpu_layers, options); !named) return named;
+        DeviceChoice choice;
+        if (!arguments.map) {
+            auto found = choose_devices(*arguments.devices);
+            if (!found) return found.error();
+            choice = *std::move(found);
+            auto devices = runtime_devices(choice.accelerators);
+            if (!devices) return devices.error();
+            options.devices = *std::move(devices);
+        }
+        if (auto const named = name_devices(*placed, *stages, *cpu_layers, choice.accelerators, options); !named)
+            return named;
     }
     options.pp = stages->size();
     options.stage_begins = std::move(stages->begins);
     options.layer_homes = std::move(stages->homes);
+    return {};
+}
+
+Result<> share_placement(HostCommunicator& world, RunOptions& options) {
+    std::vector<std::int32_t> told;
+    for (auto const begin : options.stage_begins) told.push_back(static_cast<std::int32_t>(begin));
+    for (auto const home : options.layer_homes) told.push_back(static_cast<std::int32_t>(home));
+    told.insert(told.end(), options.devices.numbers.begin(), options.devices.numbers.end());
+    auto const own = told.size();
+    if (auto const shared = share_ids(world, told); !shared) return shared;
+    if (told.size() != own) {
+        return Error{ErrorCode::invalid_argument}
+            .in("--strategy")
+            .because("found another placement than the first rank did, whose devices had other memory free")
+            .fix("try again, or write the placement down: shardwise map, and --map FILE");
+    }
+    auto next = told.begin();
+    for (auto& begin : options.stage_begins) begin = *next++;
+    for (auto& home : options.layer_homes) home = static_cast<LayerHome>(*next++);
+    for (auto& number : options.devices.numbers) number = *next++;
     return {};
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/comm/host_communicator.hpp>
 #include <shardwise/model/architecture.hpp>
 #include <shardwise/session/run_options.hpp>
 
@@ -11,12 +12,12 @@
 namespace shardwise::cli {
 
 /// True where --map or --strategy says which stage computes which layers.
-[[nodiscard]] bool has_placement(Arguments const& arguments, RunOptions const& options);
+[[nodiscard]] bool has_placement(Arguments const& arguments);
 
 /// Checks which flags of placement are given together.
 ///
 /// Errors  invalid_argument
-[[nodiscard]] Result<> check_placement_flags(Arguments const& arguments);
+[[nodiscard]] Result<> check_placement_flags(Arguments const& arguments, RunDevices const& devices);
 
 /// Takes the stages from --map, or lets --strategy place the model on --devices, for sequences of `context` tokens.
 ///
@@ -24,5 +25,10 @@ namespace shardwise::cli {
 ///         for a map that is no pipeline; invalid_argument where --pp says otherwise
 [[nodiscard]] Result<> place_run(Arguments const& arguments, Model const& model, std::int64_t context,
                                  RunOptions& options);
+
+/// Gives all ranks the first one's placement: what is free on a device may have changed from one look at it to the next.
+///
+/// Errors  those of the collectives; invalid_argument where this rank has found another number of stages
+[[nodiscard]] Result<> share_placement(HostCommunicator& world, RunOptions& options);
 
 }  // namespace shardwise::cli

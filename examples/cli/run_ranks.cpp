@@ -5,6 +5,7 @@
 #include <shardwise/comm/broadcast.hpp>
 
 #include "choices.hpp"
+#include "run_placement.hpp"
 #include "values.hpp"
 
 #include <chrono>
@@ -78,9 +79,9 @@ Result<> RunRanks::fit(Arguments const& arguments, RunOptions& options) {
     options.local_ranks = environment_.local_ranks;
     auto const ranks = environment_.ranks;
     auto const others = options.pp * options.ep;
-    // Whose ranks a map has put on devices are as many as it says.
-    bool const is_mapped = arguments.map && !options.devices.empty();
-    if (!arguments.tp && !is_mapped && ranks % others == 0) options.tp = ranks / others;
+    // Ranks that a placement has put on devices are as many as it says.
+    bool const is_placed = has_placement(arguments) && !options.devices.empty();
+    if (!arguments.tp && !is_placed && ranks % others == 0) options.tp = ranks / others;
     if (options.ranks() == ranks) return {};
     return Error{ErrorCode::invalid_argument}
         .in(arguments.tp ? "--tp" : "--pp")

@@ -3,7 +3,7 @@
 #include <shardwise/hardware/device.hpp>
 #include <shardwise/kernels/kernel_support.hpp>
 #include <shardwise/parallel/device_collectives.hpp>
-#include <shardwise/parallel/expert_parallel.hpp>
+#include <shardwise/parallel/device_expert_parallel.hpp>
 #include <shardwise/parallel/pipeline_parallel.hpp>
 #include <shardwise/parallel/strategy_support.hpp>
 #include <shardwise/session/run_options.hpp>
@@ -83,7 +83,7 @@ template <class SupportOf>
         return strategy(HandsOnStages<B>, ComputeBackend<B>, CutsLayers<RunOptions>, in_host_memory);
     }));
     rows.push_back(row("expert parallel", []<class B>(B*, DeviceKind) {
-        return strategy(DealsExperts<B>, ComputeBackend<B>, CutsExperts<RunOptions>, in_host_memory);
+        return strategy(ExchangesExperts<B>, ComputeBackend<B>, CutsExperts<RunOptions>, in_host_memory);
     }));
     rows.push_back(row("data parallel, ZeRO", []<class B>(B*, DeviceKind) -> Support {
         if (HasHostMemory<B>) return {SupportLevel::runs, {}};

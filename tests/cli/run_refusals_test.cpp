@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include "fake_machine.hpp"
 #include "program.hpp"
 #include "small_llama.hpp"
 
@@ -101,6 +102,56 @@ TEST_CASE(
     check(beside, {"--devices", "2xgpu:24GiB"}, 2, "--strategy would find");
     check(beside, {"--offload", "compute"}, 2, "beside devices");
     check(beside, {"--devices", "cuda:0", "--offload", "all"}, 2, "stream, compute");
+}
+
+TEST_CASE("run: what --strategy places on devices of this machine is computed there, by the numbers of their runtime") {
+    SmallLlama const model;
+    shardwise::testing::FakeMachine machine;
+    std::string rows;
+    for (int i = 0; i < 3; ++i) {
+        auto const number = std::to_string(i);
+        rows += "gpu name=\"NVIDIA GeForce RTX 4090\" uuid=GPU-4090000" + number + "-aaaa pci=00000000:0" + number +
+                ":00.0 memory=25769803776 free=24696061952 capability=8.9 numa=0\n";
+    }
+    machine.nvidia(rows);
+    machine.amd(
+        "gpu name=\"AMD Instinct MI300X\" serial=0x1 pci=0000:13:00.0 memory=206141652992\n"
+        "gpu name=\"AMD Instinct MI300X\" serial=0x2 pci=0000:83:00.0 memory=206141652992\n");
+    auto const check = [&](std::vector<std::string> const& more, int status, std::vector<std::string> const& texts) {
+        std::vector<std::string> words{"run", model.folder.path(), "--prompt-ids", "1", "--max-new-tokens", "1"};
+        words.insert(words.end(), more.begin(), more.end());
+        auto const ran = run(words, {{"SHARDWISE_NVML", machine.options().nvml_library},
+                                     {"SHARDWISE_AMD_SMI", machine.options().amd_smi_libraries[0]},
+                                     {"SHARDWISE_SYSTEM_ROOT", machine.options().root},
+                                     {"SHARDWISE_LOG", "debug"}});
+        CHECK(ran.status == status);
+        for (auto const& text : texts) CHECK_MESSAGE(ran.says(text), ran.err);
+    };
+    std::string const no_device = "-DSHARDWISE_CUDA=ON";
+    // The processor is no answer where devices are named.
+    check({"--strategy", "balanced", "--devices", "cuda:2,cuda:1"}, 4,
+          {no_device, "stage 0 computes on cuda:2", "stage 1 computes on cuda:1"});
+    check({"--strategy", "sequential", "--devices", "cuda:1", "--pp", "1"}, 4,
+          {no_device, "stage 0 computes on cuda:1"});
+    check({"--strategy", "sequential", "--devices", "cuda:1", "--pp", "2"}, 2, {"(got 2, expected 1)"});
+    // Of which device maps have others.
+    check({"--strategy", "balanced", "--devices", "hip:1,hip:0"}, 4,
+          {"-DSHARDWISE_HIP=ON", "stage 0 computes on hip:1", "stage 1 computes on hip:0"});
+    for (auto const* devices : {"auto", "cuda:0,hip:0"})
+        check({"--strategy", "balanced", "--devices", devices}, 2, {"compute on one vendor's"});
+    for (auto const* devices : {"0,1", "0", "GPU-40900000"}) check({"--devices", devices}, 4, {no_device});
+    check({"--strategy", "balanced", "--devices", "2,cuda:0", "--tp", "2"}, 4,
+          {no_device, "stage 0 computes on cuda:2"});
+    check({"--strategy", "auto", "--devices", "cuda:1+cpu:1GiB", "--offload", "compute"}, 4, {no_device});
+    check({"--strategy", "auto", "--devices", "cuda:9"}, 4, {"cuda:9: is not a device"});
+    check({"--strategy", "auto", "--devices", "cuda:0", "--no-graphs", "--comm", "staged"}, 4, {no_device});
+    check({"--strategy", "auto", "--devices", "cpu:1GiB", "--offload", "compute"}, 2, {"beside devices"});
+    // Memory of devices that are elsewhere is filled by stages of the processor.
+    check({"--strategy", "balanced", "--devices", "2xgpu:8GiB"}, 0, {"computes on the host's cores"});
+    check({"--devices", "cpu"}, 0, {"computes on the host's cores"});
+    // Stages share the devices before layers are cut.
+    check({"--devices", "cuda:0,cuda:1,cuda:2,cuda:3,cuda:4,cuda:5", "--pp", "2"}, 4, {no_device});
+    check({"--devices", "cuda:0,cuda:1,cuda:2,cuda:3,cuda:4,cuda:5"}, 2, {"query heads"});
 }
 
 TEST_CASE("run: text needs a tokenizer, and one prompt") {

@@ -44,6 +44,7 @@ TEST_CASE("support: says what runs where, and why the rest does not") {
     auto const metal = levels(answer, "strategies", "metal");
     CHECK(metal.at("tensor parallel") == "refused");
     CHECK(levels(answer, "strategies", "cuda").at("tensor parallel") == "runs");
+    CHECK(levels(answer, "strategies", "cuda").at("expert parallel") == "runs");
     CHECK(levels(answer, "strategies", "cuda").at("run a model on one rank") == "runs");
     CHECK(levels(answer, "operations", "cuda").at("rms_norm") == "runs");
     CHECK(levels(answer, "operations", "cuda").at("residual_norm") == "library");

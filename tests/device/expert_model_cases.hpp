@@ -3,6 +3,8 @@
 
 #include "model_cases.hpp"
 
+#include <array>
+
 namespace shardwise::testing {
 
 inline constexpr auto tiny_mixtral =
@@ -39,6 +41,51 @@ TEST_CASE_TEMPLATE("Models: a tiny one with experts generates the host's tokens 
     using namespace shardwise;
     if (!testing::open_bench<B>()) return;
     testing::check_model<B>({testing::tiny_mixtral});
+}
+
+TEST_CASE_TEMPLATE("Models: experts that are sharded over groups of ranks make the host's tokens on every back end", B,
+                   SHARDWISE_TEST_BACKENDS) {
+    using namespace shardwise;
+    if (!testing::open_bench<B>()) return;
+    testing::ModelCase of{testing::tiny_mixtral};
+    of.ep = 2;
+    testing::check_model<B>(of);
+    // Tokens that are drawn alike whoever computes them, from the same bits: a row's product does not depend on the rows beside it.
+    of.is_deterministic = true;
+    testing::FormulaModel const model(of.config);
+    auto const requests = testing::model_requests(of);
+    testing::ModelLogits sharded;
+    auto const found = testing::run_model<B>(model, of, requests, &sharded);
+    REQUIRE_MESSAGE(found, (found ? "" : found.error().message()));
+    of.ep = 1;
+    testing::ModelLogits whole;
+    auto const alone = testing::run_model<B>(model, of, requests, &whole);
+    REQUIRE_MESSAGE(alone, (alone ? "" : alone.error().message()));
+    for (auto const& [request, rows] : sharded) CHECK(rows == whole[request]);
+    for (auto const& rank : found->ranks) {
+        CHECK(rank.pinned == rank.predicted_pinned);
+        if (!HasHostMemory<B>) CHECK(rank.pinned > Bytes{0});
+    }
+}
+
+TEST_CASE_TEMPLATE("Models: sharded experts of more families, with shards, stages and fixed trees" *
+                       doctest::test_suite("long"),
+                   B, SHARDWISE_TEST_BACKENDS) {
+    using namespace shardwise;
+    if (!testing::open_bench<B>()) return;
+    for (auto const* const config : {testing::tiny_mixtral, testing::tiny_deepseek, testing::tiny_qwen2_moe,
+                                     testing::tiny_gpt_oss, testing::tiny_qwen3_next}) {
+        CAPTURE(std::string(config));
+        for (auto const& degrees : {std::array{1, 1, 3}, std::array{2, 1, 2}, std::array{1, 2, 2}}) {
+            CAPTURE(degrees[0]);
+            CAPTURE(degrees[1]);
+            testing::ModelCase of{config, degrees[0]};
+            of.pp = degrees[1];
+            of.ep = degrees[2];
+            of.is_deterministic = of.tp > 1;
+            testing::check_model<B>(of);
+        }
+    }
 }
 
 TEST_CASE_TEMPLATE("Models: more experts, gated delta rules and xIELU" * doctest::test_suite("long"), B,

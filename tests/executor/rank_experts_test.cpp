@@ -44,7 +44,7 @@ std::vector<std::vector<float>> compute_groups(FormulaModel const& model,
             RankExecutor<Host, Policy>::create(context, model.checkpoint->model, *parameters, {tp, member},
                                                {.sequences = 1, .context = 32, .step_tokens = 5}, {groups, group});
         if (!executor) return executor.error();
-        auto exchange = executor->make_exchange(context, *peers);
+        auto exchange = executor->make_exchange(RankHome<Host>(context), *peers);
         if (!exchange) return exchange.error();
         auto const& ids = sequences[static_cast<std::size_t>(group)];
         std::vector<float> logits(static_cast<std::size_t>(vocabulary));
@@ -121,7 +121,7 @@ TEST_CASE("RankExecutor: ranks that share experts are checked") {
         auto const alone = half->forward(ids, {&part, 1}, view, comm, stream);
         REQUIRE_FALSE(alone);
         CHECK(alone.error().message().find("needs an exchange") != std::string::npos);
-        CHECK_FALSE(half->make_exchange(context, comm));
+        CHECK_FALSE(half->make_exchange(RankHome<Host>(context), comm));
         return {};
     });
     CHECK(done);

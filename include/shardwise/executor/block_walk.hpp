@@ -3,7 +3,7 @@
 
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/executor/held_block.hpp>
-#include <shardwise/parallel/expert_parallel.hpp>
+#include <shardwise/parallel/device_expert_parallel.hpp>
 
 #include <cstdint>
 

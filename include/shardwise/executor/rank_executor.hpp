@@ -46,7 +46,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Expert parallelism: groups of tensor-parallel ranks each hold all of a model but its experts, which are sharded over the groups,
 /// and have sequences of their own; rows travel to their experts and back. Each rank
 ///   1 gives `create` its place among the groups, {groups, its own};
-///   2 makes one exchange, `executor.make_exchange(context, peers)`, on a communicator of the ranks that have its
+///   2 makes one exchange, `executor.make_exchange(home, peers)`, on a communicator of the ranks that have its
 ///     tensor-parallel number in all groups, and keeps it as long as the executor;
 ///   3 gives it to every `forward`. Groups step together until the last has ended (an all_reduce over the peers of what is left
 ///     tells): one that has nothing to compute calls `join_step` instead.
@@ -205,7 +205,7 @@ public:
     ///
     /// Errors  invalid_argument where `peers` are not the groups that `create` was told of; as ExpertParallel::create
     template <Communicator C>
-    [[nodiscard]] Result<ExpertParallel<Backend, C>> make_exchange(typename Backend::Context& context, C& peers) const {
+    [[nodiscard]] Result<ExpertParallel<Backend, C>> make_exchange(RankHome<Backend> const& home, C& peers) const {
         if (peers.size() != experts_.ranks || peers.rank() != experts_.rank) {
             return Error{ErrorCode::invalid_argument}
                 .in("executor")
@@ -214,9 +214,7 @@ public:
                 .got(peers.size())
                 .expected(experts_.ranks);
         }
-        auto const& config = model_->config;
-        return ExpertParallel<Backend, C>::create(
-            context, peers, {config.experts, config.experts_per_token, config.hidden_size, limits_.step_tokens});
+        return detail::make_exchange(home, peers, exchanged_rows(model_->config, limits_.step_tokens));
     }
 
     /// True where this rank's stage makes the output.

@@ -3,6 +3,7 @@
 
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/executor/block_walk.hpp>
+#include <shardwise/executor/rank_home.hpp>
 #include <shardwise/executor/routing_table.hpp>
 #include <shardwise/kernels/order_experts.hpp>
 #include <shardwise/parallel/collectives.hpp>
@@ -32,6 +33,11 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
         .fix("use at most one expert-parallel rank per expert");
 }
 
+/// What a rank sends to the experts of other groups in one layer of a step.
+[[nodiscard]] inline ExpertShape exchanged_rows(ModelConfig const& config, std::int64_t step_tokens) {
+    return {config.experts, config.experts_per_token, config.hidden_size, step_tokens};
+}
+
 /// A router's choice as it lies in the arena: the numbers of all tokens' experts, then their weights.
 ///
 /// Shapes  ids, weights [tokens, experts_per_token]
@@ -47,6 +53,15 @@ struct Routes {
 };
 
 namespace detail {
+
+template <ComputeBackend Backend, Communicator C>
+[[nodiscard]] Result<ExpertParallel<Backend, C>> make_exchange(RankHome<Backend> const& home, C& peers,
+                                                               ExpertShape const& shape) {
+    if constexpr (HasHostMemory<Backend>)
+        return ExpertParallel<Backend, C>::create(home.context, peers, shape);
+    else
+        return ExpertParallel<Backend, C>::create(home.context, home.host.memory(), peers, shape);
+}
 
 /// Collectives in the stream end by deadlines of their own.
 [[nodiscard]] inline Deadline far_deadline() {

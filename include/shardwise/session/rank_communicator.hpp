@@ -39,6 +39,8 @@ public:
     }
     [[nodiscard]] Type& group() { return *group_; }
     [[nodiscard]] Type& team() { return *team_; }
+    /// What rows travel with to the experts of other groups.
+    [[nodiscard]] Type& over(HostCommunicator& peers) { return peers; }
     [[nodiscard]] Bytes bytes() const { return Bytes{0}; }
     [[nodiscard]] std::string_view kind() const { return group_->kind(); }
     [[nodiscard]] std::string const& reason() const { return reason_; }
@@ -90,6 +92,8 @@ public:
     }
     [[nodiscard]] Type& group() { return *group_; }
     [[nodiscard]] Type& team() { return *team_; }
+    /// What rows travel with to the experts of other groups: through the host's memory.
+    [[nodiscard]] Type& over(HostCommunicator& peers) { return over_.emplace(peers); }
     /// What the rank holds on its device.
     [[nodiscard]] Bytes bytes() const { return group_ ? group_->bytes() : Bytes{0}; }
     [[nodiscard]] std::string_view kind() const {
@@ -116,6 +120,7 @@ private:
 
     std::optional<Type> group_;
     std::optional<Type> team_;
+    std::optional<Type> over_;
     std::string reason_;
 };
 

@@ -80,7 +80,6 @@ private:
     [[nodiscard]] static Result<> check(RunOptions const& options) {
         Error refused{ErrorCode::unsupported};
         refused.in(Backend::name);
-        if (options.ep > 1) return refused.at("ep").because("sends no rows to other devices' experts yet");
         if (options.trace_events > 0)
             return refused.at("trace").because("runs behind the calls that a trace would time").fix("leave it out");
         if (options.product_activations != ProductActivations::full)

@@ -92,11 +92,15 @@ public:
         predicted_ = predicted->total();
         predicted_pinned_ = predicted->pinned;
         if (groups_) {
-            auto const& config = model_.config;
-            ExpertShape const shape{config.experts, config.experts_per_token, config.hidden_size, limits_.step_tokens};
+            auto const shape = exchanged_rows(model_.config, limits_.step_tokens);
             auto const rows = Exchange::bytes_for(shape, options_.ep, groups_->peers().rank());
             if (!rows) return rows.error();
             predicted_ += *rows;
+            if constexpr (!HasHostMemory<Backend>) {
+                auto const pinned = Exchange::pinned_for(shape, options_.ep, groups_->peers().rank());
+                if (!pinned) return pinned.error();
+                predicted_pinned_ += *pinned;
+            }
         }
         auto const beside = session_bytes(limits_, model_.config.vocab_size);
         // What peers see is there already.
@@ -111,12 +115,10 @@ public:
             return executor.error();
         }
         executor_.emplace(std::move(*executor));
-        if constexpr (DealsExperts<Backend>) {
-            if (groups_) {
-                auto exchange = executor_->make_exchange(machine_.home().context, groups_->peers());
-                if (!exchange) return exchange.error();
-                exchange_.emplace(std::move(*exchange));
-            }
+        if (groups_) {
+            auto exchange = executor_->make_exchange(machine_.home(), communicators_.over(groups_->peers()));
+            if (!exchange) return exchange.error();
+            exchange_.emplace(std::move(*exchange));
         }
         first_block_ = blocks.begin;
         return {};

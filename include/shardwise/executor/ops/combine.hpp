@@ -35,10 +35,7 @@ private:
 
     template <Communicator C>
     [[nodiscard]] static Result<> sum(BlockWalk<Backend, Policy, C>& walk, Bound const& op) {
-        if constexpr (DealsExperts<Backend>) {
-            if (walk.exchange != nullptr) return exchange(walk, op);
-        }
-        return combine(walk, op);
+        return walk.exchange != nullptr ? exchange(walk, op) : combine(walk, op);
     }
     template <Communicator C>
     [[nodiscard]] static Result<> combine(BlockWalk<Backend, Policy, C>& walk, Bound const& op) {
