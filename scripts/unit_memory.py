@@ -6,7 +6,8 @@ Each unit is compiled by the command that BUILD/compile_commands.json has for it
 (the kernel's count, which does not depend on what else runs) must not be above its limit. A unit that the list names and the build does
 not have fails. `sample` takes those that are marked so.
 
-g++ collects its garbage as it does by itself where a machine has 1 GiB or more, whatever the build says: the figures are the same everywhere.
+g++ collects its garbage as the build says for a unit by itself (--param=ggc-min-expand), and otherwise as it does where a machine has 1 GiB
+or more: the figures are the same everywhere.
 """
 import json
 import os
@@ -35,7 +36,8 @@ def read_commands(build, root):
         for entry in json.load(file):
             words = shlex.split(entry["command"])
             words[words.index("-o") + 1] = "/dev/null"
-            words += SAME_EVERYWHERE
+            if not any(word.startswith("--param=ggc-min-expand") for word in words):
+                words += SAME_EVERYWHERE
             name = os.path.relpath(entry["file"], build)
             found["build:" + name if not name.startswith("..") else os.path.relpath(entry["file"], root)] = (
                 words, entry["directory"])

@@ -75,7 +75,7 @@ struct HeldModel {
         return CurveData(checkpoint.model.config.vocab_size, ids);
     }
     [[nodiscard]] static TrainOptions how(std::int32_t tp = 1) {
-        TrainOptions out{.steps = sampled_count(6, 2),
+        TrainOptions out{.steps = sampled_count(6, 3),
                          .micro_batch = 2,
                          .schedule = {.learning_rate = 3e-3, .warm_up = 2, .total = 20, .floor = 0.1}};
         out.tp = tp;
