@@ -41,6 +41,8 @@ struct ModelCase {
     /// What the fake vendor's devices have.
     std::int64_t free_bytes = std::int64_t{1} << 30U;
     std::vector<LayerHome> homes{};
+    /// What lies between the back end's kernels; the host's is f32.
+    Dtype activations = Dtype::f32;
 };
 
 /// Three requests of unlike lengths: a prompt in several chunks among them.
@@ -113,6 +115,7 @@ template <class B>
     options.devices.numbers = of.devices;
     options.timeout = of.timeout;
     options.layer_homes = of.homes;
+    options.activations = of.activations;
     if (logits != nullptr) {
         options.on_logits = [logits](std::int64_t request, std::span<float const> row) {
             (*logits)[request].emplace_back(row.begin(), row.end());
@@ -135,6 +138,7 @@ void check_model(ModelCase const& of) {
     auto alone = of;
     alone.tp = 1;
     alone.pp = 1;
+    alone.activations = Dtype::f32;
     ModelLogits theirs;
     auto const expected = run_model<Host>(model, alone, requests, &theirs);
     REQUIRE_MESSAGE(expected, (expected ? "" : expected.error().message()));

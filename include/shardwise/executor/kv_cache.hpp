@@ -226,11 +226,13 @@ public:
     /// Memory  the table's step is not replaced until it is done
     /// Order   on `stream`
     /// Errors  shape_mismatch
-    [[nodiscard]] Result<> store(std::size_t layer, Matrix keys, Matrix values, StepTable<Backend> const& table,
+    template <ActivationElement T>
+    [[nodiscard]] Result<> store(std::size_t layer, TensorView<T const, 2, Backend> keys,
+                                 TensorView<T const, 2, Backend> values, StepTable<Backend> const& table,
                                  Stream& stream) {
         auto& to = layers_[layer];
         return with_element([&]<class Cache>(Cache) -> Result<> {
-            auto const put = [&](Half& side, Matrix from) -> Result<> {
+            auto const put = [&](Half& side, TensorView<T const, 2, Backend> from) -> Result<> {
                 if (side.width == 0) return {};
                 return store_rows<Cache>(from, {reinterpret_cast<Cache*>(side.elements.data()), {to.rows, side.width}},
                                          table, static_cast<std::int64_t>(to.group), stream,

@@ -42,9 +42,10 @@ struct ExecutedOp<ActivationOp, Backend, Policy> : HoldsNothing<Backend, Policy>
         return {};
     }
 
-    template <Communicator C>
-    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, BoundOperation<Backend, Policy> const& op) {
-        using ConstRows = TensorView<float const, 2, Backend>;
+    template <Communicator C, ActivationElement T>
+    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C, T>& walk,
+                                      BoundOperation<Backend, Policy> const& op) {
+        using ConstRows = TensorView<T const, 2, Backend>;
         auto const& held = std::get<HeldActivation<Backend>>(op.held);
         auto const kind = op.op->activation;
         auto const out = walk.view(op.output);
@@ -54,15 +55,15 @@ struct ExecutedOp<ActivationOp, Backend, Policy> : HoldsNothing<Backend, Policy>
             case ActivationForm::xielu:
                 return xielu(gate, held.numbers.view(), out, stream);
             case ActivationForm::one:
-                return activation<float>(gate, out, kind, stream);
+                return activation<T>(gate, out, kind, stream);
             case ActivationForm::halves: {
                 auto const width = op.output.width;
-                return gated_activation<float>(gate.columns(0, width), gate.columns(width, width), out, kind, stream);
+                return gated_activation<T>(gate.columns(0, width), gate.columns(width, width), out, kind, stream);
             }
             case ActivationForm::one_gate:
                 return scale_rows(gate, ConstRows(walk.view(op.inputs[1])), out, kind, stream);
             case ActivationForm::pair:
-                return gated_activation<float>(gate, ConstRows(walk.view(op.inputs[1])), out, kind, stream);
+                return gated_activation<T>(gate, ConstRows(walk.view(op.inputs[1])), out, kind, stream);
         }
         __builtin_unreachable();
     }

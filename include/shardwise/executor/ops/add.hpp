@@ -8,11 +8,12 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 template <ComputeBackend Backend, ReductionPolicy Policy>
 struct ExecutedOp<AddOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
-    template <Communicator C>
-    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, BoundOperation<Backend, Policy> const& op) {
-        using ConstRows = TensorView<float const, 2, Backend>;
-        return add<float>(ConstRows(walk.view(op.inputs[0])), ConstRows(walk.view(op.inputs[1])), walk.view(op.output),
-                          walk.stream);
+    template <Communicator C, ActivationElement T>
+    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C, T>& walk,
+                                      BoundOperation<Backend, Policy> const& op) {
+        using ConstRows = TensorView<T const, 2, Backend>;
+        return add<T>(ConstRows(walk.view(op.inputs[0])), ConstRows(walk.view(op.inputs[1])), walk.view(op.output),
+                      walk.stream);
     }
 };
 

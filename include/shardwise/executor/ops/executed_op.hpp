@@ -19,8 +19,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 ///                                                        BlockCut const&);    // what the rank holds of it, and how it computes
 ///     static Result<> count(MemoryTally&, CountedBlock const&, Operation const&, ParameterFormat);    // its bytes
 ///     static std::int64_t scratch(CountedBlock const&, Operation const&, std::size_t number);    // floats, in any step
-///     template <Communicator C>
-///     static Result<> run(BlockWalk<Backend, Policy, C>&, BoundOperation<Backend, Policy> const&);    // one step
+///     template <Communicator C, ActivationElement T>
+///     static Result<> run(BlockWalk<Backend, Policy, C, T>&, BoundOperation<Backend, Policy> const&);    // one step
 template <class Op, ComputeBackend Backend, ReductionPolicy Policy>
 struct ExecutedOp;
 

@@ -67,10 +67,11 @@ struct ExecutedOp<NormOp, Backend, Policy> {
         return share ? share->workspace(block.limits.step_tokens) : 0;
     }
 
-    template <Communicator C>
-    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, BoundOperation<Backend, Policy> const& op) {
-        using Matrix = typename BlockWalk<Backend, Policy, C>::Matrix;
-        using Vector = typename BlockWalk<Backend, Policy, C>::Vector;
+    template <Communicator C, ActivationElement T>
+    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C, T>& walk,
+                                      BoundOperation<Backend, Policy> const& op) {
+        using Matrix = typename BlockWalk<Backend, Policy, C, T>::Matrix;
+        using Vector = typename BlockWalk<Backend, Policy, C, T>::Vector;
         auto const& norm = std::get<HeldNorm<Backend>>(op.held);
         Vector const weight = norm.weight.view();
         auto in = walk.view(op.inputs[0]);
@@ -92,10 +93,9 @@ struct ExecutedOp<NormOp, Backend, Policy> {
             in = Matrix(in.data(), {in.extent(0) * heads, norm.width});
             out = Matrix(out.data(), {out.extent(0) * heads, norm.width});
         }
-        TensorView<float const, 2, Backend> const from = in;
-        if (norm.is_layer)
-            return layer_norm<float>(from, weight, Vector(norm.bias.view()), out, norm.epsilon, walk.stream);
-        return rms_norm<float>(from, weight, out, norm.epsilon, walk.stream, norm.offset);
+        TensorView<T const, 2, Backend> const from = in;
+        if (norm.is_layer) return layer_norm<T>(from, weight, Vector(norm.bias.view()), out, norm.epsilon, walk.stream);
+        return rms_norm<T>(from, weight, out, norm.epsilon, walk.stream, norm.offset);
     }
 
 private:
