@@ -92,6 +92,9 @@ Result<RunOptions> read_run_options(Arguments const& arguments) {
     auto const comm = read_comm(arguments, options.devices);
     if (!comm) return comm.error();
     options.comm = *comm;
+    auto const element = read_activations(arguments, options.devices);
+    if (!element) return element.error();
+    options.activations = *element;
     // A placement says itself which devices its stages have.
     if (!options.devices.empty() && !arguments.tp && !arguments.map && !arguments.strategy)
         options.tp = static_cast<std::int32_t>(options.devices.numbers.size());
