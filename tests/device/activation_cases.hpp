@@ -182,6 +182,10 @@ TEST_CASE("Models: texts are embedded with activations in 16 bits, but for what 
     REQUIRE_FALSE(halves);
     CHECK(halves.error().code() == ErrorCode::unsupported);
     CHECK(halves.error().message().find("attention in both directions over activations in fp16") != std::string::npos);
+    // Before anything is loaded.
+    CHECK_FALSE(check_activations<TestDevice>(described, Dtype::f16));
+    CHECK_FALSE(check_activations<TestDevice>(described, Dtype::i8));
+    CHECK(check_activations<TestDevice>(described, Dtype::bf16));
     auto const on_host = testing::encode_texts<Host>(encoder, ids, parts, false, Dtype::bf16);
     REQUIRE_FALSE(on_host);
     CHECK(on_host.error().code() == ErrorCode::unsupported);
