@@ -340,9 +340,18 @@ int main(int argc, char** argv) {
     if (is_asked("overlap")) {
         auto const one = demo_case();
         Training const training(one.config, one.vocabulary, one.batch, one.context);
-        bench::compare_overlap(report, training, "", ZeroStage::none, 1);
-        bench::compare_overlap(report, training, "zero 2, ", ZeroStage::gradients, 1);
-        bench::compare_overlap(report, training, "zero 2, 3 sequences, ", ZeroStage::gradients, 3);
+        using std::chrono::microseconds;
+        for (auto const latency : {microseconds(100), microseconds(500)}) {
+            bench::compare_overlap(report, training, {"demo model", ZeroStage::none, 1, latency});
+            bench::compare_overlap(report, training, {"demo model, zero 2", ZeroStage::gradients, 1, latency});
+            bench::compare_overlap(report, training,
+                                   {"demo model, zero 2, 3 sequences", ZeroStage::gradients, 3, latency});
+        }
+        Training const of_large(large.config, large.vocabulary, large.batch, large.context);
+        for (auto const latency : {microseconds(100), microseconds(500)}) {
+            bench::compare_overlap(report, of_large, {"d 512", ZeroStage::none, 1, latency, 1, 3});
+            bench::compare_overlap(report, of_large, {"d 512, zero 2", ZeroStage::gradients, 1, latency, 1, 3});
+        }
     }
     if (is_asked("pipelines")) {
         auto const one = demo_case();

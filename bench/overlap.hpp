@@ -63,25 +63,35 @@ template <bool Beside>
     return best;
 }
 
+/// Steps that are compared: of a model, of two ranks with some sequences each, whose steps towards each other take so long.
+struct LateCase {
+    std::string name;
+    ZeroStage zero = ZeroStage::none;
+    std::int64_t sequences = 1;
+    std::chrono::microseconds latency{500};
+    int calls = 3;
+    int rounds = 7;
+};
+
 /// A step with injected latency against the longer of computing and of telling each other: the goal is at most 1.15 of it.
-inline void compare_overlap(Report& report, Training const& training, std::string const& name, ZeroStage zero,
-                            std::int64_t sequences) {
-    constexpr int calls = 3, rounds = 7;
-    constexpr std::chrono::microseconds latency{500};
+inline void compare_overlap(Report& report, Training const& training, LateCase const& late) {
     double compute = 1e30, behind = 1e30, beside = 1e30, unneeded = 1e30;
-    for (int round = 0; round < rounds; ++round) {
-        compute = std::min(compute, late_step<false>(training, zero, sequences, calls, std::chrono::nanoseconds(0)));
-        behind = std::min(behind, late_step<false>(training, zero, sequences, calls, latency));
-        beside = std::min(beside, late_step<true>(training, zero, sequences, calls, latency));
-        unneeded = std::min(unneeded, late_step<true>(training, zero, sequences, calls, std::chrono::nanoseconds(0)));
+    auto const add = [&]<bool Beside>(double& shortest, std::chrono::nanoseconds latency) {
+        shortest = std::min(shortest, late_step<Beside>(training, late.zero, late.sequences, late.calls, latency));
+    };
+    for (int round = 0; round < late.rounds; ++round) {
+        add.operator()<false>(compute, std::chrono::nanoseconds(0));
+        add.operator()<false>(behind, late.latency);
+        add.operator()<true>(beside, late.latency);
+        add.operator()<true>(unneeded, std::chrono::nanoseconds(0));
     }
     auto const longer = std::max(compute, behind - compute);
     if (!report.is_json)
         std::printf(
             "computing %.3g ms, by two threads %.3g ms, telling each other %.3g ms, behind each other %.3g ms\n",
             compute * 1e3, unneeded * 1e3, (behind - compute) * 1e3, behind * 1e3);
-    report.add("step, demo model, dp 2, " + name + "injected latency", beside * 1e3, "the longer of both", longer * 1e3,
-               "ms", longer / beside, 1.0 / 1.15);
+    report.add("step, " + late.name + ", dp 2, latency " + std::to_string(late.latency.count()) + " us", beside * 1e3,
+               "the longer of both", longer * 1e3, "ms", longer / beside, 1.0 / 1.15);
 }
 
 }  // namespace bench

@@ -6,10 +6,14 @@
 #   target_link_libraries(engine PRIVATE shardwise::cuda)
 #   shardwise_add_kernels(engine)
 
+# A file that was found in an earlier run may be another installation's.
+unset(shardwise_kernels_source CACHE)
 find_file(shardwise_kernels_source shardwise/kernels/instantiate.cu
           HINTS "${CMAKE_CURRENT_LIST_DIR}/../include" "${CMAKE_CURRENT_LIST_DIR}/../../../include" NO_DEFAULT_PATH)
 mark_as_advanced(shardwise_kernels_source)
 
+# The files of kernels/instantiate/, each compiled for itself.
+set(shardwise_kernel_families attention collectives products rows CACHE INTERNAL "")
 set(SHARDWISE_CUDA_ARCHITECTURES "80;90" CACHE STRING "Compute capabilities that the kernels are compiled for")
 set(SHARDWISE_HIP_ARCHITECTURES "gfx90a" CACHE STRING "AMD processors that the kernels are compiled for; wavefronts of 64")
 
@@ -140,7 +144,7 @@ function(shardwise_add_kernels target)
         endif()
         set(has_vendor TRUE)
         shardwise_assertion_flags(assertions ${target})
-        foreach(family attention collectives products rows)
+        foreach(family IN LISTS shardwise_kernel_families)
             set(object "${CMAKE_CURRENT_BINARY_DIR}/${target}-${family}-${vendor}.o")
             shardwise_compile_kernels(${vendor} "${object}" "${folder}/instantiate/${family}.cu" -O3 ${assertions})
             target_sources(${target} PRIVATE "${object}")

@@ -5,6 +5,8 @@
 #   find_package(shardwise REQUIRED COMPONENTS runtime)
 #   target_link_libraries(engine PRIVATE shardwise::runtime)
 
+# A folder that was found in an earlier run may be another installation's.
+unset(shardwise_runtime_units CACHE)
 find_path(shardwise_runtime_units run.cpp
           HINTS "${CMAKE_CURRENT_LIST_DIR}/../include/shardwise/session/runtime"
                 "${CMAKE_CURRENT_LIST_DIR}/../../../include/shardwise/session/runtime" NO_DEFAULT_PATH)

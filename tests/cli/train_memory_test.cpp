@@ -97,7 +97,7 @@ TEST_CASE("train: a process takes what is predicted, and beside it a few MiB and
     check_near(taken);
 }
 
-TEST_CASE("train --offload all: the process takes what is predicted, and of the model two layers alone") {
+TEST_CASE("train --offload: the process takes what is predicted, and with all of the model two layers alone") {
     testing::TemporaryFolder const folder;
     auto const config = folder.write("config.json", config_of(256, 8, 512));
     Training const training;
@@ -120,6 +120,13 @@ TEST_CASE("train --offload all: the process takes what is predicted, and of the 
     CAPTURE(all.predicted);
     CAPTURE(all.process);
     CHECK(all.process < all.predicted + program + 4 * pages_of_file);
+    // Of the two moments what one parameter's step touches.
+    auto const optimizer = train("optimizer");
+    CHECK(optimizer.answer.text("weights_hash") == none.answer.text("weights_hash"));
+    CHECK(none.predicted - optimizer.predicted > 2 * model - pages_of_file);
+    CAPTURE(optimizer.predicted);
+    CAPTURE(optimizer.process);
+    CHECK(optimizer.process < optimizer.predicted + program + 2 * pages_of_file);
 }
 
 TEST_SUITE("long") {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Device code as the vendors' compilers see it: all kernels compiled by nvcc (sm_80, sm_90) and hipcc (gfx90a), linked to the
+# Device code as the vendors' compilers see it: all kernels compiled by nvcc (sm_80) and hipcc (gfx90a), linked to the
 # cases of tests/device compiled by the host's compiler, and run where there is a device. The room `device` runs the same cases
 # on a fake vendor, everywhere.
 
@@ -12,14 +12,20 @@ function(shardwise_absent_test name reason)
     set_tests_properties(${name} PROPERTIES SKIP_REGULAR_EXPRESSION "SKIPPED:")
 endfunction()
 
-# shardwise_device_program(NAME): test_device_<name> from the cases; what it links is the caller's.
+# shardwise_device_program(NAME): test_device_<name> from the cases; what it links is the caller's. The cases are objects of their
+# own, device_cases_<name>: they do not wait for the kernels.
 function(shardwise_device_program name)
-    add_executable(test_device_${name} ${device_cases} $<TARGET_OBJECTS:doctest_main>)
-    target_include_directories(test_device_${name} PRIVATE ${shardwise_test_includes})
-    target_include_directories(test_device_${name} SYSTEM PRIVATE "${shardwise_doctest_include}")
-    target_compile_definitions(test_device_${name} PRIVATE ${shardwise_test_definitions})
+    add_library(device_cases_${name} OBJECT ${device_cases})
+    target_include_directories(device_cases_${name} PRIVATE ${shardwise_test_includes})
+    target_include_directories(device_cases_${name} SYSTEM PRIVATE "${shardwise_doctest_include}")
+    target_compile_definitions(device_cases_${name} PRIVATE ${shardwise_test_definitions})
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+        target_compile_options(device_cases_${name} PRIVATE ${shardwise_gcc_speed})
+    endif()
+    add_executable(test_device_${name} $<TARGET_OBJECTS:device_cases_${name}> $<TARGET_OBJECTS:doctest_main>)
     set_target_properties(test_device_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests"
-                                                         CXX_EXTENSIONS OFF)
+                                                         LINKER_LANGUAGE CXX)
+    set_target_properties(device_cases_${name} test_device_${name} PROPERTIES CXX_EXTENSIONS OFF)
     set_source_files_properties(${device_cases} PROPERTIES OBJECT_DEPENDS "${device_case_files}")
     add_test(NAME device.${name} COMMAND test_device_${name} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
     set_tests_properties(device.${name} PROPERTIES TIMEOUT 300)
@@ -39,19 +45,37 @@ foreach(vendor cuda hip)
         continue()
     endif()
     shardwise_device_program(${vendor})
-    target_compile_options(test_device_${vendor} PRIVATE ${shardwise_warnings})
+    target_compile_options(device_cases_${vendor} PRIVATE ${shardwise_warnings})
+    target_link_libraries(device_cases_${vendor} PRIVATE shardwise::${vendor})
     target_link_libraries(test_device_${vendor} PRIVATE shardwise::${vendor})
     # It warns of what only looks like a module's directive.
     set(quiet $<$<STREQUAL:${vendor},cuda>:-diag-suppress=3189>)
-    shardwise_assertion_flags(assertions test_device_${vendor})
-    foreach(source kernels host_code)
-        set(object "${CMAKE_CURRENT_BINARY_DIR}/device-${vendor}-${source}.o")
-        # -O1: for what the suite checks, ptxas at -O3 costs twice the time.
-        shardwise_compile_kernels(${vendor} "${object}" "${CMAKE_CURRENT_SOURCE_DIR}/device/${source}.cu" -O1
-                                  "-I${CMAKE_CURRENT_SOURCE_DIR}/support" ${quiet} ${assertions})
+    shardwise_assertion_flags(assertions device_cases_${vendor})
+    # -O1: for what the suite checks, ptxas at -O3 costs twice the time.
+    set(flags -O1 "-I${CMAKE_CURRENT_SOURCE_DIR}/support" ${quiet} ${assertions})
+    set(sources "${CMAKE_CURRENT_SOURCE_DIR}/device/kernels.cu" "${CMAKE_CURRENT_SOURCE_DIR}/device/host_code.cu")
+    if(vendor STREQUAL "cuda")
+        # File by file, side by side. hipcc takes instantiate.cu whole.
+        list(APPEND flags -DSHARDWISE_TEST_KERNELS_ELSEWHERE)
+        foreach(family IN LISTS shardwise_kernel_families)
+            list(APPEND sources "${PROJECT_SOURCE_DIR}/include/shardwise/kernels/instantiate/${family}.cu")
+        endforeach()
+        # The first architecture alone, and its PTX for processors of others.
+        set(all_architectures ${SHARDWISE_CUDA_ARCHITECTURES})
+        list(GET all_architectures 0 first)
+        list(APPEND flags "--generate-code=arch=compute_${first},code=compute_${first}")
+        set(SHARDWISE_CUDA_ARCHITECTURES ${first})
+    endif()
+    foreach(source IN LISTS sources)
+        cmake_path(GET source STEM name)
+        set(object "${CMAKE_CURRENT_BINARY_DIR}/device-${vendor}-${name}.o")
+        shardwise_compile_kernels(${vendor} "${object}" "${source}" ${flags})
         target_sources(test_device_${vendor} PRIVATE "${object}")
         set_source_files_properties("${object}" PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
     endforeach()
+    if(vendor STREQUAL "cuda")
+        set(SHARDWISE_CUDA_ARCHITECTURES ${all_architectures})
+    endif()
     # Without a device every case says so.
     set_tests_properties(device.${vendor} PROPERTIES SKIP_REGULAR_EXPRESSION "SKIPPED: no device for ${vendor}")
     # What needs no device fails where it is wrong: ctest calls a whole entry skipped that says so, whatever else failed in it.
@@ -82,12 +106,11 @@ foreach(vendor cuda hip)
     if(vendor STREQUAL "hip")
         set(require --require)
     endif()
-    add_test(NAME device.code.${vendor}
-             COMMAND "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/scripts/check_device_code.py" --vendor ${vendor} ${require}
-                     --work "${CMAKE_CURRENT_BINARY_DIR}/device-code"
-             WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+    set(check "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/scripts/check_device_code.py" --vendor ${vendor} ${require}
+              --work "${CMAKE_CURRENT_BINARY_DIR}/device-code")
+    add_test(NAME device.code.${vendor} COMMAND ${check} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
     # A toolkit of which the readers are missing: the line says so.
-    set_tests_properties(device.code.${vendor} PROPERTIES TIMEOUT 600 SKIP_REGULAR_EXPRESSION "skipped: ")
+    set_tests_properties(device.code.${vendor} PROPERTIES PROCESSORS 2 TIMEOUT 1800 SKIP_REGULAR_EXPRESSION "skipped: ")
 endforeach()
 
 # HIP on the CPU: a checkout of ROCm/HIP-CPU and TBB (Debian: libtbb-dev).
@@ -103,12 +126,17 @@ if(SHARDWISE_HIP_CPU)
         file(CONFIGURE OUTPUT "${unit}" CONTENT "#include \"${CMAKE_CURRENT_SOURCE_DIR}/device/${source}.cu\"\n" @ONLY)
         target_sources(test_device_hip_cpu PRIVATE "${unit}")
     endforeach()
-    target_include_directories(test_device_hip_cpu BEFORE PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}/device/hip_cpu")
-    target_include_directories(test_device_hip_cpu SYSTEM PRIVATE "${SHARDWISE_HIP_CPU}/include")
-    target_compile_definitions(test_device_hip_cpu PRIVATE SHARDWISE_HAS_HIP=1 SHARDWISE_HAS_HIP_CPU=1)
-    target_compile_options(test_device_hip_cpu PRIVATE -O1)
-    # Its own headers have warnings.
-    set_target_properties(test_device_hip_cpu PROPERTIES COMPILE_WARNING_AS_ERROR OFF)
-    target_link_libraries(test_device_hip_cpu PRIVATE shardwise::host "${shardwise_tbb}")
+    foreach(target device_cases_hip_cpu test_device_hip_cpu)
+        target_include_directories(${target} BEFORE PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}/device/hip_cpu")
+        target_include_directories(${target} SYSTEM PRIVATE "${SHARDWISE_HIP_CPU}/include")
+        target_compile_definitions(${target} PRIVATE SHARDWISE_HAS_HIP=1 SHARDWISE_HAS_HIP_CPU=1)
+        target_compile_options(${target} PRIVATE -O1)
+        # Its own headers have warnings.
+        set_target_properties(${target} PROPERTIES COMPILE_WARNING_AS_ERROR OFF)
+        target_link_libraries(${target} PRIVATE shardwise::host "${shardwise_tbb}")
+    endforeach()
+    target_include_directories(test_device_hip_cpu PRIVATE ${shardwise_test_includes})
+    target_include_directories(test_device_hip_cpu SYSTEM PRIVATE "${shardwise_doctest_include}")
+    target_compile_definitions(test_device_hip_cpu PRIVATE ${shardwise_test_definitions})
     set_tests_properties(device.hip_cpu PROPERTIES FAIL_REGULAR_EXPRESSION "SKIPPED:")
 endif()

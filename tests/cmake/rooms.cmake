@@ -5,6 +5,7 @@
 #   <room>         all cases outside the suites "long" and "models"
 #   asan.<room>    the same, sanitized, without the suites "timing", whose limits are for plain code, "large", whose paths
 #                  smaller cases walk, and "fibers"
+#   long.asan.<room>  the whole of what asan.<room> takes samples of (support/pair_sample.hpp), with the label long
 #   models.<room>  the suite "models" (real files under $SHARDWISE_MODELS), where the room has one
 #   long.<room>    the suite "long", with the label long, where the room has one
 
@@ -74,6 +75,19 @@ function(shardwise_sanitized_room room)
     add_custom_target(asan_${room} ALL DEPENDS "${program}")
     add_dependencies(asan_${room} asan_precompiled)
     shardwise_room_test(asan.${room} "${program}" --test-suite-exclude=long,models,timing,large,fibers)
+    set_tests_properties(asan.${room} PROPERTIES ENVIRONMENT SHARDWISE_SAMPLES=1)
+    file(GLOB_RECURSE files CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${room}/*.[ch]pp")
+    set(is_sampled FALSE)
+    foreach(file IN LISTS files)
+        file(STRINGS "${file}" included REGEX "#include \"pair_sample.hpp\"" LIMIT_COUNT 1)
+        if(included)
+            set(is_sampled TRUE)
+        endif()
+    endforeach()
+    if(is_sampled)
+        shardwise_room_test(long.asan.${room} "${program}" --test-suite-exclude=long,models,timing,large,fibers)
+        set_tests_properties(long.asan.${room} PROPERTIES LABELS long TIMEOUT 7200)
+    endif()
 endfunction()
 
 # shardwise_room_test(NAME PROGRAM ARGUMENT...)

@@ -10,4 +10,8 @@ elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_BUILD_TYPE STREQUAL "Debug
              COMMAND "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/scripts/unit_memory.py" "${PROJECT_BINARY_DIR}"
                      "${PROJECT_SOURCE_DIR}/tests/house/unit_memory.txt" sample)
     set_tests_properties(unit_memory PROPERTIES TIMEOUT 600)
+    add_test(NAME long.unit_memory
+             COMMAND "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/scripts/unit_memory.py" "${PROJECT_BINARY_DIR}"
+                     "${PROJECT_SOURCE_DIR}/tests/house/unit_memory.txt" all)
+    set_tests_properties(long.unit_memory PROPERTIES LABELS long TIMEOUT 2400)
 endif()

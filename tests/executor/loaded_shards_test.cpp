@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/executor/block_cut.hpp>
 #include <shardwise/executor/held_format.hpp>
+#include <shardwise/executor/predict_memory.hpp>
 #include <shardwise/executor/stored_rows.hpp>
+#include <shardwise/memory/estimator.hpp>
 #include <shardwise/memory/part_grains.hpp>
 #include <shardwise/model/find_module.hpp>
 #include <shardwise/model/parameter_shard.hpp>
@@ -158,6 +160,55 @@ Module const& module_of(ModuleTree const& tree, Block const& block) {
     return *module;
 }
 
+/// The part that has a tensor, by its full name.
+ModelPart const* part_with(ModelParts const& parts, std::string const& name) {
+    ModelPart const* found = nullptr;
+    for (auto const& part : parts.parts) {
+        auto const path = std::string(part.path.view());
+        if (part.is_own_tensors || (found != nullptr && path.size() < found->path.view().size())) continue;
+        if (!path.empty() && name.rfind(path + ".", 0) != 0) continue;
+        if (part.is_numbered) {
+            auto const number = std::stoll(name.substr(path.empty() ? 0 : path.size() + 1));
+            if (number < part.first || number >= part.first + part.count) continue;
+        }
+        found = &part;
+    }
+    return found;
+}
+
+/// How loading holds the parameters of a model that a scheme packs.
+FormatOf packed_formats(Model const& model, ModelParts const& parts, std::optional<QuantScheme> const& scheme) {
+    return [&model, &parts, scheme](std::string const& name) -> Result<ParameterFormat> {
+        auto const* const tensor = find_tensor(model.tree, name);
+        auto const* const part = part_with(parts, name);
+        REQUIRE_MESSAGE(tensor != nullptr, name);
+        REQUIRE_MESSAGE(part != nullptr, name);
+        bool const is_whole = tensor->shard.kind == ShardKind::replicated;
+        if (!scheme || tensor->shape.rank() < 2) return ParameterFormat{{}, 0, is_whole};
+        auto const held = loaded_format(*tensor, position_of(model, *part, *tensor), *scheme);
+        return ParameterFormat{held.format, held.group, is_whole};
+    };
+}
+
+/// The values of the largest block in fp32, as they are computed, by the shares of estimates: those count 16 bits where weights
+/// are packed.
+Bytes activations_in_floats(Model const& model, ModelParts const& parts, ExecutorLimits const& limits,
+                            TensorPlace place) {
+    Step const step{.batch = limits.sequences,
+                    .new_tokens = limits.step_tokens / limits.sequences,
+                    .context = limits.context,
+                    .dtype = Dtype::f32};
+    Bytes most{};
+    for (auto const& [id, grains] : parts.bodies) {
+        auto const& body = model.program.bodies()[static_cast<std::size_t>(id)];
+        OpRank const rank{.tp = place.ranks, .tp_rank = place.rank};
+        auto const peak =
+            plan_activations(body, op_context(body, step, rank, {grains.data(), grains.size()})).layout.peak;
+        if (most < peak) most = peak;
+    }
+    return most;
+}
+
 }  // namespace
 
 TEST_CASE("load: what a rank loads of a product's weight is the shard that estimates count") {
@@ -235,4 +286,45 @@ TEST_CASE(
     CHECK(weights > 10'000);
     CHECK(grained > 1'000);
     CHECK(counted > 10'000);
+}
+
+TEST_CASE("load: the cache and the activations that a rank takes are those that estimates count, on 1 to 8 ranks") {
+    std::int64_t ranks = 0;
+    std::int64_t uneven = 0;
+    std::set<std::string> families;
+    golden::for_each_case([&](golden::Json const&, Model const& model) {
+        // Of each family the first; more ranks than heads, and what is not executed, is refused.
+        if (!families.insert(std::string(model.family->name)).second) return;
+        for (std::string const name : {"", "int4-g64", "Q8_0", "IQ4_NL", "Q4_K_M"}) {
+            CAPTURE(name);
+            std::optional<QuantScheme> scheme;
+            if (!name.empty()) scheme = *parse_quant_scheme(name);
+            EstimateRequest request{
+                .dtype = Dtype::f32, .kv_dtype = Dtype::f32, .batch = 2, .context = 32, .window = WindowPolicy::full};
+            if (scheme) request.quant = *scheme;
+            auto const parts = request_parts(model, request);
+            auto const format_of = packed_formats(model, parts, scheme);
+            ExecutorLimits const limits{.sequences = 2, .context = 32, .step_tokens = 64};
+            for (std::int32_t tp = 1; tp <= 8; ++tp) {
+                CAPTURE(tp);
+                request.parallel.tp = tp;
+                auto const estimate = estimate_memory(model, request);
+                if (!estimate) continue;
+                for (std::int32_t rank = 0; rank < tp; ++rank) {
+                    CAPTURE(rank);
+                    auto const predicted =
+                        predict_memory<Host, Fast>(model, format_of, {tp, rank}, limits, IsaLevel::portable);
+                    if (!predicted) continue;
+                    auto const& terms = estimate->devices[static_cast<std::size_t>(rank)].terms;
+                    CHECK(terms.kv_cache == predicted->kv_cache);
+                    CHECK(activations_in_floats(model, parts, limits, {tp, rank}) == predicted->activations);
+                    if (!scheme) CHECK(terms.activations == predicted->activations);
+                    ++ranks;
+                    if (!(terms.kv_cache == estimate->devices[0].terms.kv_cache)) ++uneven;
+                }
+            }
+        }
+    });
+    CHECK(ranks > 1'000);
+    CHECK(uneven > 100);
 }

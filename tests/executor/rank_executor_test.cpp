@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "golden_models.hpp"
+#include "pair_sample.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -78,15 +79,19 @@ TEST_CASE("RankExecutor: logits of every family are transformers' within 1e-4, i
 }
 
 TEST_CASE("RankExecutor: Deterministic gives the same bits for any number of ranks, Fast the same within 1e-4") {
+    std::size_t round = 0;
     for (auto const& one : golden_cases()) {
         CAPTURE(one.name);
         FormulaModel const model(one.config, one.seed);
         auto const alone = compute<Deterministic>(model, one, 1);
+        std::size_t number = 0;
+        ++round;
         for (std::int32_t const ranks : {2, 3, 4, 6}) {
             bool const is_odd = one.name == "mixtral" || one.name == "qwen3_moe" || one.name == "gpt_oss" ||
                                 one.name.starts_with("qwen2") || one.name == "gpt2" || one.name == "deepseek_v3" ||
                                 one.name == "deepseek_v3_experts" || one.name == "gpt_neox";
             if (ranks > 2 && !is_odd) continue;
+            if (is_odd && !takes_alternative(round, number++, 4)) continue;
             CAPTURE(ranks);
             CHECK(compute<Deterministic>(model, one, ranks) == alone);
         }

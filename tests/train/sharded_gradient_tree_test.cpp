@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "golden_lines.hpp"
+#include "pair_sample.hpp"
 #include "ranks.hpp"
 
 #include <algorithm>
@@ -170,8 +171,10 @@ TEST_CASE("ShardedGradientTree: bits, memory and traffic of any leaves on any ra
 
 TEST_CASE("ShardedGradientTree: shares that are exchanged in several parts give the same bits") {
     for (std::int32_t const ranks : {2, 3}) {
-        check_ranks(regions({300'000, 5'000, 1'100'000, 77}), 3, ranks);
-        check_ranks(regions({300'000, 5'000, 1'100'000, 77}), 3, ranks, {{2, 3}, {1}, {0}});
+        auto const round = static_cast<std::size_t>(ranks);
+        if (takes_alternative(round, 0, 2)) check_ranks(regions({300'000, 5'000, 1'100'000, 77}), 3, ranks);
+        if (takes_alternative(round, 1, 2))
+            check_ranks(regions({300'000, 5'000, 1'100'000, 77}), 3, ranks, {{2, 3}, {1}, {0}});
     }
 }
 

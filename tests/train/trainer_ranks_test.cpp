@@ -19,6 +19,7 @@ using namespace shardwise;
 using namespace shardwise::testing;
 
 TEST_CASE("Trainer: any ranks at any ZeRO stage give the bits of one, in the predicted memory and traffic") {
+    WaySample sample;
     CurveData const data;
     for (auto const* const name : {"llama", "llama_tied", "gpt2"}) {
         auto const config = golden_config(name);
@@ -30,7 +31,7 @@ TEST_CASE("Trainer: any ranks at any ZeRO stage give the bits of one, in the pre
                 CAPTURE(name);
                 CAPTURE(ranks);
                 CAPTURE(static_cast<int>(zero));
-                CHECK(train(config, data, 5, AdamW{}, {.ranks = ranks, .zero = zero, .micro_batch = 2}) == expected);
+                sample.check(expected, config, data, 5, AdamW{}, {.ranks = ranks, .zero = zero, .micro_batch = 2});
             }
         }
     }
@@ -39,6 +40,7 @@ TEST_CASE("Trainer: any ranks at any ZeRO stage give the bits of one, in the pre
 TEST_CASE(
     "Trainer: tensor-parallel ranks give the bits of one, with data-parallel ones too, in the predicted memory and "
     "traffic") {
+    WaySample sample;
     CurveData const data;
     for (auto const* const name : {"llama_tied", "gpt2"}) {
         CAPTURE(name);
@@ -55,7 +57,7 @@ TEST_CASE(
               .dropout = 0.1,
               .tp = 2},
               Way{.ranks = 6, .zero = ZeroStage::weights, .threads = 2, .dropout = 0.1, .tp = 2}})
-            CHECK(train(config, data, 5, AdamW{}, way) == expected);
+            sample.check(expected, config, data, 5, AdamW{}, way);
     }
     // Key-value heads that several ranks read, fused with the queries of one of them, too; norms of whole rows.
     for (auto const* const name : {"qwen3", "falcon_multi_query", "olmo2"}) {
@@ -73,6 +75,7 @@ TEST_CASE(
 }
 
 TEST_CASE("Trainer: fast sums are near those of the tree on any ranks, in the predicted memory and traffic") {
+    WaySample sample;
     CurveData const data;
     TemporaryFolder const folder;
     for (auto const* const name : {"llama_tied", "gpt2"}) {
@@ -107,7 +110,7 @@ TEST_CASE("Trainer: fast sums are near those of the tree on any ranks, in the pr
             way.micro_batch = 2;
             way.threads = 2;
             way.recompute = Recompute::full;
-            CHECK(train(config, data, 5, rule, way) == fast);
+            sample.check(fast, config, data, 5, rule, way);
         }
     }
 }
@@ -135,6 +138,7 @@ TEST_CASE("Trainer: fast sums take one vector of gradients, and one exchange a s
 TEST_CASE(
     "Trainer: buckets of any size give the bits of one rank, in the predicted memory and traffic; all but the last are "
     "exchanged before the backward pass ends") {
+    WaySample sample;
     CurveData const data;
     for (auto const* const name : {"llama_tied", "gpt2"}) {
         CAPTURE(name);
@@ -148,7 +152,7 @@ TEST_CASE(
                              Way{.ranks = 2, .zero = ZeroStage::weights}}) {
                 way.bucket_bytes = bytes;
                 CAPTURE(way.ranks);
-                CHECK(train(config, data, 5, AdamW{}, way) == expected);
+                sample.check(expected, config, data, 5, AdamW{}, way);
             }
         }
     }
@@ -157,6 +161,7 @@ TEST_CASE(
     auto const summed = train(config, data, 5, AdamW{}, fast);
     fast.bucket_bytes = 2000;
     CHECK(train(config, data, 5, AdamW{}, fast) == summed);
+    auto const dropped = train(config, data, 5, AdamW{}, {.dropout = 0.1});
     for (auto way : {Way{.ranks = 4, .micro_batch = 2, .recompute = Recompute::full, .dropout = 0.1, .tp = 2},
                      Way{.ranks = 4, .zero = ZeroStage::optimizer, .dropout = 0.1, .tp = 2},
                      Way{.ranks = 4, .zero = ZeroStage::gradients, .dropout = 0.1, .tp = 2},
@@ -164,11 +169,12 @@ TEST_CASE(
                      Way{.ranks = 4, .micro_batch = 2, .dropout = 0.1, .pp = 2, .pipeline = PipelineKind::gpipe},
                      Way{.ranks = 6, .zero = ZeroStage::gradients, .dropout = 0.1, .pp = 2}}) {
         way.bucket_bytes = 2000;
-        CHECK(train(config, data, 5, AdamW{}, way) == train(config, data, 5, AdamW{}, {.dropout = 0.1}));
+        sample.check(dropped, config, data, 5, AdamW{}, way);
     }
 }
 
 TEST_CASE("Trainer: passes that are measured change nothing") {
+    WaySample sample;
     CurveData const data;
     auto const config = golden_config("llama_tied");
     auto const expected = train(config, data, 5, AdamW{}, {.dropout = 0.1, .precision = Dtype::f16});
@@ -178,11 +184,12 @@ TEST_CASE("Trainer: passes that are measured change nothing") {
         way.dropout = 0.1;
         way.precision = Dtype::f16;
         way.is_measured = true;
-        CHECK(train(config, data, 5, AdamW{}, way) == expected);
+        sample.check(expected, config, data, 5, AdamW{}, way);
     }
 }
 
 TEST_CASE("Trainer: what is computed again changes no bit on any ranks, in the predicted memory") {
+    WaySample sample;
     CurveData const data;
     for (auto const* const name : {"llama", "gpt2", "gemma2"}) {
         CAPTURE(name);
@@ -195,23 +202,25 @@ TEST_CASE("Trainer: what is computed again changes no bit on any ranks, in the p
                   Way{.ranks = 3, .zero = ZeroStage::gradients, .threads = 2},
                   Way{.ranks = 2, .zero = ZeroStage::weights, .micro_batch = 2}}) {
                 way.recompute = recompute;
-                CHECK(train(config, data, 5, AdamW{}, way) == expected);
+                sample.check(expected, config, data, 5, AdamW{}, way);
             }
         }
     }
 }
 
 TEST_CASE("Trainer: dropout leaves the same elements on any ranks, also where they are computed again") {
+    WaySample sample;
     CurveData const data;
     auto const config = golden_config("gpt2");
     auto const expected = train(config, data, 5, AdamW{}, {.dropout = 0.1});
     CHECK(expected.steps.front().loss != train(config, data, 5, AdamW{}, {}).steps.front().loss);
-    CHECK(train(config, data, 5, AdamW{}, {.ranks = 2, .micro_batch = 3, .dropout = 0.1}) == expected);
-    CHECK(train(config, data, 5, AdamW{},
-                {.ranks = 3, .zero = ZeroStage::gradients, .recompute = Recompute::full, .dropout = 0.1}) == expected);
+    sample.check(expected, config, data, 5, AdamW{}, {.ranks = 2, .micro_batch = 3, .dropout = 0.1});
+    sample.check(expected, config, data, 5, AdamW{},
+                 {.ranks = 3, .zero = ZeroStage::gradients, .recompute = Recompute::full, .dropout = 0.1});
 }
 
 TEST_CASE("Trainer: in 16 bits, any ranks give the bits of one, in the predicted memory and traffic") {
+    WaySample sample;
     CurveData const data;
     for (auto const& [config_name, precision] : {std::pair{"llama_tied", Dtype::bf16}, std::pair{"gpt2", Dtype::f16}}) {
         std::string const name = config_name;
@@ -231,7 +240,7 @@ TEST_CASE("Trainer: in 16 bits, any ranks give the bits of one, in the predicted
               .precision = precision},
               Way{.ranks = 4, .zero = ZeroStage::weights, .dropout = 0.1, .tp = 2, .precision = precision},
               Way{.ranks = 3, .zero = ZeroStage::weights, .micro_batch = 2, .dropout = 0.1, .precision = precision}})
-            CHECK(train(config, data, 5, AdamW{}, way) == expected);
+            sample.check(expected, config, data, 5, AdamW{}, way);
     }
     // Norms of whole rows, and key-value heads that several ranks read.
     for (auto const* const name : {"qwen3", "olmo2"}) {
@@ -243,6 +252,7 @@ TEST_CASE("Trainer: in 16 bits, any ranks give the bits of one, in the predicted
 }
 
 TEST_CASE("Trainer: an optimizer's state in a file gives the same bits, and takes no memory") {
+    WaySample sample;
     CurveData const data;
     TemporaryFolder const folder;
     auto const config = golden_config("llama_tied");
@@ -250,7 +260,7 @@ TEST_CASE("Trainer: an optimizer's state in a file gives the same bits, and take
     for (auto const& way : {Way{.offload_folder = folder.path()},
                             Way{.ranks = 3, .zero = ZeroStage::optimizer, .offload_folder = folder.path()},
                             Way{.ranks = 2, .zero = ZeroStage::weights, .threads = 2, .offload_folder = folder.path()}})
-        CHECK(train(config, data, 5, AdamW{}, way) == expected);
+        sample.check(expected, config, data, 5, AdamW{}, way);
     // The file has no name.
     CHECK(std::filesystem::is_empty(folder.path()));
     TrainedModel model(config);
@@ -268,6 +278,7 @@ TEST_CASE("Trainer: an optimizer's state in a file gives the same bits, and take
 }
 
 TEST_CASE("Trainer: weights, gradients and state in files give the same bits, in the predicted memory and traffic") {
+    WaySample sample;
     CurveData const data;
     TemporaryFolder const folder;
     for (auto const* const name : {"llama_tied", "gpt2"}) {
@@ -282,7 +293,7 @@ TEST_CASE("Trainer: weights, gradients and state in files give the same bits, in
                 CAPTURE(way.ranks);
                 CAPTURE(way.tp);
                 CAPTURE(static_cast<int>(way.zero));
-                CHECK(train(config, data, 5, rule, way) == expected);
+                sample.check(expected, config, data, 5, rule, way);
             }
         };
         check(AdamW{},
@@ -323,6 +334,7 @@ TEST_CASE("Trainer: weights, gradients and state in files give the same bits, in
 TEST_CASE(
     "Trainer: weights in bfloat16 without masters are trained with the bits of one rank, in the predicted memory and "
     "traffic") {
+    WaySample sample;
     CurveData const data;
     for (auto const* const name : {"llama_tied", "gpt2"}) {
         CAPTURE(name);
@@ -337,12 +349,11 @@ TEST_CASE(
         CHECK(expected.valid == doctest::Approx(masters.valid).epsilon(0.01));
         for (auto const zero : {ZeroStage::none, ZeroStage::optimizer, ZeroStage::gradients, ZeroStage::weights}) {
             CAPTURE(static_cast<int>(zero));
-            CHECK(train(config, data, 5, rule,
-                        {.ranks = 3, .zero = zero, .micro_batch = 2, .precision = Dtype::bf16}) == expected);
+            sample.check(expected, config, data, 5, rule,
+                         {.ranks = 3, .zero = zero, .micro_batch = 2, .precision = Dtype::bf16});
         }
-        CHECK(train(config, data, 5, rule,
-                    {.micro_batch = 5, .threads = 2, .recompute = Recompute::full, .precision = Dtype::bf16}) ==
-              expected);
+        sample.check(expected, config, data, 5, rule,
+                     {.micro_batch = 5, .threads = 2, .recompute = Recompute::full, .precision = Dtype::bf16});
         // Tensor-parallel ranks hold copies in bf16, too.
         for (auto const& way :
              {Way{.ranks = 2, .tp = 2, .precision = Dtype::bf16},
@@ -352,7 +363,7 @@ TEST_CASE(
               .recompute = Recompute::full,
               .tp = 2,
               .precision = Dtype::bf16}})
-            CHECK(train(config, data, 5, rule, way) == expected);
+            sample.check(expected, config, data, 5, rule, way);
     }
     TrainedModel model(golden_config("llama"));
     auto const refused =
@@ -362,15 +373,16 @@ TEST_CASE(
 }
 
 TEST_CASE("Trainer: any micro-batch and threads on ranks give the bits of one, for every optimizer") {
+    WaySample sample;
     CurveData const data;
     auto const config = golden_config("llama_tied");
     auto const check = [&](auto const& rule) {
         auto const expected = train(config, data, 8, rule, {});
-        CHECK(train(config, data, 8, rule, {.ranks = 2, .zero = ZeroStage::optimizer, .micro_batch = 3}) == expected);
-        CHECK(train(config, data, 8, rule,
-                    {.ranks = 3, .zero = ZeroStage::gradients, .micro_batch = 2, .threads = 2}) == expected);
-        CHECK(train(config, data, 8, rule, {.ranks = 4, .micro_batch = 9}) == expected);
-        CHECK(train(config, data, 8, rule, {.ranks = 3, .zero = ZeroStage::weights, .micro_batch = 2}) == expected);
+        sample.check(expected, config, data, 8, rule, {.ranks = 2, .zero = ZeroStage::optimizer, .micro_batch = 3});
+        sample.check(expected, config, data, 8, rule,
+                     {.ranks = 3, .zero = ZeroStage::gradients, .micro_batch = 2, .threads = 2});
+        sample.check(expected, config, data, 8, rule, {.ranks = 4, .micro_batch = 9});
+        sample.check(expected, config, data, 8, rule, {.ranks = 3, .zero = ZeroStage::weights, .micro_batch = 2});
     };
     check(Adam8bit{});
     check(Sgd{.momentum = 0.9, .is_nesterov = true});
@@ -382,12 +394,13 @@ TEST_CASE(
     std::string counts(CurveData::size, '\1');
     for (std::size_t i = 2 * golden_context + 1; i < 4 * golden_context + 1; ++i) counts[i] = '\0';
     for (std::size_t i = 4 * golden_context + 1; i < 6 * golden_context + 1; ++i) counts[i] = '\0';
+    WaySample sample;
     CurveData const data(97, golden_tokens(CurveData::size), counts);
     auto const config = golden_config("gpt2");
     auto const expected = train(config, data, 4, AdamW{}, {});
     for (std::int32_t const ranks : {2, 4}) {
         for (auto const zero : {ZeroStage::none, ZeroStage::gradients, ZeroStage::weights})
-            CHECK(train(config, data, 4, AdamW{}, {.ranks = ranks, .zero = zero}) == expected);
+            sample.check(expected, config, data, 4, AdamW{}, {.ranks = ranks, .zero = zero});
     }
     // The same sequences without the others are a batch of two.
     std::vector<std::int32_t> half;

@@ -6,11 +6,14 @@
 #include <doctest/doctest.h>
 
 #include "curve_data.hpp"
+#include "pair_sample.hpp"
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <string>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -202,5 +205,42 @@ template <class Rule>
     for (auto const& replica : replicas) CHECK(replica == replicas.front());
     return out;
 }
+
+/// What ways differ in. Counts above two are alike: what they have in common is that they do not divide evenly.
+[[nodiscard]] inline std::vector<std::string> features_of(Way const& way) {
+    auto const of = [](char const* name, std::int64_t value) { return name + std::to_string(value); };
+    auto const few = [](std::int64_t count) { return std::min(count, std::int64_t{3}); };
+    auto const offload = (way.offload_folder.empty() ? 0 : 1) + (way.offloads_all ? 1 : 0);
+    return {of("dp ", few(way.ranks / way.replica())),
+            of("zero ", static_cast<std::int64_t>(way.zero)),
+            of("micro-batch ", few(way.micro_batch)),
+            of("threads ", way.threads),
+            of("recompute ", static_cast<std::int64_t>(way.recompute)),
+            of("dropout ", way.dropout > 0 ? 1 : 0),
+            of("tp ", few(way.tp)),
+            of("precision ", static_cast<std::int64_t>(way.precision)),
+            of("pp ", few(way.pp)),
+            of("pipeline ", way.pp > 1 ? static_cast<std::int64_t>(way.pipeline) : -1),
+            of("offload ", offload),
+            of("buckets ", way.bucket_bytes > 0 ? 1 : 0),
+            of("measured ", way.is_measured ? 1 : 0),
+            of("fast ", way.is_fast ? 1 : 0)};
+}
+
+/// The ways of a case, or a sample of them, against the outcome that all must have.
+class WaySample {
+public:
+    template <class Rule>
+    void check(Outcome const& expected, std::string const& config, CurveData const& data, std::int64_t batch,
+               Rule const& rule, Way const& way) {
+        // Of pairs those of ways alone: each model and each optimizer is there, not each in every way.
+        auto const model = std::to_string(std::hash<std::string>{}(config));
+        if (!sample_.takes(features_of(way), {"model " + model, std::string("rule ") + typeid(Rule).name()})) return;
+        CHECK(train(config, data, batch, rule, way) == expected);
+    }
+
+private:
+    PairSample sample_{"trainer"};
+};
 
 }  // namespace shardwise::testing

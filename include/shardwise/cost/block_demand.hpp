@@ -38,11 +38,12 @@ struct BlockDemand {
     double output_bytes = 0.0;
 };
 
-/// What a block asks for on the fullest of `tp` ranks; `is_table_dealt` where they share an embedding's rows.
+/// What a block asks for on the fullest of `tp` ranks; `is_table_dealt` where they share an embedding's rows, `grains` by value.
 [[nodiscard]] constexpr BlockDemand block_demand(BlockBody const& body, Step const& step, std::int64_t tp,
-                                                 bool is_table_dealt, BlockPolicy const& policy) {
+                                                 bool is_table_dealt, BlockPolicy const& policy,
+                                                 Span<UnitGrain const> grains = {}) {
     auto const context =
-        op_context(body, step, {.tp = tp, .is_sequence_parallel = policy.is_sequence_parallel && tp > 1});
+        op_context(body, step, {.tp = tp, .is_sequence_parallel = policy.is_sequence_parallel && tp > 1}, grains);
     auto const elements_of = [](Operation const& op) {
         return static_cast<double>(op.in_features) * static_cast<double>(op.out_features);
     };

@@ -110,19 +110,19 @@ private:
 
 }  // namespace detail
 
-/// The weights of every body of a model's program on the rank `place` of the request's groups.
+/// The weights of every body of a model's program (ModelParts::bodies) on the rank `place` of the request's groups.
 [[nodiscard]] constexpr List<BodyWeights> body_weights(Model const& model, ModelParts const& parts,
                                                        EstimateRequest const& request, RankPlace const& place = {}) {
-    List<BodyWeights> all(model.program.bodies().size());
+    List<BodyWeights> all(parts.bodies.size());
     List<double> layers(all.size(), 0.0);
     for (auto const& part : parts.parts) {
         if (part.body < 0) continue;
-        auto const body = static_cast<std::size_t>(part.body);
+        auto const body = static_cast<std::size_t>(part.grained);
         detail::PartWeigher(model, part, request, place).add_to(all[body]);
         layers[body] += static_cast<double>(part.count);
     }
     for (auto const& tie : parts.ties) {
-        auto const body = parts.parts[tie.other].body;
+        auto const body = parts.parts[tie.other].grained;
         if (body < 0) continue;
         auto const elements = shard_of(tie.tensor, request.parallel, place).elements();
         all[static_cast<std::size_t>(body)].tied_parameters += static_cast<double>(elements);

@@ -39,11 +39,12 @@ public:
     [[nodiscard]] constexpr EstimateRequest const& request() const { return request_; }
     [[nodiscard]] constexpr Efficiency const& efficiency() const { return efficiency_; }
     [[nodiscard]] constexpr std::int64_t layers() const { return parts_.layers; }
+    [[nodiscard]] constexpr ModelParts const& parts() const { return parts_; }
 
     /// Counts so many sequences in the whole job from now on; what was priced stays.
     constexpr void use_batch(std::int64_t batch) { request_.batch = batch; }
 
-    /// One micro-batch through each body of the program, by body number. Valid until the next question.
+    /// One micro-batch through each body of the program, by its number in ModelParts::bodies. Valid until the next question.
     [[nodiscard]] constexpr Span<BlockPrice const> bodies(BlockSetting const& setting, Device const& device) {
         auto const rates = device_rates(device, product_dtype(), efficiency_);
         for (auto const& entry : priced_) {
@@ -134,12 +135,13 @@ private:
         }
         // Tables are no experts: any number of expert-parallel ranks holds the same of them.
         auto const& weights = weights_of(setting.tp.ranks, setting.ep.ranks);
-        auto const& all = model_->program.bodies();
+        auto const& all = parts_.bodies;
         Demanded entry{setting.pass, setting.batch, {}};
         for (std::size_t body = 0; body < all.size(); ++body) {
             bool const is_table_dealt = weights.bodies[body].dealt_tables > 0.0;
-            entry.bodies.push_back(
-                block_demand(all[body], step(setting.pass, setting.batch), setting.tp.ranks, is_table_dealt, policy()));
+            entry.bodies.push_back(block_demand(model_->program.bodies()[static_cast<std::size_t>(all[body].body)],
+                                                step(setting.pass, setting.batch), setting.tp.ranks, is_table_dealt,
+                                                policy(), all[body].span()));
         }
         demanded_[row].push_back(static_cast<Demanded&&>(entry));
         return demanded_[row].back().bodies;

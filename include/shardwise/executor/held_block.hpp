@@ -69,10 +69,8 @@ struct HeldBlock {
     /// Its attention's number among the layers of the cache.
     std::size_t cache_layer = 0;
 
-    /// Says where its values and workspaces lie. Products are asked once whether they fit between theirs: a step's are not.
-    ///
-    /// Errors  shape_mismatch
-    [[nodiscard]] Result<> bind(PlannedBody const& planned, std::byte* arena) {
+    /// Says where its values and workspaces lie; check_bound asks whether operations fit between them.
+    void bind(PlannedBody const& planned, std::byte* arena) {
         auto const& plan = planned.plan;
         auto const at = [&](std::int64_t item) {
             return arena + plan.layout.offsets[static_cast<std::size_t>(item)].count();
@@ -89,23 +87,12 @@ struct HeldBlock {
             for (std::size_t slot = 0; slot < bound.inputs.size(); ++slot)
                 bound.inputs[slot] = value(bound.op->inputs[slot]);
             bound.output = value(bound.op->output);
-            auto const fits = std::visit(
-                [&](auto const& held) -> Result<> {
-                    if constexpr (requires { held.check_columns(0, 0); }) {
-                        SHARDWISE_ASSERT(bound.inputs[0].rows == bound.output.rows);
-                        return held.check_columns(bound.inputs[0].width, bound.output.width);
-                    }
-                    return {};
-                },
-                bound.held);
-            if (!fits) return fits;
             if (auto const item = plan.workspace_of[number_of]; item >= 0)
                 bound.workspace = reinterpret_cast<std::int32_t*>(at(item));
         }
-        if (operations.empty()) return {};
+        if (operations.empty()) return;
         auto const& first = *operations.front().op;
         reads_ids = first.kind == OpKind::embedding && first.inputs[0] == 0 && program->values()[0].width == 1;
-        return {};
     }
 };
 

@@ -230,17 +230,29 @@ public:
     [[nodiscard]] Result<> store(std::size_t layer, TensorView<T const, 2, Backend> keys,
                                  TensorView<T const, 2, Backend> values, StepTable<Backend> const& table,
                                  Stream& stream) {
-        auto& to = layers_[layer];
-        return with_element([&]<class Cache>(Cache) -> Result<> {
-            auto const put = [&](Half& side, TensorView<T const, 2, Backend> from) -> Result<> {
-                if (side.width == 0) return {};
-                return store_rows<Cache>(from, {reinterpret_cast<Cache*>(side.elements.data()), {to.rows, side.width}},
-                                         table, static_cast<std::int64_t>(to.group), stream,
-                                         {side.scales.data(), {side.scales.size() == 0 ? 0 : to.rows, to.shape.heads}});
-            };
-            if (auto const done = put(to.keys, keys); !done) return done;
-            return put(to.values, values);
-        });
+        return store_step<false, T>(layer, keys, values, table, stream);
+    }
+    /// Whether a layer's keys and values have so many columns: asked once by who calls store_bound.
+    ///
+    /// Errors  shape_mismatch
+    [[nodiscard]] Result<> check_columns(std::size_t layer, std::int64_t keys, std::int64_t values) const {
+        auto const& to = layers_[layer];
+        bool const fits = to.keys.width == keys || to.keys.width == 0;
+        if (fits && (to.values.width == values || to.values.width == 0)) return {};
+        return Error{ErrorCode::shape_mismatch}
+            .in("kv cache")
+            .at(fits ? "values" : "keys")
+            .because("are not as wide as the layer's")
+            .got(fits ? values : keys)
+            .expected(fits ? to.values.width : to.keys.width);
+    }
+    /// `store` of rows whose columns check_columns has taken, of a step whose sequences have their pages: on the host nothing is
+    /// checked again.
+    template <ActivationElement T>
+    [[nodiscard]] Result<> store_bound(std::size_t layer, TensorView<T const, 2, Backend> keys,
+                                       TensorView<T const, 2, Backend> values, StepTable<Backend> const& table,
+                                       Stream& stream) {
+        return store_step<true, T>(layer, keys, values, table, stream);
     }
 
     /// Puts the keys and values of new tokens after a sequence's first `past`; it has pages for them.
@@ -284,6 +296,29 @@ private:
         Buffer<float, Backend> states;
         std::vector<std::int64_t> seen;
     };
+
+    template <bool is_bound, class T>
+    [[nodiscard]] Result<> store_step(std::size_t layer, TensorView<T const, 2, Backend> keys,
+                                      TensorView<T const, 2, Backend> values, StepTable<Backend> const& table,
+                                      Stream& stream) {
+        auto& to = layers_[layer];
+        return with_element([&]<class Cache>(Cache) -> Result<> {
+            auto const put = [&](Half& side, TensorView<T const, 2, Backend> from) -> Result<> {
+                if (side.width == 0) return {};
+                TensorView<Cache, 2, Backend> const memory(reinterpret_cast<Cache*>(side.elements.data()),
+                                                           {to.rows, side.width});
+                TensorView<float, 2, Backend> const scales(side.scales.data(),
+                                                           {side.scales.size() == 0 ? 0 : to.rows, to.shape.heads});
+                auto const group = static_cast<std::int64_t>(to.group);
+                if constexpr (is_bound && std::same_as<Backend, Host>)
+                    return detail::store_rows_bound<Cache>(from, memory, table, group, stream, scales);
+                else
+                    return store_rows<Cache>(from, memory, table, group, stream, scales);
+            };
+            if (auto const done = put(to.keys, keys); !done) return done;
+            return put(to.values, values);
+        });
+    }
     /// The pages of layers that see equally far.
     struct Group {
         std::int64_t window = 0;

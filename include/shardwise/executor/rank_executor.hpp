@@ -341,8 +341,8 @@ private:
         if (auto const done = hold(scratch_, scratch); !done) return done;
         if (auto const done = rotations_.allocate(context, limits_.step_tokens); !done) return done;
         if (auto const done = product_memory_.allocate(context); !done) return done;
-        for (auto& block : blocks_)
-            if (auto const bound = block.bind(bodies_[block.body], arena_.data()); !bound) return bound;
+        for (auto& block : blocks_) block.bind(bodies_[block.body], arena_.data());
+        if (auto const fits = detail::check_bound<Backend, Policy>(blocks_, cache_, rotations_); !fits) return fits;
         counted_.first.reserve(static_cast<std::size_t>(model_->config.experts) + 1);
         auto step = RankStep<Backend>::create(context, limits_, cache_.groups(), rule_);
         if (!step) return step.error();

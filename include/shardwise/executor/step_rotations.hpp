@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/buffer.hpp>
 #include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/core/assert.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/tensor_view.hpp>
 #include <shardwise/executor/hold_floats.hpp>
@@ -99,11 +100,26 @@ public:
         return {};
     }
 
-    /// Rotates a row of heads for each token of the step that was prepared last, by the kind of that number.
+    /// Whether `rotate` takes rows of so many columns by the kind of that number: asked once.
+    ///
+    /// Errors  as rope
+    [[nodiscard]] Result<> check(std::size_t number, std::int64_t columns, RotatedHeads const& heads) const {
+        if constexpr (HasHostMemory<Backend>) {
+            auto const& kind = kinds_[number];
+            TensorView<float const, 2, Backend> const row(kind.frequencies.data(), {1, columns});
+            TensorView<float const, 2, Backend> const turns(kind.frequencies.data(), {1, 2 * kind.frequencies.size()});
+            return detail::check_turned(row, turns, heads.head_dim, heads.first);
+        } else {
+            return {};
+        }
+    }
+
+    /// Rotates a row of heads for each token of the step that was prepared last, by the kind of that number, which has taken the
+    /// columns (`check`).
     ///
     /// Shapes  values [tokens, heads * head_dim]
     /// Order   on `stream`
-    /// Errors  as rope
+    /// Errors  as rope, on devices
     template <ActivationElement T>
     [[nodiscard]] Result<> rotate(std::size_t number, TensorView<T, 2, Backend> values, StepTable<Backend> const& table,
                                   RotatedHeads const& heads, Stream& stream) const {
@@ -111,7 +127,8 @@ public:
         if constexpr (HasHostMemory<Backend>) {
             TensorView<float const, 2, Backend> const turns(kind.turns.data(),
                                                             {table.tokens(), 2 * kind.frequencies.size()});
-            return rope<T>(values, turns, heads.head_dim, heads.layout, stream, heads.first);
+            SHARDWISE_ASSERT(values.extent(0) == table.tokens());
+            return detail::rope_bound<T>(values, turns, heads.head_dim, heads.layout, stream, heads.first);
         } else {
             TensorView<float const, 1, Backend> const frequencies = kind.frequencies.view();
             return rope<T>(values, table.positions(), frequencies, heads.head_dim, heads.layout, stream, kind.scale,

@@ -52,6 +52,24 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     return std::nanf("");
 }
 
+namespace detail {
+
+/// activation of rows that fit and of a kind that it knows, which who calls has asked once.
+template <ActivationElement T>
+[[nodiscard]] Result<> activation_bound(TensorView<T const, 2, Host> in, TensorView<T, 2, Host> out,
+                                        ActivationKind kind, HostStream& stream) {
+    if (!stream.isa()) return stream.isa().error();
+    auto const kernel = detail::choose_kernel<void (*)(T const*, T*, std::int64_t, ActivationKind)>(
+        *stream.isa(), SHARDWISE_KERNEL_LEVELS(activate_row<T>));
+    auto const apply = [=](std::int64_t row, std::int64_t begin, std::int64_t end) {
+        kernel(in.row(row) + begin, out.row(row) + begin, end - begin, kind);
+    };
+    detail::launch_pieces({in.extent(0), in.extent(1)}, apply, stream);
+    return {};
+}
+
+}  // namespace detail
+
 /// out = activation(in), element by element.
 ///
 /// Shapes  in, out [rows, width], out may be in
@@ -63,15 +81,26 @@ template <ActivationElement T>
     if (auto const known = detail::check_kind("activation", kind); !known) return known;
     auto const width = in.extent(1);
     if (auto const checked = detail::check_rows("activation", in, width, out); !checked) return checked;
+    return detail::activation_bound<T>(in, out, kind, stream);
+}
+
+namespace detail {
+
+/// The same of gated_activation.
+template <ActivationElement T>
+[[nodiscard]] Result<> gated_activation_bound(TensorView<T const, 2, Host> gate, TensorView<T const, 2, Host> up,
+                                              TensorView<T, 2, Host> out, ActivationKind kind, HostStream& stream) {
     if (!stream.isa()) return stream.isa().error();
-    auto const kernel = detail::choose_kernel<void (*)(T const*, T*, std::int64_t, ActivationKind)>(
-        *stream.isa(), SHARDWISE_KERNEL_LEVELS(activate_row<T>));
+    auto const kernel = detail::choose_kernel<void (*)(T const*, T const*, T*, std::int64_t, ActivationKind)>(
+        *stream.isa(), SHARDWISE_KERNEL_LEVELS(gate_row<T>));
     auto const apply = [=](std::int64_t row, std::int64_t begin, std::int64_t end) {
-        kernel(in.row(row) + begin, out.row(row) + begin, end - begin, kind);
+        kernel(gate.row(row) + begin, up.row(row) + begin, out.row(row) + begin, end - begin, kind);
     };
-    detail::launch_pieces({in.extent(0), width}, apply, stream);
+    detail::launch_pieces({gate.extent(0), gate.extent(1)}, apply, stream);
     return {};
 }
+
+}  // namespace detail
 
 /// out = activation(gate) * up, the gated unit of llama's MLP (SwiGLU) and its kin. swiglu_clamped (gpt_oss) is
 /// min(gate, 7) * sigmoid(1.702 min(gate, 7)) * (clamp(up, -7, 7) + 1).
@@ -88,14 +117,7 @@ template <ActivationElement T>
     auto const width = gate.extent(1);
     if (auto const checked = detail::check_rows("gated_activation", gate, width, out); !checked) return checked;
     if (auto const checked = detail::check_gate("gated_activation", gate, up); !checked) return checked;
-    if (!stream.isa()) return stream.isa().error();
-    auto const kernel = detail::choose_kernel<void (*)(T const*, T const*, T*, std::int64_t, ActivationKind)>(
-        *stream.isa(), SHARDWISE_KERNEL_LEVELS(gate_row<T>));
-    auto const apply = [=](std::int64_t row, std::int64_t begin, std::int64_t end) {
-        kernel(gate.row(row) + begin, up.row(row) + begin, out.row(row) + begin, end - begin, kind);
-    };
-    detail::launch_pieces({gate.extent(0), width}, apply, stream);
-    return {};
+    return detail::gated_activation_bound<T>(gate, up, out, kind, stream);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

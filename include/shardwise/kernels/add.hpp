@@ -10,6 +10,24 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
+namespace detail {
+
+/// add of rows that fit, which who calls has asked once.
+template <ActivationElement T>
+[[nodiscard]] Result<> add_bound(TensorView<T const, 2, Host> a, TensorView<T const, 2, Host> b,
+                                 TensorView<T, 2, Host> out, HostStream& stream) {
+    auto const sum = [=](std::int64_t row, std::int64_t begin, std::int64_t end) {
+        auto const* const left = a.row(row);
+        auto const* const right = b.row(row);
+        auto* const to = out.row(row);
+        for (auto i = begin; i < end; ++i) to[i] = T(static_cast<float>(left[i]) + static_cast<float>(right[i]));
+    };
+    detail::launch_pieces({out.extent(0), out.extent(1)}, sum, stream);
+    return {};
+}
+
+}  // namespace detail
+
 /// out = a + b, element by element, rounded once: what a block adds to the residual.
 ///
 /// Shapes  a, b, out [rows, width], out may be a or b
@@ -19,14 +37,7 @@ template <ActivationElement T>
 [[nodiscard]] Result<> add(TensorView<T const, 2, Host> a, TensorView<T const, 2, Host> b, TensorView<T, 2, Host> out,
                            HostStream& stream) {
     if (auto const checked = detail::check_addends("add", a, b, out); !checked) return checked;
-    auto const sum = [=](std::int64_t row, std::int64_t begin, std::int64_t end) {
-        auto const* const left = a.row(row);
-        auto const* const right = b.row(row);
-        auto* const to = out.row(row);
-        for (auto i = begin; i < end; ++i) to[i] = T(static_cast<float>(left[i]) + static_cast<float>(right[i]));
-    };
-    detail::launch_pieces({out.extent(0), out.extent(1)}, sum, stream);
-    return {};
+    return detail::add_bound<T>(a, b, out, stream);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

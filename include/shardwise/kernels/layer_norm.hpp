@@ -11,6 +11,29 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
+namespace detail {
+
+/// layer_norm of rows that fit, which who calls has asked once.
+template <ActivationElement T>
+[[nodiscard]] Result<> layer_norm_bound(TensorView<T const, 2, Host> in, TensorView<T const, 1, Host> weight,
+                                        TensorView<T const, 1, Host> bias, TensorView<T, 2, Host> out, float epsilon,
+                                        HostStream& stream) {
+    if (!stream.isa()) return stream.isa().error();
+    auto const width = in.extent(1);
+    auto const kernel = detail::choose_kernel<void (*)(T const*, T const*, T const*, T*, std::int64_t, float)>(
+        *stream.isa(), SHARDWISE_KERNEL_LEVELS(layer_norm_row<T>));
+    auto const* const shift = bias.empty() ? nullptr : bias.data();
+    auto const normalise = [=](std::int64_t begin, std::int64_t end) {
+        for (auto row = begin; row < end; ++row) {
+            kernel(in.row(row), weight.data(), shift, out.row(row), width, epsilon);
+        }
+    };
+    Host::launch(in.extent(0), normalise, stream, detail::row_grain(width));
+    return {};
+}
+
+}  // namespace detail
+
 /// Centres each row and scales it to a variance of 1: out = (in - mean) / sqrt(variance + epsilon) * weight + bias.
 ///
 /// Shapes  in, out [rows, width], out may be in; weight [width]; bias [width] or empty
@@ -25,17 +48,7 @@ template <ActivationElement T>
     auto const width = in.extent(1);
     if (auto const checked = detail::check_rows("layer_norm", in, weight.elements(), out); !checked) return checked;
     if (auto const checked = detail::check_bias("layer_norm", bias, width); !checked) return checked;
-    if (!stream.isa()) return stream.isa().error();
-    auto const kernel = detail::choose_kernel<void (*)(T const*, T const*, T const*, T*, std::int64_t, float)>(
-        *stream.isa(), SHARDWISE_KERNEL_LEVELS(layer_norm_row<T>));
-    auto const* const shift = bias.empty() ? nullptr : bias.data();
-    auto const normalise = [=](std::int64_t begin, std::int64_t end) {
-        for (auto row = begin; row < end; ++row) {
-            kernel(in.row(row), weight.data(), shift, out.row(row), width, epsilon);
-        }
-    };
-    Host::launch(in.extent(0), normalise, stream, detail::row_grain(width));
-    return {};
+    return detail::layer_norm_bound<T>(in, weight, bias, out, epsilon, stream);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -11,6 +11,28 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
+namespace detail {
+
+/// rms_norm of rows that fit, which who calls has asked once.
+template <ActivationElement T>
+[[nodiscard]] Result<> rms_norm_bound(TensorView<T const, 2, Host> in, TensorView<T const, 1, Host> weight,
+                                      TensorView<T, 2, Host> out, float epsilon, HostStream& stream,
+                                      float offset = 0.0F) {
+    if (!stream.isa()) return stream.isa().error();
+    auto const width = in.extent(1);
+    auto const kernel = detail::choose_kernel<void (*)(T const*, T const*, T*, std::int64_t, float, float)>(
+        *stream.isa(), SHARDWISE_KERNEL_LEVELS(rms_norm_row<T>));
+    auto const normalise = [=](std::int64_t begin, std::int64_t end) {
+        for (auto row = begin; row < end; ++row) {
+            kernel(in.row(row), weight.data(), out.row(row), width, epsilon, offset);
+        }
+    };
+    Host::launch(in.extent(0), normalise, stream, detail::row_grain(width));
+    return {};
+}
+
+}  // namespace detail
+
 /// Scales each row to a root mean square of 1, then by the weight: out = in / rms(in) * (weight + offset). Squares are summed in
 /// double.
 ///
@@ -22,18 +44,8 @@ template <ActivationElement T>
 [[nodiscard]] Result<> rms_norm(TensorView<T const, 2, Host> in, TensorView<T const, 1, Host> weight,
                                 TensorView<T, 2, Host> out, float epsilon, HostStream& stream, float offset = 0.0F) {
     if (auto const known = check_views("rms_norm", weight); !known) return known;
-    auto const width = in.extent(1);
     if (auto const checked = detail::check_rows("rms_norm", in, weight.elements(), out); !checked) return checked;
-    if (!stream.isa()) return stream.isa().error();
-    auto const kernel = detail::choose_kernel<void (*)(T const*, T const*, T*, std::int64_t, float, float)>(
-        *stream.isa(), SHARDWISE_KERNEL_LEVELS(rms_norm_row<T>));
-    auto const normalise = [=](std::int64_t begin, std::int64_t end) {
-        for (auto row = begin; row < end; ++row) {
-            kernel(in.row(row), weight.data(), out.row(row), width, epsilon, offset);
-        }
-    };
-    Host::launch(in.extent(0), normalise, stream, detail::row_grain(width));
-    return {};
+    return detail::rms_norm_bound<T>(in, weight, out, epsilon, stream, offset);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -37,16 +37,12 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     return {};
 }
 
-/// Turns the first elements of every head, in place, by what rope_turns made for its token: the bits of `rope`. Those after `first`
-/// others turn where it is given (MLA).
-///
-/// Shapes  values [tokens, heads * head_dim]; turns [tokens, 2 * pairs], first + 2 * pairs at most head_dim
-/// Order   on `stream`
-/// Errors  shape_mismatch; what the stream says of its instruction set
+namespace detail {
+
+/// rope of heads that fit, which who calls has asked once.
 template <ActivationElement T>
-[[nodiscard]] Result<> rope(TensorView<T, 2, Host> values, TensorView<float const, 2, Host> turns,
-                            std::int64_t head_dim, RopeLayout layout, HostStream& stream, std::int64_t first = 0) {
-    if (auto const checked = detail::check_turned(values, turns, head_dim, first); !checked) return checked;
+[[nodiscard]] Result<> rope_bound(TensorView<T, 2, Host> values, TensorView<float const, 2, Host> turns,
+                                  std::int64_t head_dim, RopeLayout layout, HostStream& stream, std::int64_t first) {
     if (!stream.isa()) return stream.isa().error();
     using Turn = void (*)(T*, float const*, float const*, std::int64_t);
     auto const halves = detail::choose_kernel<Turn>(*stream.isa(), SHARDWISE_KERNEL_LEVELS(turn_halves<T>));
@@ -78,6 +74,21 @@ template <ActivationElement T>
     };
     Host::launch(values.extent(0), turn, stream, detail::row_grain(values.extent(1)));
     return {};
+}
+
+}  // namespace detail
+
+/// Turns the first elements of every head, in place, by what rope_turns made for its token: the bits of `rope`. Those after `first`
+/// others turn where it is given (MLA).
+///
+/// Shapes  values [tokens, heads * head_dim]; turns [tokens, 2 * pairs], first + 2 * pairs at most head_dim
+/// Order   on `stream`
+/// Errors  shape_mismatch; what the stream says of its instruction set
+template <ActivationElement T>
+[[nodiscard]] Result<> rope(TensorView<T, 2, Host> values, TensorView<float const, 2, Host> turns,
+                            std::int64_t head_dim, RopeLayout layout, HostStream& stream, std::int64_t first = 0) {
+    if (auto const checked = detail::check_turned(values, turns, head_dim, first); !checked) return checked;
+    return detail::rope_bound<T>(values, turns, head_dim, layout, stream, first);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -13,6 +13,28 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
+namespace detail {
+
+/// store_rows of a step's rows into memory as wide, with the pages that the table names: which who calls has asked once.
+template <CacheElement Cache>
+[[nodiscard]] Result<> store_rows_bound(TensorView<float const, 2, Host> in, TensorView<Cache, 2, Host> memory,
+                                        StepTable<Host> const& table, std::int64_t group, HostStream& stream,
+                                        TensorView<float, 2, Host> scales) {
+    auto const places = detail::make_step_places(table.layout(), table.data(), group);
+    auto const store = [=](std::int64_t begin, std::int64_t end) {
+        for (auto row = begin; row < end; ++row) {
+            auto const place = detail::place_of(places, row);
+            if (place < 0) continue;
+            auto* const of_row = scales.empty() ? nullptr : scales.row(place);
+            detail::store_row(in.row(row), in.extent(1), memory.row(place), of_row, scales.extent(1));
+        }
+    };
+    Host::launch(in.extent(0), store, stream, detail::row_grain(in.extent(1)));
+    return {};
+}
+
+}  // namespace detail
+
 /// Puts the keys or values of a step's new tokens into the pages of their sequences, all sequences in one call: the bits of a call for
 /// each of them (kernels/store_rows.hpp). `group` says whose lists of pages the table gives; rows beyond the step's are left alone.
 ///
@@ -27,17 +49,7 @@ template <CacheElement Cache>
                                   TensorView<float, 2, Host> scales = {}) {
     if (auto const checked = detail::check_store_step<Cache>(in, memory, table, group, scales); !checked)
         return checked;
-    auto const places = detail::make_step_places(table.layout(), table.data(), group);
-    auto const store = [=](std::int64_t begin, std::int64_t end) {
-        for (auto row = begin; row < end; ++row) {
-            auto const place = detail::place_of(places, row);
-            if (place < 0) continue;
-            auto* const of_row = scales.empty() ? nullptr : scales.row(place);
-            detail::store_row(in.row(row), in.extent(1), memory.row(place), of_row, scales.extent(1));
-        }
-    };
-    Host::launch(in.extent(0), store, stream, detail::row_grain(in.extent(1)));
-    return {};
+    return detail::store_rows_bound<Cache>(in, memory, table, group, stream, scales);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

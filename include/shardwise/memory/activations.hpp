@@ -59,13 +59,18 @@ enum class Phase : std::uint8_t { prefill, decode };
 
 /// The place of a rank as operations see it.
 [[nodiscard]] constexpr OpRank op_rank(Parallelism const& parallel, RankPlace const& place) {
-    return {.tp = parallel.tp, .tp_rank = place.tp, .ep = parallel.ep, .ep_rank = place.ep,
+    return {.tp = parallel.tp,
+            .tp_rank = place.tp,
+            .ep = parallel.ep,
+            .ep_rank = place.ep,
             .is_sequence_parallel = parallel.sequence_parallel && parallel.tp > 1};
 }
 
 /// What the sizes of a block's operations depend on.
-[[nodiscard]] constexpr OpContext op_context(BlockBody const& body, Step const& step, OpRank const& rank = {}) {
-    OpContext context{.values = body.values(), .step = step, .rank = rank};
+/// `grains`, by value, outlive the answer.
+[[nodiscard]] constexpr OpContext op_context(BlockBody const& body, Step const& step, OpRank const& rank = {},
+                                             Span<UnitGrain const> grains = {}) {
+    OpContext context{.values = body.values(), .step = step, .rank = rank, .grains = grains};
     for (auto const& op : body.operations()) {
         if (op.kind == OpKind::experts || op.kind == OpKind::combine) {
             context.experts_per_token = op.experts_per_token;
@@ -128,9 +133,9 @@ struct ActivationPlan {
             // Token ids are 32-bit whatever the activations are.
             bool const is_ids = !operations.empty() && operations[0].kind == OpKind::embedding && values[0].width == 1;
             plan.item_of[0] =
-                add(0, last_use[0], is_ids ? Bytes{4 * context.rows(values[0])} : context.bytes(values[0]));
+                add(0, last_use[0], is_ids ? Bytes{4 * context.rows(values[0])} : context.bytes(ValueId{0}));
         } else if (values[id].is_external) {
-            plan.item_of[id] = add(0, end, context.bytes(values[id]));
+            plan.item_of[id] = add(0, end, context.bytes(static_cast<ValueId>(id)));
         }
     }
     for (std::size_t i = 0; i < operations.size(); ++i) {
@@ -138,7 +143,7 @@ struct ActivationPlan {
         auto const now = static_cast<std::int64_t>(i) + 1;
         auto const out = static_cast<std::size_t>(op.output);
         if (plan.item_of[out] < 0) {
-            auto const size = op.output == absorbed ? Bytes{} : context.bytes(values[out]);
+            auto const size = op.output == absorbed ? Bytes{} : context.bytes(op.output);
             for (std::size_t slot = 0; slot < 2 && is_element_wise(op.kind) && plan.item_of[out] < 0; ++slot) {
                 auto const in = op.inputs[slot];
                 if (in == no_value || values[static_cast<std::size_t>(in)].is_external) continue;
@@ -190,22 +195,26 @@ struct ActivationPeaks {
 };
 
 [[nodiscard]] constexpr Bytes activation_peak_of(Phase phase, BlockBody const& body, EstimateRequest const& request,
-                                                 ModelConfig const& config, RankPlace const& place = {}) {
-    auto const context = op_context(body, largest_step_of(phase, request, config), op_rank(request.parallel, place));
+                                                 ModelConfig const& config, RankPlace const& place = {},
+                                                 Span<UnitGrain const> grains = {}) {
+    auto const context =
+        op_context(body, largest_step_of(phase, request, config), op_rank(request.parallel, place), grains);
     return plan_activations(body, context).layout.peak;
 }
 
 [[nodiscard]] constexpr ActivationPeaks activation_peaks(BlockBody const& body, EstimateRequest const& request,
-                                                         ModelConfig const& config, RankPlace const& place = {}) {
-    return {activation_peak_of(Phase::prefill, body, request, config, place),
-            activation_peak_of(Phase::decode, body, request, config, place)};
+                                                         ModelConfig const& config, RankPlace const& place = {},
+                                                         Span<UnitGrain const> grains = {}) {
+    return {activation_peak_of(Phase::prefill, body, request, config, place, grains),
+            activation_peak_of(Phase::decode, body, request, config, place, grains)};
 }
 
 /// The most memory that a block's activations take: the peak of the arena laid out from its values, the larger of
 /// prefill (batch * context tokens, a chunk of them at a time) and decode (batch tokens). `request` is prefill_request's.
 [[nodiscard]] constexpr Bytes activation_peak(BlockBody const& body, EstimateRequest const& request,
-                                              ModelConfig const& config, RankPlace const& place = {}) {
-    return activation_peaks(body, request, config, place).peak();
+                                              ModelConfig const& config, RankPlace const& place = {},
+                                              Span<UnitGrain const> grains = {}) {
+    return activation_peaks(body, request, config, place, grains).peak();
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

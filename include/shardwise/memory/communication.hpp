@@ -19,13 +19,13 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
         auto const& out = context.value(op.output);
         bool const is_reduced = (rank.tp > 1 && out.spread == Spread::partial && out.rows != Rows::routed) ||
                                 (rank.ep > 1 && op.kind == OpKind::combine);
-        if (is_reduced) consider(context.bytes(out));
+        if (is_reduced) consider(context.bytes(op.output));
         if (rank.tp > 1 && op.kind == OpKind::linear) {
             auto const& in = context.value(op.inputs[0]);
             if (rank.is_sequence_parallel && in.spread == Spread::replicated && in.rows == Rows::tokens) {
                 auto whole = context;
                 whole.rank.is_sequence_parallel = false;
-                consider(whole.bytes(in));
+                consider(whole.bytes(op.inputs[0]));
             }
         }
     }

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <shardwise/core/bytes.hpp>
+#include <shardwise/core/span.hpp>
 #include <shardwise/memory/request.hpp>
 #include <shardwise/model/architecture.hpp>
 #include <shardwise/op/attention.hpp>
 #include <shardwise/op/gated_delta.hpp>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
@@ -23,19 +25,21 @@ namespace detail {
 
 /// The key-value cache of one layer that runs `body`, on the given tensor-parallel rank. A layer that
 /// sees a window holds min(context, window) tokens without padding; cross-attention holds as many encoder tokens as
-/// context. A gated delta rule keeps a state of each sequence, in fp32 and of one size. Heads are shared evenly: where loading
-/// cuts them by the blocks of a packed output projection, a rank may have more.
+/// context. A gated delta rule keeps a state of each sequence, in fp32 and of one size. Ranks share heads as loading cuts them:
+/// `grains` says, by value, which stay together (GrainedBody), empty: none.
 [[nodiscard]] constexpr Bytes kv_cache_bytes(BlockBody const& body, EstimateRequest const& request,
-                                             ModelConfig const& config, std::int64_t tp_rank = 0) {
+                                             ModelConfig const& config, std::int64_t tp_rank = 0,
+                                             Span<UnitGrain const> grains = {}) {
     auto const context = context_of(request, config);
     auto const width = bits(kv_dtype_of(request, config));
     bool const is_latent = request.mla == MlaPolicy::compressed;
     Bytes total{0};
     for (auto const& op : body.operations()) {
+        auto const grain = grains.size() == 0 ? UnitGrain{} : grains[static_cast<std::size_t>(op.output)];
         if (op.kind == OpKind::gated_delta)
-            total += request.batch * delta_state_bytes(op.delta, request.parallel.tp, tp_rank);
+            total += request.batch * delta_state_bytes(op.delta, request.parallel.tp, tp_rank, grain);
         if (op.kind != OpKind::attention) continue;
-        auto const elements = cached_elements(op.attention, is_latent, request.parallel.tp, tp_rank);
+        auto const elements = cached_elements(op.attention, is_latent, request.parallel.tp, tp_rank, grain);
         total += Bytes{
             ceil_divide(request.batch * detail::cached_tokens(op.attention, request, context) * elements * width, 8)};
     }

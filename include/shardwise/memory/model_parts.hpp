@@ -3,6 +3,7 @@
 
 #include <shardwise/core/fixed_text.hpp>
 #include <shardwise/core/list.hpp>
+#include <shardwise/core/span.hpp>
 #include <shardwise/memory/weights.hpp>
 #include <shardwise/model/architecture.hpp>
 #include <shardwise/model/tree_totals.hpp>
@@ -36,6 +37,8 @@ struct ModelPart {
     std::int64_t layer = 0;
     /// The body of the program that it executes; -1 where the program has none.
     std::int32_t body = -1;
+    /// The same in ModelParts::bodies.
+    std::int32_t grained = -1;
     LayerPosition position{};
     /// Of the model's tensors those whose shares are not single units: what find_grains says.
     List<TensorGrain> grains{};
@@ -56,11 +59,64 @@ struct TiedPart {
     LayerPosition position{};
 };
 
+/// A body of the program as some of its blocks run it.
+struct GrainedBody {
+    std::int32_t body = 0;
+    /// By value of the body: which of its units stay together on a rank; empty: units stand alone.
+    List<UnitGrain> grains{};
+
+    [[nodiscard]] constexpr Span<UnitGrain const> span() const { return {grains.data(), grains.size()}; }
+};
+
 /// A model cut into parts, in registration order, with the ties between them.
 struct ModelParts {
     List<ModelPart> parts;
     List<TiedPart> ties;
     std::int64_t layers = 0;
+    /// The program's bodies by their numbers, and after them those whose blocks are not all cut alike, once more.
+    List<GrainedBody> bodies{};
+
+    /// Calls visit(number in `bodies`, how many) for the blocks of layers [first, end) and of what stands beside them, in order: the
+    /// blocks before the first layer with the first, others with the layer before them.
+    template <class Visit>
+    constexpr void for_each_block(BlockProgram const& program, std::int64_t first, std::int64_t end,
+                                  Visit const& visit) const {
+        bool const has_more = bodies.size() > program.bodies().size();
+        auto const body_of = [&](Block const& block, std::int64_t number) {
+            return has_more ? grained_body(block, number) : static_cast<std::size_t>(block.body);
+        };
+        auto const last = layers > 0 ? layers - 1 : 0;
+        std::int64_t passed = 0;
+        for (auto const& block : program.blocks()) {
+            if (!block.is_numbered) {
+                auto const beside = passed == 0 ? 0 : passed - 1 < last ? passed - 1 : last;
+                if ((beside >= first && beside < end) || layers == 0) visit(body_of(block, 0), std::int64_t{1});
+                continue;
+            }
+            auto from = passed < first ? first : passed;
+            auto const to = passed + block.count < end ? passed + block.count : end;
+            while (from < to) {
+                auto const body = body_of(block, block.first + from - passed);
+                auto next = has_more ? from + 1 : to;
+                while (next < to && body_of(block, block.first + next - passed) == body) ++next;
+                visit(body, next - from);
+                from = next;
+            }
+            passed += block.count;
+        }
+    }
+
+private:
+    /// What the layer `number` of a block's list runs.
+    constexpr std::size_t grained_body(Block const& block, std::int64_t number) const {
+        for (auto const& part : parts) {
+            if (part.body != block.body || part.is_numbered != block.is_numbered || part.path.view() != block.module)
+                continue;
+            if (!part.is_numbered || (number >= part.first && number < part.first + part.count))
+                return static_cast<std::size_t>(part.grained);
+        }
+        return static_cast<std::size_t>(block.body);
+    }
 };
 
 namespace detail {
@@ -88,6 +144,9 @@ public:
         }
         visit(tree.root(), {}, ModuleRole::none, root_position(model_.config, tree, model_.family));
         anchor();
+        for (std::size_t id = 0; id < model_.program.bodies().size(); ++id)
+            out_.bodies.push_back({static_cast<std::int32_t>(id), {}});
+        for (auto& part : out_.parts) part.grained = part.body;
         for (auto const& tie : tree.ties()) {
             auto const* tensor = find_tensor(tree, tie.other);
             if (tensor == nullptr) continue;

@@ -28,11 +28,12 @@ public:
     constexpr PartGrainFinder(ModelPart& part, Model const& model, EstimateRequest const& request)
         : part_(part), model_(model), request_(request) {}
 
-    constexpr void find() const {
+    /// By value of the part's body.
+    constexpr List<UnitGrain> find() const {
         auto const inputs = input_grains();
-        if (inputs.empty()) return;
+        if (inputs.empty()) return {};
         auto const& body = model_.program.bodies()[static_cast<std::size_t>(part_.body)];
-        auto const grains = value_grains(body, [&](Operation const& op) {
+        auto grains = value_grains(body, [&](Operation const& op) {
             auto const& in = body.values()[static_cast<std::size_t>(op.inputs[0])];
             auto const* const weight = find_parameter(model_.tree, model_.tree.module(part_.module), op.parameters[0]);
             std::int64_t together = 1;
@@ -46,6 +47,7 @@ public:
             if (grain.units <= 1) continue;
             for (auto const parameter : op.parameters) note(parameter, grain);
         }
+        return grains;
     }
 
 private:
@@ -71,18 +73,38 @@ private:
     EstimateRequest const& request_;
 };
 
+/// Notes how a part runs its body: the first of a body's parts says how the body is cut, others that differ have one of their own.
+constexpr void note_body(ModelParts& parts, ModelPart& part, List<UnitGrain> grains) {
+    bool is_first = true;
+    for (auto const& other : parts.parts) {
+        if (&other == &part) break;
+        if (other.body == part.body && !other.is_own_tensors) is_first = false;
+    }
+    if (is_first) {
+        parts.bodies[static_cast<std::size_t>(part.body)].grains = static_cast<List<UnitGrain>&&>(grains);
+        return;
+    }
+    std::size_t known = 0;
+    while (known < parts.bodies.size() &&
+           !(parts.bodies[known].body == part.body && parts.bodies[known].grains == grains))
+        ++known;
+    part.grained = static_cast<std::int32_t>(known);
+    if (known == parts.bodies.size()) parts.bodies.push_back({part.body, static_cast<List<UnitGrain>&&>(grains)});
+}
+
 }  // namespace detail
 
-/// Notes for every part which units of its tensors stay together where shardwise loads what the request or a file packs, so that tensor-parallel
-/// shares are those that loading cuts: blocks of a packed weight stay whole, and what makes a sum's inputs is cut where the sum is.
-/// Training keeps plain numbers. `model` outlives the parts.
+/// Notes for every part which units of its tensors and of its body's values stay together where shardwise loads what the request or
+/// a file packs. Tensor-parallel shares are then those that loading cuts: blocks of a packed weight stay whole, and what makes a
+/// sum's inputs is cut where the sum is. Training keeps plain numbers. `model` outlives the parts.
 constexpr void find_grains(ModelParts& parts, Model const& model, EstimateRequest const& request) {
     bool is_packed = request.quant.has_value();
     for (auto const& tensor : model.tree.tensors())
         is_packed = is_packed || (!request.dtype && tensor.stored_block > 1);
     if (!is_packed || request.training) return;
     for (auto& part : parts.parts) {
-        if (part.body >= 0 && !part.is_own_tensors) detail::PartGrainFinder(part, model, request).find();
+        if (part.body < 0 || part.is_own_tensors) continue;
+        detail::note_body(parts, part, detail::PartGrainFinder(part, model, request).find());
     }
 }
 

@@ -20,7 +20,7 @@ namespace detail {
 [[nodiscard]] constexpr Bytes probability_bytes(Operation const& op, OpContext const& context, std::int64_t each) {
     auto const& step = context.step;
     auto const rows = checked_multiply(step.tokens(), step.context);
-    auto const heads = rows ? checked_multiply(*rows, context.share(op.attention.heads)) : rows;
+    auto const heads = rows ? checked_multiply(*rows, context.share(op.attention.heads, op.output)) : rows;
     auto const total = heads ? checked_multiply(*heads, each) : heads;
     constexpr auto limit = std::int64_t{1} << 50U;
     return Bytes{total && *total < limit ? *total : limit};
@@ -43,13 +43,20 @@ namespace detail {
         case ActivationKind::gelu_tanh:
         case ActivationKind::relu:
         case ActivationKind::tanh:
-        case ActivationKind::sigmoid: return 0;
-        case ActivationKind::relu_squared: return 1;    // max(x, 0)
-        case ActivationKind::quick_gelu: return 1;      // sigmoid(1.702 x)
-        case ActivationKind::gelu_new: return 3;        // tanh(...), 1 + tanh(...), x / 2
-        case ActivationKind::swiglu_clamped: return 4;  // clamped gate, sigmoid, their product, up + 1
-        case ActivationKind::xielu: return 4;           // alpha_p x, min(x, eps), its expm1, that less x
-        case ActivationKind::gelu_fast: return 6;       // gelu_new's, 0.798 x, 0.0447 x, 1 + 0.0447 x^2
+        case ActivationKind::sigmoid:
+            return 0;
+        case ActivationKind::relu_squared:
+            return 1;  // max(x, 0)
+        case ActivationKind::quick_gelu:
+            return 1;  // sigmoid(1.702 x)
+        case ActivationKind::gelu_new:
+            return 3;  // tanh(...), 1 + tanh(...), x / 2
+        case ActivationKind::swiglu_clamped:
+            return 4;  // clamped gate, sigmoid, their product, up + 1
+        case ActivationKind::xielu:
+            return 4;  // alpha_p x, min(x, eps), its expm1, that less x
+        case ActivationKind::gelu_fast:
+            return 6;  // gelu_new's, 0.798 x, 0.0447 x, 1 + 0.0447 x^2
     }
     return 0;
 }
@@ -58,15 +65,19 @@ namespace detail {
 class SavedValues {
 public:
     constexpr SavedValues(BlockBody const& body, OpContext const& context, TrainingPlan const& plan)
-        : body_(body), context_(context), plan_(plan), is_needed_(body.values().size(), 0),
-          is_remade_(body.values().size(), 0), is_gathered_(body.values().size(), 0) {}
+        : body_(body),
+          context_(context),
+          plan_(plan),
+          is_needed_(body.values().size(), 0),
+          is_remade_(body.values().size(), 0),
+          is_gathered_(body.values().size(), 0) {}
 
     constexpr Bytes sum() {
         for (auto const& op : body_.operations()) visit_op(op.kind, [&](auto of) { add(of, op); });
         keep_loss();
         for (std::size_t id = 0; id < is_needed_.size(); ++id) {
             bool const is_kept = is_needed_[id] != 0 && is_remade_[id] == 0;
-            if (is_kept && !body_.values()[id].is_external) total_ += context_.bytes(body_.values()[id]);
+            if (is_kept && !body_.values()[id].is_external) total_ += context_.bytes(static_cast<ValueId>(id));
         }
         return total_;
     }
@@ -93,7 +104,7 @@ private:
         keep(op.output);
         // What the convolution makes, and the matrices before each chunk of 64 tokens.
         auto const& shape = op.delta;
-        auto const heads = context_.share(shape.key_heads);
+        auto const heads = context_.share(shape.key_heads, op.output);
         auto const chunks = context_.step.batch * ceil_divide(context_.step.new_tokens, std::int64_t{64});
         total_ += Bytes{context_.step.tokens() * heads * shape.channels() * element_bytes() +
                         4 * chunks * heads * shape.values_per_key() * shape.key_dim * shape.value_dim};
@@ -112,7 +123,7 @@ private:
         auto const& value = context_.value(op.output);
         // The scale of each row; a layer norm has its mean as well.
         total_ += Bytes{(is_layer_norm(op.norm) ? 8 : 4) * context_.rows(value)};
-        auto const elements = context_.elements(value);
+        auto const elements = context_.elements(op.output);
         bool const is_wide = element_bytes() >= 4;
         if (is_transformers() && !is_layer_norm(op.norm)) {
             // The input in fp32, and the normed rows before the weight, which gemma applies in fp32.
@@ -123,8 +134,10 @@ private:
             }
         }
         // A norm in place overwrites what its gradient needs: the input is kept as well.
-        if (op.output == op.inputs[0]) total_ += context_.bytes(op.output);
-        else keep(op.inputs[0]);
+        if (op.output == op.inputs[0])
+            total_ += context_.bytes(op.output);
+        else
+            keep(op.inputs[0]);
     }
 
     constexpr void add(AttentionOp, Operation const& op) {
@@ -134,7 +147,7 @@ private:
         keep(op.inputs[0]);
         if (is_repeated) {
             // transformers' repeat_kv: a key and a value for each query head.
-            total_ += Bytes{context_.step.batch * context_.step.context * context_.share(shape.heads) *
+            total_ += Bytes{context_.step.batch * context_.step.context * context_.share(shape.heads, op.output) *
                             (shape.key_dim + shape.value_dim) * element_bytes()};
         } else {
             keep(op.inputs[1]);
@@ -147,7 +160,7 @@ private:
         if (!is_eager) {
             keep(op.output);
             // The log-sum-exp of each query and head.
-            total_ += Bytes{4 * context_.step.tokens() * context_.share(shape.heads)};
+            total_ += Bytes{4 * context_.step.tokens() * context_.share(shape.heads, op.output)};
             return;
         }
         bool const has_copy = is_transformers() && element_bytes() < 4;
@@ -172,7 +185,7 @@ private:
         // The rows of the tokens that chose each expert, once for all products that read them.
         if (is_gathered_[at(in)] != 0) return;
         is_gathered_[at(in)] = 1;
-        total_ += Bytes{context_.routed_rows() * context_.columns(context_.value(in)) * element_bytes()};
+        total_ += Bytes{context_.routed_rows() * context_.columns(in) * element_bytes()};
     }
 
     /// Where a block ends in scores of the vocabulary, the loss keeps its log-softmax: fp32, as large as they.
@@ -205,7 +218,7 @@ private:
 [[nodiscard]] constexpr Bytes saved_activations(BlockBody const& body, OpContext const& context,
                                                 TrainingPlan const& plan) {
     auto const& values = body.values();
-    if (plan.recompute == Recompute::full) return values[0].width == 1 ? Bytes{0} : context.bytes(values[0]);
+    if (plan.recompute == Recompute::full) return values[0].width == 1 ? Bytes{0} : context.bytes(ValueId{0});
     return detail::SavedValues(body, context, plan).sum();
 }
 

@@ -210,10 +210,9 @@ private:
         for (std::int64_t tp = 1; tp <= max_ranks_checked; ++tp) {
             for (std::int64_t k = 0; k < tp; ++k) {
                 ParameterShard const shard(weight, tp, k);
-                OpContext const context{.values = {}, .rank = {.tp = tp, .tp_rank = k}};
-                if (shard.extent(out_side) != context.columns(output)) return false;
+                if (shard.extent(out_side) != output.columns(tp, k)) return false;
                 bool const reads_all = op.in_features == input.width;
-                if (shard.extent(in_side) != (reads_all ? context.columns(input) : op.in_features)) return false;
+                if (shard.extent(in_side) != (reads_all ? input.columns(tp, k) : op.in_features)) return false;
             }
         }
         return true;

@@ -13,17 +13,25 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 [[nodiscard]] constexpr double activation_cost(ActivationKind kind) {
     switch (kind) {
         case ActivationKind::relu:
-        case ActivationKind::tanh: return 1.0;
-        case ActivationKind::relu_squared: return 2.0;  // max(x, 0)^2
-        case ActivationKind::sigmoid: return 4.0;       // 1 / (1 + exp(-x))
-        case ActivationKind::silu: return 4.0;          // x / (1 + exp(-x))
-        case ActivationKind::quick_gelu: return 5.0;    // x * sigmoid(1.702 x)
-        case ActivationKind::gelu: return 5.0;          // 0.5 x (1 + erf(x / sqrt 2))
+        case ActivationKind::tanh:
+            return 1.0;
+        case ActivationKind::relu_squared:
+            return 2.0;  // max(x, 0)^2
+        case ActivationKind::sigmoid:
+            return 4.0;  // 1 / (1 + exp(-x))
+        case ActivationKind::silu:
+            return 4.0;  // x / (1 + exp(-x))
+        case ActivationKind::quick_gelu:
+            return 5.0;  // x * sigmoid(1.702 x)
+        case ActivationKind::gelu:
+            return 5.0;  // 0.5 x (1 + erf(x / sqrt 2))
         case ActivationKind::gelu_tanh:
         case ActivationKind::gelu_new:
-        case ActivationKind::gelu_fast: return 8.0;     // 0.5 x (1 + tanh(c (x + 0.044715 x^3)))
+        case ActivationKind::gelu_fast:
+            return 8.0;  // 0.5 x (1 + tanh(c (x + 0.044715 x^3)))
         case ActivationKind::swiglu_clamped:
-        case ActivationKind::xielu: return 9.0;         // an exponential, and two polynomials
+        case ActivationKind::xielu:
+            return 9.0;  // an exponential, and two polynomials
     }
     return 4.0;
 }
@@ -41,8 +49,7 @@ struct ActivationOp : OpTraits<OpKind::activation, OpUnit::vectors> {
     }
 
     [[nodiscard]] static constexpr GradientRule gradient(Operation const& op, Span<Value const> values) {
-        if (op.activation == ActivationKind::xielu)
-            return GradientRule::refused("xIELU (apertus) has no gradient yet");
+        if (op.activation == ActivationKind::xielu) return GradientRule::refused("xIELU (apertus) has no gradient yet");
         if (op.inputs[1] == no_value) return {.has_gradient = {true}, .reads = {true}};
         if (op.activation == ActivationKind::swiglu_clamped && op.inputs[0] == op.inputs[1])
             return GradientRule::refused("interleaved gates (gpt_oss) have no gradient yet");
@@ -54,7 +61,7 @@ struct ActivationOp : OpTraits<OpKind::activation, OpUnit::vectors> {
 
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
         bool const is_gated = op.inputs[1] != no_value;
-        auto const elements = static_cast<double>(context.elements(context.value(op.output)));
+        auto const elements = static_cast<double>(context.elements(op.output));
         Bytes moved = context.bytes(op.inputs[0]) + context.bytes(op.output);
         if (is_gated && op.inputs[1] != op.inputs[0]) moved += context.bytes(op.inputs[1]);
         return {.flops = elements * (activation_cost(op.activation) + (is_gated ? 1.0 : 0.0)),

@@ -24,7 +24,7 @@ struct AddOp : OpTraits<OpKind::add, OpUnit::vectors> {
     }
 
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
-        return {.flops = static_cast<double>(context.elements(context.value(op.output))),
+        return {.flops = static_cast<double>(context.elements(op.output)),
                 .traffic = static_cast<double>(
                     (context.bytes(op.inputs[0]) + context.bytes(op.inputs[1]) + context.bytes(op.output)).count())};
     }

@@ -25,12 +25,12 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 }
 
 /// Elements that one token takes in the cache on this rank: keys and values of its heads, or the latent, which every
-/// rank needs whole. An attention without a cache (bert) takes none.
+/// rank needs whole. An attention without a cache (bert) takes none. `grain` is that of the heads that ranks share.
 [[nodiscard]] constexpr std::int64_t cached_elements(AttentionShape const& shape, bool is_latent_cached,
-                                                     std::int64_t tp, std::int64_t tp_rank) {
+                                                     std::int64_t tp, std::int64_t tp_rank, UnitGrain grain = {}) {
     if (!shape.is_causal && !shape.is_cross) return 0;
     if (shape.latent > 0 && is_latent_cached) return shape.latent;
-    auto const heads = tp == 1 ? shape.kv_heads : split_kv_heads(shape.heads, shape.kv_heads, tp, tp_rank).size();
+    auto const heads = UnitSplit::kv(shape.kv_heads, shape.heads).units_of(tp, tp_rank, grain);
     return heads * (shape.key_dim + shape.value_dim);
 }
 
@@ -53,7 +53,8 @@ struct AttentionOp : OpTraits<OpKind::attention, OpUnit::attention> {
             return GradientRule::refused("attention to chunks (llama4) has no gradient yet");
         if (shape.bias_reach > 0) return GradientRule::refused("biases by distance have no gradient yet");
         if (!op.parameters[0].empty())
-            return GradientRule::refused("parameters that change scores (sinks, relative positions) have no gradient yet");
+            return GradientRule::refused(
+                "parameters that change scores (sinks, relative positions) have no gradient yet");
         return {.has_gradient = {true, true, true},
                 .reads = {true, true, true},
                 .reads_output = true,
@@ -64,12 +65,13 @@ struct AttentionOp : OpTraits<OpKind::attention, OpUnit::attention> {
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
         auto const& shape = op.attention;
         auto const& step = context.step;
-        auto const heads = static_cast<double>(context.share(shape.heads));
+        auto const heads = static_cast<double>(context.share(shape.heads, op.output));
         bool const is_absorbed = shape.latent > 0 && step.is_latent_cached && step.new_tokens < step.context;
         auto const per_pair = is_absorbed ? 4.0 * static_cast<double>(shape.latent)
                                           : 2.0 * static_cast<double>(shape.key_dim + shape.value_dim);
         auto const pairs = static_cast<double>(step.batch) * visible_pairs(shape, step);
-        auto const cached = cached_elements(shape, step.is_latent_cached, context.rank.tp, context.rank.tp_rank);
+        auto const cached = cached_elements(shape, step.is_latent_cached, context.rank.tp, context.rank.tp_rank,
+                                            context.grain(op.output));
         bool const is_limited = shape.window > 0 && step.is_windowed && shape.window < step.context;
         auto const seen = is_limited ? shape.window : step.context;
         auto const past =
@@ -83,7 +85,7 @@ struct AttentionOp : OpTraits<OpKind::attention, OpUnit::attention> {
                 .traffic = static_cast<double>((inputs + context.bytes(op.output)).count()) +
                            token_bytes * static_cast<double>(shape.is_cross ? 0 : step.new_tokens),
                 .kv_read = token_bytes * static_cast<double>(shape.is_cross ? seen : past),
-                .workspace = Bytes{step.tokens() * context.share(shape.heads) * 2 * 4}};
+                .workspace = Bytes{step.tokens() * context.share(shape.heads, op.output) * 2 * 4}};
     }
 };
 

@@ -21,7 +21,7 @@ struct CombineOp : OpTraits<OpKind::combine, OpUnit::vectors> {
     }
 
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
-        return {.flops = 2.0 * static_cast<double>(context.elements(context.value(op.inputs[0]))),
+        return {.flops = 2.0 * static_cast<double>(context.elements(op.inputs[0])),
                 .traffic = static_cast<double>((context.bytes(op.inputs[0]) + context.bytes(op.output)).count()),
                 .workspace = routing_table_bytes(context)};
     }

@@ -20,11 +20,10 @@ struct ExpertsOp : OpTraits<OpKind::experts, OpUnit::products, OpWeights::expert
     }
 
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
-        auto const& in = context.value(op.inputs[0]);
-        auto const columns = context.columns(in);
+        auto const columns = context.columns(op.inputs[0]);
         auto const k = static_cast<double>(columns < op.in_features ? columns : op.in_features);
         auto const m = static_cast<double>(context.routed_rows());
-        auto const n = static_cast<double>(context.columns(context.value(op.output)));
+        auto const n = static_cast<double>(context.columns(op.output));
         auto const element = static_cast<double>(bits(context.step.dtype)) / 8.0;
         return {.flops = 2.0 * m * n * k + (op.parameters[1].empty() ? 0.0 : m * n),
                 .traffic = m * k * element + static_cast<double>(context.bytes(op.output).count()),

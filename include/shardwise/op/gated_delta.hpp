@@ -7,9 +7,11 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// The memory that a rank keeps of one sequence for such an operation, whatever the sequence's length.
-[[nodiscard]] constexpr Bytes delta_state_bytes(DeltaShape const& shape, std::int64_t tp, std::int64_t tp_rank) {
-    auto const heads = tp == 1 ? shape.key_heads : split_units(shape.key_heads, tp, tp_rank).size();
+/// The memory that a rank keeps of one sequence for such an operation, whatever the sequence's length. `grain` is that of the key
+/// heads that ranks share.
+[[nodiscard]] constexpr Bytes delta_state_bytes(DeltaShape const& shape, std::int64_t tp, std::int64_t tp_rank,
+                                                UnitGrain grain = {}) {
+    auto const heads = tp == 1 ? shape.key_heads : grain.share(shape.key_heads, tp, tp_rank).size();
     return Bytes{4 * shape.state_elements(heads)};
 }
 
@@ -32,12 +34,12 @@ struct GatedDeltaOp : OpTraits<OpKind::gated_delta, OpUnit::vectors> {
 
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
         auto const& shape = op.delta;
-        auto const heads = static_cast<double>(context.share(shape.key_heads));
+        auto const heads = static_cast<double>(context.share(shape.key_heads, op.output));
         auto const tokens = static_cast<double>(context.step.tokens());
         auto const convolved = static_cast<double>(shape.channels() * (2 * shape.kernel + 4));
         // Decay, k S, the correction, q S: 1, 2, 2 and 2 for each element of a matrix.
         auto const ruled = 7.0 * static_cast<double>(shape.values_per_key() * shape.key_dim * shape.value_dim);
-        auto const state = delta_state_bytes(shape, context.rank.tp, context.rank.tp_rank);
+        auto const state = delta_state_bytes(shape, context.rank.tp, context.rank.tp_rank, context.grain(op.output));
         auto const states = static_cast<double>(context.step.batch) * static_cast<double>(state.count());
         Bytes const moved = context.bytes(op.inputs[0]) + context.bytes(op.inputs[1]) + context.bytes(op.output);
         return {.flops = tokens * heads * (convolved + ruled + 9.0 * static_cast<double>(shape.value_columns())),

@@ -11,8 +11,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Columns of the input that a rank multiplies: its share where the input is sharded, else all that the operation reads.
 [[nodiscard]] constexpr std::int64_t local_in_features(Operation const& op, OpContext const& context) {
-    auto const& in = context.value(op.inputs[0]);
-    auto const columns = context.columns(in);
+    auto const columns = context.columns(op.inputs[0]);
     return columns < op.in_features ? columns : op.in_features;
 }
 
@@ -33,7 +32,7 @@ struct LinearOp : OpTraits<OpKind::linear, OpUnit::products, OpWeights::dense> {
         // Sequence parallelism gathers the rows before a product and scatters them after it.
         auto const rows = out.rows == Rows::tokens ? context.step.tokens() : context.rows(out);
         auto const m = static_cast<double>(rows);
-        auto const n = static_cast<double>(context.columns(out));
+        auto const n = static_cast<double>(context.columns(op.output));
         auto const k = static_cast<double>(local_in_features(op, context));
         return {.flops = 2.0 * m * n * k + (op.parameters[1].empty() ? 0.0 : m * n),
                 .traffic = static_cast<double>((context.bytes(op.inputs[0]) + context.bytes(op.output)).count())};

@@ -43,7 +43,7 @@ struct NormOp : OpTraits<OpKind::norm, OpUnit::vectors> {
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
         auto const& value = context.value(op.output);
         bool const is_summed = context.rank.tp > 1 && spans_ranks(op, value);
-        return {.flops = (is_layer_norm(op.norm) ? 7.0 : 4.0) * static_cast<double>(context.elements(value)),
+        return {.flops = (is_layer_norm(op.norm) ? 7.0 : 4.0) * static_cast<double>(context.elements(op.output)),
                 .traffic = static_cast<double>((context.bytes(op.inputs[0]) + context.bytes(op.output)).count()),
                 .workspace = is_summed ? square_bytes(context.rows(value)) : Bytes{}};
     }

@@ -19,7 +19,7 @@ struct ScaleOp : OpTraits<OpKind::scale, OpUnit::vectors> {
     }
 
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
-        return {.flops = static_cast<double>(context.elements(context.value(op.output))),
+        return {.flops = static_cast<double>(context.elements(op.output)),
                 .traffic = 2.0 * static_cast<double>(context.bytes(op.output).count())};
     }
 };

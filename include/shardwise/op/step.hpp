@@ -4,7 +4,7 @@
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/dtype.hpp>
 #include <shardwise/core/span.hpp>
-#include <shardwise/core/split.hpp>
+#include <shardwise/core/unit_split.hpp>
 #include <shardwise/op/operation.hpp>
 #include <shardwise/op/value.hpp>
 
@@ -59,8 +59,13 @@ struct OpContext {
     std::int64_t experts = 0;
     /// True where one row of each sequence stands for it in training too (bert's pooler).
     bool is_pooled = false;
+    /// By value: which of its units stay together on a rank; empty: units stand alone.
+    Span<UnitGrain const> grains{};
 
     [[nodiscard]] constexpr Value const& value(ValueId id) const { return values[static_cast<std::size_t>(id)]; }
+    [[nodiscard]] constexpr UnitGrain grain(ValueId id) const {
+        return grains.size() == 0 ? UnitGrain{} : grains[static_cast<std::size_t>(id)];
+    }
 
     /// The experts whose weights this rank holds.
     [[nodiscard]] constexpr std::int64_t local_experts() const {
@@ -78,27 +83,26 @@ struct OpContext {
                 bool const is_dealt = rank.is_sequence_parallel && value.spread == Spread::replicated;
                 return is_dealt ? split_units(tokens, rank.tp, rank.tp_rank).size() : tokens;
             }
-            case Rows::sequences: return step.is_training && !is_pooled ? step.tokens() : step.batch;
-            case Rows::routed: return routed_rows();
+            case Rows::sequences:
+                return step.is_training && !is_pooled ? step.tokens() : step.batch;
+            case Rows::routed:
+                return routed_rows();
         }
         return 0;
     }
     /// Columns of a value on this rank.
-    [[nodiscard]] constexpr std::int64_t columns(Value const& value) const {
-        return value.spread == Spread::sharded ? value.split.extent(value.width, rank.tp, rank.tp_rank) : value.width;
+    [[nodiscard]] constexpr std::int64_t columns(ValueId id) const {
+        return value(id).columns(rank.tp, rank.tp_rank, grain(id));
     }
-    [[nodiscard]] constexpr std::int64_t elements(Value const& value) const { return rows(value) * columns(value); }
+    [[nodiscard]] constexpr std::int64_t elements(ValueId id) const { return rows(value(id)) * columns(id); }
     /// The memory of a value on this rank.
-    [[nodiscard]] constexpr Bytes bytes(Value const& value) const {
-        return Bytes{ceil_divide(elements(value) * (value.is_fp32 ? 32 : bits(step.dtype)), 8)};
+    [[nodiscard]] constexpr Bytes bytes(ValueId id) const {
+        if (id == no_value) return Bytes{0};
+        return Bytes{ceil_divide(elements(id) * (value(id).is_fp32 ? 32 : bits(step.dtype)), 8)};
     }
-    [[nodiscard]] constexpr Bytes bytes(ValueId id) const { return id == no_value ? Bytes{0} : bytes(value(id)); }
-    /// The share of `units` that this rank holds.
-    [[nodiscard]] constexpr std::int64_t share(std::int64_t units) const {
-        return rank.tp == 1 ? units : split_units(units, rank.tp, rank.tp_rank).size();
-    }
-    [[nodiscard]] constexpr std::int64_t kv_share(std::int64_t heads, std::int64_t kv_heads) const {
-        return rank.tp == 1 ? kv_heads : split_kv_heads(heads, kv_heads, rank.tp, rank.tp_rank).size();
+    /// The share that this rank holds of `units` heads, which `made` is cut by.
+    [[nodiscard]] constexpr std::int64_t share(std::int64_t units, ValueId made) const {
+        return rank.tp == 1 ? units : grain(made).share(units, rank.tp, rank.tp_rank).size();
     }
 };
 

@@ -34,6 +34,11 @@ struct Value {
     bool is_fp32 = false;
     /// True for a value that no operation of the block makes and that outlives it: the encoder's output in a decoder.
     bool is_external = false;
+
+    /// What one of `tp` ranks has of the width; `grain` says which units stay together.
+    [[nodiscard]] constexpr std::int64_t columns(std::int64_t tp, std::int64_t rank, UnitGrain grain = {}) const {
+        return spread == Spread::sharded ? split.extent(width, tp, rank, grain) : width;
+    }
 };
 
 /// The index of a value within its block.

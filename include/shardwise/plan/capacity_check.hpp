@@ -184,7 +184,7 @@ public:
         auto request = rank_request(job_, degrees);
         request.batch = size;
         request.micro_batches = 1;
-        auto const least = is_exact ? List<SlotNeeds>{} : min_body_needs(model_, request);
+        auto const least = is_exact ? List<SlotNeeds>{} : min_body_needs(model_, memories_.parts(), request);
         auto const& bodies = is_exact ? memories_.bodies(request, {}) : least;
         List<SlotBytes> kinds(slots_.kinds.size());
         for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
@@ -239,7 +239,7 @@ private:
         auto const request = rank_request(job_, degrees);
         for (std::size_t kind = 0; kind < held.size(); ++kind) {
             for (auto const body : slots_.kinds[kind].bodies)
-                held[kind] += count_of(kv_cache_bytes(model_.program.bodies()[body], request, model_.config));
+                held[kind] += count_of(body_cache(model_, memories_.parts(), body, request, 0));
         }
     }
 

@@ -71,10 +71,12 @@ public:
         cut.classes = find_rank_classes(splits_, degrees.tp, degrees.ep, model_.config.experts,
                                         request.parallel.sequence_parallel ? rows : 0);
         for (auto const& place : cut.classes.places)
-            cut.ranks.push_back(
-                RankMemory(model_, request, slots_, entry(request, place).weights, bodies(request, place), place));
+            cut.ranks.push_back(RankMemory(model_, request, parts_, slots_, entry(request, place).weights,
+                                           bodies(request, place), place));
         return cut;
     }
+
+    [[nodiscard]] ModelParts const& parts() const { return parts_; }
 
     /// What the kinds of slots hold of the model on the first rank of a group.
     [[nodiscard]] RankWeights const& weights(PlanDegrees const& degrees) {
@@ -93,7 +95,7 @@ public:
             if (is_cut && entry.batch == micro_batch.batch && entry.place == place) return entry.bodies;
         }
         known.push_back({request.parallel.tp, request.parallel.ep, micro_batch.batch, place,
-                         body_needs(model_, micro_batch, place)});
+                         body_needs(model_, parts_, micro_batch, place)});
         return known.back().bodies;
     }
 

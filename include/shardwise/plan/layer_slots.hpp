@@ -9,7 +9,7 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// What stands at a slot: parts of the module tree, by their index, and blocks of the program, by their body.
+/// What stands at a slot: parts of the module tree, by their index, and blocks of the program, by their number in ModelParts::bodies.
 struct SlotKind {
     List<std::size_t> parts;
     List<std::size_t> bodies;
@@ -79,15 +79,10 @@ namespace detail {
         for (std::int64_t k = 0; k < (is_run ? part.count : 1); ++k)
             slots[clamped(part.layer + k)].parts.push_back(like);
     }
-    std::int64_t passed = 0;
-    for (auto const& block : model.program.blocks()) {
-        auto const body = static_cast<std::size_t>(block.body);
-        if (!block.is_numbered) {
-            slots[clamped(passed - 1)].bodies.push_back(body);
-            continue;
-        }
-        for (std::int32_t k = 0; k < block.count; ++k) slots[clamped(passed + k)].bodies.push_back(body);
-        passed += block.count;
+    for (std::size_t slot = 0; slot < count; ++slot) {
+        auto const layer = static_cast<std::int64_t>(slot);
+        parts.for_each_block(model.program, layer, layer + 1,
+                             [&](std::size_t body, std::int64_t) { slots[slot].bodies.push_back(body); });
     }
     LayerSlots result;
     for (auto& slot : slots) {

@@ -45,13 +45,16 @@ struct GrainedSplit {
         for (auto const& known : part.grains) add(known.tensor->shard, known.grain);
     }
     for (auto const& tensor : model.tree.tensors()) add(tensor.shard);
-    for (auto const& body : model.program.bodies()) {
-        for (auto const& value : body.values()) {
-            if (value.spread == Spread::sharded) add(value.split);
+    for (auto const& [id, grains] : parts.bodies) {
+        auto const& body = model.program.bodies()[static_cast<std::size_t>(id)];
+        auto const& values = body.values();
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            if (values[i].spread == Spread::sharded) add(values[i].split, grains.empty() ? UnitGrain{} : grains[i]);
         }
         for (auto const& op : body.operations()) {
-            if (op.kind == OpKind::gated_delta) add(UnitSplit::units(op.delta.key_heads));
-            if (op.kind == OpKind::attention) add(UnitSplit::qkv(op.attention.heads, op.attention.kv_heads));
+            auto const grain = grains.empty() ? UnitGrain{} : grains[static_cast<std::size_t>(op.output)];
+            if (op.kind == OpKind::gated_delta) add(UnitSplit::units(op.delta.key_heads), grain);
+            if (op.kind == OpKind::attention) add(UnitSplit::qkv(op.attention.heads, op.attention.kv_heads), grain);
         }
     }
     return splits;

@@ -147,21 +147,22 @@ inline void add_training_needs(SlotNeeds& needs, BlockBody const& body, OpContex
 
 }  // namespace detail
 
-/// What every body of the program takes on a rank while it runs, but for the cache; `micro_batch.batch` goes through it at
-/// a time.
-[[nodiscard]] inline List<SlotNeeds> body_needs(Model const& model, EstimateRequest const& request,
-                                                RankPlace const& place) {
+/// What every body of the program (ModelParts::bodies) takes on a rank while it runs, but for the cache; `micro_batch.batch` goes
+/// through it at a time.
+[[nodiscard]] inline List<SlotNeeds> body_needs(Model const& model, ModelParts const& parts,
+                                                EstimateRequest const& request, RankPlace const& place) {
     auto const micro_batch = prefill_request(model, request);
     List<SlotNeeds> all;
     auto const rank = op_rank(micro_batch.parallel, place);
-    for (auto const& body : model.program.bodies()) {
+    for (auto const& grained : parts.bodies) {
+        auto const& body = model.program.bodies()[static_cast<std::size_t>(grained.body)];
         SlotNeeds needs;
         if (!micro_batch.training) {
-            needs.working = activation_peak(body, micro_batch, model.config, place);
+            needs.working = activation_peak(body, micro_batch, model.config, place, grained.span());
             auto const prefill = largest_step_of(Phase::prefill, micro_batch, model.config);
-            needs.communication = communication_buffer(body, op_context(body, prefill, rank));
+            needs.communication = communication_buffer(body, op_context(body, prefill, rank, grained.span()));
         } else if (counts_everything(micro_batch.training->convention)) {
-            auto const context = op_context(body, training_step(micro_batch, model.config), rank);
+            auto const context = op_context(body, training_step(micro_batch, model.config), rank, grained.span());
             needs.working = plan_activations(body, context).layout.peak;
             detail::add_training_needs(needs, body, context, *micro_batch.training);
         }
@@ -171,17 +172,19 @@ inline void add_training_needs(SlotNeeds& needs, BlockBody const& body, OpContex
 }
 
 /// The same on the first rank of a group, without a layout: no more than what is alive at once in the longer pass.
-[[nodiscard]] inline List<SlotNeeds> min_body_needs(Model const& model, EstimateRequest const& request) {
+[[nodiscard]] inline List<SlotNeeds> min_body_needs(Model const& model, ModelParts const& parts,
+                                                    EstimateRequest const& request) {
     auto const micro_batch = prefill_request(model, request);
     List<SlotNeeds> all;
     auto const rank = op_rank(micro_batch.parallel, {});
-    for (auto const& body : model.program.bodies()) {
+    for (auto const& grained : parts.bodies) {
+        auto const& body = model.program.bodies()[static_cast<std::size_t>(grained.body)];
         SlotNeeds needs;
         bool const is_own = !micro_batch.training || counts_everything(micro_batch.training->convention);
         if (is_own) {
             auto const step = micro_batch.training ? training_step(micro_batch, model.config)
                                                    : largest_step_of(Phase::prefill, micro_batch, model.config);
-            auto const context = op_context(body, step, rank);
+            auto const context = op_context(body, step, rank, grained.span());
             needs.working = min_activations(body, context);
             if (micro_batch.training)
                 detail::add_training_needs(needs, body, context, *micro_batch.training);
@@ -193,13 +196,21 @@ inline void add_training_needs(SlotNeeds& needs, BlockBody const& body, OpContex
     return all;
 }
 
+/// The cache of a layer that runs a body of ModelParts::bodies.
+[[nodiscard]] inline Bytes body_cache(Model const& model, ModelParts const& parts, std::size_t body,
+                                      EstimateRequest const& request, std::int64_t tp_rank) {
+    auto const& grained = parts.bodies[body];
+    return kv_cache_bytes(model.program.bodies()[static_cast<std::size_t>(grained.body)], request, model.config,
+                          tp_rank, grained.span());
+}
+
 /// What every kind of slot takes on one rank while it works.
 class RankMemory {
 public:
     /// `request.parallel` has the degrees, `request.batch` a replica's sequences, `request.micro_batches` their micro-batches.
     RankMemory() = default;
-    RankMemory(Model const& model, EstimateRequest const& request, LayerSlots const& slots, RankWeights const& held,
-               List<SlotNeeds> const& bodies, RankPlace const& place)
+    RankMemory(Model const& model, EstimateRequest const& request, ModelParts const& parts, LayerSlots const& slots,
+               RankWeights const& held, List<SlotNeeds> const& bodies, RankPlace const& place)
         : model_(&model),
           request_(request),
           micro_batch_(micro_batch_of(prefill_request(model, request))),
@@ -211,10 +222,7 @@ public:
         for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
             for (auto const body : slots.kinds[kind].bodies) {
                 kinds_[kind].add(bodies[body]);
-                if (!request.training) {
-                    kinds_[kind].kv_cache +=
-                        kv_cache_bytes(model.program.bodies()[body], request, model.config, place.tp);
-                }
+                if (!request.training) kinds_[kind].kv_cache += body_cache(model, parts, body, request, place.tp);
             }
         }
     }

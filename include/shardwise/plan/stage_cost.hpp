@@ -39,33 +39,19 @@ struct StageCost {
     }
 };
 
-/// The sum over the blocks of layers [first, first + count) and of what stands beside them: the blocks before the first
-/// layer with the first, others with the layer before them.
+/// The sum over the blocks of layers [first, first + count) and of what stands beside them (ModelParts::for_each_block).
 [[nodiscard]] constexpr StageCost stage_cost(CostModel const& model, Span<BlockPrice const> bodies,
                                              std::int64_t first_layer, std::int64_t layer_count) {
     StageCost stage;
-    auto const end = first_layer + layer_count;
-    auto const last = model.layers() > 0 ? model.layers() - 1 : 0;
-    std::int64_t passed = 0;
-    auto const add = [&](std::int32_t body, std::int64_t count) {
-        auto const& price = bodies[static_cast<std::size_t>(body)];
+    auto const add = [&](std::size_t body, std::int64_t count) {
+        auto const& price = bodies[body];
         auto const factor = static_cast<double>(count);
         stage += {.terms = factor * price.terms,
                   .backward_seconds = factor * price.backward_seconds,
                   .output_bytes = price.output_bytes,
                   .weights = factor * price.weights};
     };
-    for (auto const& block : model.model().program.blocks()) {
-        if (!block.is_numbered) {
-            auto const beside = passed == 0 ? 0 : passed - 1 < last ? passed - 1 : last;
-            if ((beside >= first_layer && beside < end) || model.layers() == 0) add(block.body, 1);
-            continue;
-        }
-        auto const from = passed < first_layer ? first_layer : passed;
-        passed += block.count;
-        auto const to = passed < end ? passed : end;
-        if (from < to) add(block.body, to - from);
-    }
+    model.parts().for_each_block(model.model().program, first_layer, first_layer + layer_count, add);
     return stage;
 }
 

@@ -4,6 +4,7 @@
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/dtype.hpp>
 #include <shardwise/core/optional.hpp>
+#include <shardwise/quant/method_grain.hpp>
 #include <shardwise/quant/quantized_bytes.hpp>
 #include <shardwise/quant/weight.hpp>
 
@@ -99,6 +100,24 @@ namespace detail {
     if (scheme.has_input_zero_point) sum.add(matrices, 1);
     if (scheme.has_input_global_scale) sum.add(matrices, 4);
     return sum.total();
+}
+
+/// The inputs of such a weight that stay together in the format that it is held in once it is loaded: a group of int4, a block of Q5_0 or
+/// Q8_0. 1 for what is decoded, as weights whose inputs have an order of their own mostly are, and where each row has one scale.
+///
+/// Units   elements of a row
+/// Source  executor/assemble_packed.hpp (integer_format), which knows the files themselves
+[[nodiscard]] constexpr std::int64_t compressed_grain(CompressedScheme const& scheme, Weight const& weight) {
+    bool const has_words = scheme.format == CompressedFormat::pack_quantized;
+    bool const has_bytes = scheme.format == CompressedFormat::quantized;
+    if ((!has_words && !has_bytes) || scheme.has_group_index) return 1;
+    bool const is_wide = has_bytes || scheme.bits > 4;
+    bool const is_grouped = scheme.sharing == ScaleSharing::group && scheme.group > 0;
+    if (is_wide && (!is_grouped || !scheme.is_symmetric || scheme.group >= weight.inputs())) return 1;
+    if (weight.dtype == Dtype::f32) return 1;
+    auto const group = is_grouped ? scheme.group : weight.inputs();
+    if (!is_wide && scheme.is_symmetric && group % 2 == 0) return detail::int4_group_grain(group);
+    return detail::block_grain(weight.inputs(), group);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

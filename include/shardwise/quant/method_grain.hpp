@@ -25,14 +25,18 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 [[nodiscard]] constexpr std::int64_t block_grain(std::int64_t inputs, std::int64_t group) {
     return inputs % 32 == 0 && (group % 32 == 0 || group >= inputs) ? 32 : 1;
 }
-/// int4 in groups where all values fit; a whole row's scale is repeated for every 128 inputs.
+/// int4 in groups; a whole row's scale is repeated for every 128 inputs.
+[[nodiscard]] constexpr std::int64_t int4_group_grain(std::int64_t group) {
+    return group > 128 && group % 128 == 0 ? 128 : group;
+}
+/// int4 where all values fit.
 ///
 /// Source  executor/assemble_packed.hpp (grouped_format), which knows the files themselves
 [[nodiscard]] constexpr std::int64_t gptq_grain(QuantScheme const& scheme, Weight const& weight) {
     auto const group = scheme.group > 0 ? scheme.group : weight.inputs();
     if (scheme.desc_act) return 1;
     bool const is_int4 = scheme.bits < 4 || (scheme.bits == 4 && scheme.symmetric);
-    if (is_int4 && group % 2 == 0) return group > 128 && group % 128 == 0 ? 128 : group;
+    if (is_int4 && group % 2 == 0) return int4_group_grain(group);
     return scheme.bits <= 4 || scheme.symmetric ? block_grain(weight.inputs(), group) : 1;
 }
 [[nodiscard]] constexpr std::int64_t awq_grain(QuantScheme const& scheme, Weight const& weight) {

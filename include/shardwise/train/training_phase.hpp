@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/backend/host/catch_exceptions.hpp>
 #include <shardwise/backend/host/stream.hpp>
 #include <shardwise/core/error.hpp>
 #include <shardwise/core/result.hpp>
@@ -55,7 +56,7 @@ enum class TrainingPhase : std::uint8_t {
 /// The phase that a rank is at: what it says of lost ranks and of time that is up, and where a program looks on.
 class TrainingPhases {
 public:
-    /// Called when a phase begins, with the number of the step; what it returns is the failure of that step.
+    /// Called when a phase begins, with the number of the step; what it returns, or throws, is the failure of that step.
     using Hook = std::function<Result<>(TrainingPhase, std::int64_t)>;
 
     TrainingPhases() : state_(std::make_unique<State>()) {}
@@ -76,12 +77,13 @@ public:
 
     [[nodiscard]] TrainingPhase current() const { return state_->current.load(std::memory_order_relaxed); }
     /// The same error with the phase that it came up in, where ranks wait for each other.
-    [[nodiscard]] Error name(Error error) const {
+    [[nodiscard]] Error name(Error const& error) const { return name(error, current()); }
+    [[nodiscard]] Error name(Error error, TrainingPhase phase) const {
         bool const is_of_ranks = error.code() == ErrorCode::rank_lost || error.code() == ErrorCode::deadline_exceeded ||
                                  error.code() == ErrorCode::collective_mismatch;
         constexpr std::string_view words = ", in phase ";
         if (!is_of_ranks || error.reason().find(words) != std::string_view::npos) return error;
-        return error.because(std::string(error.reason()) + std::string(words) + std::string(name_of(current())) +
+        return error.because(std::string(error.reason()) + std::string(words) + std::string(name_of(phase)) +
                              " of step " + std::to_string(state_->step.load(std::memory_order_relaxed)));
     }
 
@@ -93,7 +95,10 @@ private:
 
         [[nodiscard]] Result<> begin(TrainingPhase phase) {
             current.store(phase, std::memory_order_relaxed);
-            return hook ? hook(phase, step.load(std::memory_order_relaxed)) : Result<>{};
+            if (!hook) return {};
+            // Others wait for this rank: what it throws is told to them as any failure is.
+            return detail::catch_exceptions(ErrorCode::backend_failure, "step",
+                                            [&] { return hook(phase, step.load(std::memory_order_relaxed)); });
         }
     };
 

@@ -29,7 +29,7 @@ std::string weight_name(Block const& block, Operation const& op) {
 }
 
 std::int64_t columns(Value const& value, std::int64_t tp, std::int64_t rank) {
-    return OpContext{.values = {}, .rank = {.tp = tp, .tp_rank = rank}}.columns(value);
+    return value.columns(tp, rank);
 }
 
 }  // namespace

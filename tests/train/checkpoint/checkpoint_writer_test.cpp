@@ -5,6 +5,7 @@
 
 #include "checkpoint_cases.hpp"
 #include "every_call.hpp"
+#include "pair_sample.hpp"
 
 #include <cerrno>
 #include <csignal>
@@ -273,7 +274,7 @@ TEST_CASE(
     ThreeSteps steps;
     auto const calls = steps.calls();
     for (int const code : {ENOSPC, EIO}) {
-        for (int call = 1; call <= calls; ++call) {
+        for (int call = takes_samples() && code == EIO ? 2 : 1; call <= calls; call += sampled_count(1, 2)) {
             CAPTURE(call);
             steps.reset();
             WatchedCalls::watch(Fault::refused, call, code);
@@ -286,7 +287,7 @@ TEST_CASE(
             for (auto const& name : shardwise::detail::entries_of(steps.out())) CHECK(name.starts_with("step-"));
         }
     }
-    for (int call = 1; call <= calls; ++call) {
+    for (int call = 1; call <= calls; call += sampled_count(1, 3)) {
         steps.reset();
         WatchedCalls::watch(Fault::short_write, call);
         CHECK(steps.save_watched());

@@ -53,7 +53,7 @@ public:
     template <class NeedsCore>
     [[nodiscard]] bool rest(NeedsCore const& needs_core) {
         if (is_gentle_ && ++turns_ > gentle_turns) {
-            std::this_thread::sleep_for(std::chrono::microseconds(100));
+            std::this_thread::sleep_for(gentle_sleep);
             return true;
         }
         auto const interval = is_crowded_ ? crowded_interval : interval_of_looks;
@@ -102,6 +102,10 @@ private:
     static constexpr int crowded_turns = 1024;
     /// About what a message takes between two caches.
     static constexpr int gentle_turns = 100;
+    /// Linux adds 50 to 70 us to each.
+    ///
+    /// Source  bench/results/2026-11-28-overlap.md
+    static constexpr std::chrono::microseconds gentle_sleep{10};
     static constexpr int interval_of_looks = 256;
     static constexpr int crowded_interval = 8;
 

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/assert.hpp>
 #include <shardwise/executor/ops/executed_op.hpp>
 #include <shardwise/kernels/activation.hpp>
 #include <shardwise/kernels/scale_rows.hpp>
 #include <shardwise/kernels/xielu.hpp>
 
+#include <concepts>
 #include <cstddef>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -42,6 +45,28 @@ struct ExecutedOp<ActivationOp, Backend, Policy> : HoldsNothing<Backend, Policy>
         return {};
     }
 
+    /// Of those that the host's kernels are not asked in steps.
+    [[nodiscard]] static Result<> check(BoundOperation<Backend, Policy> const& op, BoundTo<Backend> const&) {
+        using Row = TensorView<float const, 2, Backend>;
+        auto const form = std::get<HeldActivation<Backend>>(op.held).form;
+        if (form == ActivationForm::xielu || form == ActivationForm::one_gate) return {};
+        SHARDWISE_ASSERT(op.inputs[0].rows == op.output.rows);
+        auto const name =
+            form == ActivationForm::one ? std::string_view("activation") : std::string_view("gated_activation");
+        if (auto const known = check_kind(name, op.op->activation); !known) return known;
+        auto gate = op.inputs[0];
+        auto up = form == ActivationForm::pair ? op.inputs[1] : gate;
+        if (form == ActivationForm::halves) {
+            auto const width = op.output.width;
+            if (gate.width != 2 * width)
+                return check_rows(name, Row(row_of<Backend>(gate)), 2 * width, row_of<Backend>(op.output));
+            gate.width = up.width = width;
+        }
+        Row const from = row_of<Backend>(gate);
+        if (auto const fits = check_rows(name, from, gate.width, row_of<Backend>(op.output)); !fits) return fits;
+        return form == ActivationForm::one ? Result<>{} : check_gate(name, from, Row(row_of<Backend>(up)));
+    }
+
     template <Communicator C, ActivationElement T>
     [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C, T>& walk,
                                       BoundOperation<Backend, Policy> const& op) {
@@ -55,20 +80,31 @@ struct ExecutedOp<ActivationOp, Backend, Policy> : HoldsNothing<Backend, Policy>
             case ActivationForm::xielu:
                 return xielu(gate, held.numbers.view(), out, stream);
             case ActivationForm::one:
+                if constexpr (std::same_as<Backend, Host>) return activation_bound<T>(gate, out, kind, stream);
                 return activation<T>(gate, out, kind, stream);
             case ActivationForm::halves: {
                 auto const width = op.output.width;
-                return gated_activation<T>(gate.columns(0, width), gate.columns(width, width), out, kind, stream);
+                return run_pair<T>(gate.columns(0, width), gate.columns(width, width), out, kind, stream);
             }
             case ActivationForm::one_gate:
                 return scale_rows(gate, ConstRows(walk.view(op.inputs[1])), out, kind, stream);
             case ActivationForm::pair:
-                return gated_activation<T>(gate, ConstRows(walk.view(op.inputs[1])), out, kind, stream);
+                return run_pair<T>(gate, walk.view(op.inputs[1]), out, kind, stream);
         }
         __builtin_unreachable();
     }
 
 private:
+    template <ActivationElement T>
+    [[nodiscard]] static Result<> run_pair(TensorView<T const, 2, Backend> gate, TensorView<T const, 2, Backend> up,
+                                           TensorView<T, 2, Backend> out, ActivationKind kind,
+                                           typename Backend::Stream& stream) {
+        if constexpr (std::same_as<Backend, Host>) {
+            return gated_activation_bound<T>(gate, up, out, kind, stream);
+        } else {
+            return gated_activation<T>(gate, up, out, kind, stream);
+        }
+    }
     [[nodiscard]] static ActivationForm form_of(Operation const& op, BlockBody const& body) {
         auto const width = [&](ValueId id) { return body.values()[static_cast<std::size_t>(id)].width; };
         if (op.activation == ActivationKind::xielu) return ActivationForm::xielu;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/assert.hpp>
 #include <shardwise/executor/ops/executed_op.hpp>
 #include <shardwise/executor/score_scale.hpp>
 #include <shardwise/executor/step_capacity.hpp>
@@ -79,6 +80,18 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
         return attend_heads_workspace<Backend>(options, heads, limits.step_tokens, sequences, limits.context);
     }
 
+    [[nodiscard]] static Result<> check(BoundOperation<Backend, Policy> const& op, BoundTo<Backend> const& to) {
+        auto const& held = std::get<HeldAttention<Backend>>(op.held);
+        auto const& shape = held.options.shape;
+        if (!shape.is_causal) return {};
+        SHARDWISE_ASSERT(op.inputs[0].rows == Rows::tokens && op.inputs[1].rows == Rows::tokens);
+        if (shape.latent > 0) return to.cache.check_columns(to.cache_layer, op.inputs[1].width, 0);
+        auto const heads = held.share.kv.size();
+        auto const keys = held.is_fused ? heads * shape.key_dim : op.inputs[1].width;
+        auto const values = held.is_fused ? heads * shape.value_dim : op.inputs[2].width;
+        return to.cache.check_columns(to.cache_layer, keys, values);
+    }
+
     template <Communicator C, ActivationElement T>
     [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C, T>& walk,
                                       BoundOperation<Backend, Policy> const& op) {
@@ -123,8 +136,8 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
         }
         auto& cache = *step.cache;
         auto const layer = walk.block.cache_layer;
-        if (auto const stored = cache.store(layer, ConstMatrix(k), ConstMatrix(v), step.table, stream); !stored)
-            return stored;
+        auto const stored = cache.store_bound(layer, ConstMatrix(k), ConstMatrix(v), step.table, stream);
+        if (!stored) return stored;
         return cache.with_element([&]<class Cache>(Cache) {
             auto const keys = cache.template key_memory<Cache>(layer);
             auto const values = cache.template value_memory<Cache>(layer);
@@ -212,7 +225,7 @@ private:
         auto& cache = *walk.step.cache;
         auto const layer = walk.block.cache_layer;
         auto const& step = walk.step;
-        auto const stored = cache.store(layer, latents, {}, step.table, stream);
+        auto const stored = cache.store_bound(layer, latents, {}, step.table, stream);
         if (!stored) return stored;
         return cache.with_element([&]<class Cache>(Cache) {
             auto const memory = cache.template key_memory<Cache>(layer);

@@ -28,6 +28,45 @@ decltype(auto) visit_executed(OpKind kind, Rule&& rule) {
     return visit_op(kind, [&]<class Op>(Op) -> decltype(auto) { return rule(ExecutedOp<Op, Backend, Policy>{}); });
 }
 
+/// Whether all that an operation reads and makes has rows of one kind; what attends or rotates has a row for each token.
+///
+/// Errors  shape_mismatch
+template <ComputeBackend Backend, ReductionPolicy Policy>
+[[nodiscard]] Result<> check_bound_rows(BoundOperation<Backend, Policy> const& bound) {
+    auto const kind = bound.op->kind;
+    bool const is_of_tokens = kind == OpKind::attention || kind == OpKind::rope;
+    auto const rows = is_of_tokens ? Rows::tokens : bound.output.rows;
+    bool fits = bound.output.rows == rows;
+    for (auto const& input : bound.inputs) fits = fits && (input.width == 0 || input.rows == rows);
+    if (fits) return {};
+    return Error{ErrorCode::shape_mismatch}
+        .in(name_of(kind))
+        .because("has values with a row for each token and others with a row for each sequence or each chosen expert")
+        .fix("give it values whose rows are of one kind");
+}
+
+/// Asks the operations of bound blocks once whether they fit between their values: the host's kernels are not asked in steps.
+///
+/// Errors  shape_mismatch; unsupported
+template <ComputeBackend Backend, ReductionPolicy Policy, class Blocks>
+[[nodiscard]] Result<> check_bound(Blocks const& blocks, KvCache<Backend> const& cache,
+                                   StepRotations<Backend> const& rotations) {
+    for (HeldBlock<Backend, Policy> const& block : blocks) {
+        BoundTo<Backend> const to{cache, block.cache_layer, rotations, block.rotation};
+        for (auto const& bound : block.operations) {
+            auto const fits = visit_executed<Backend, Policy>(bound.op->kind, [&](auto of) -> Result<> {
+                if constexpr (requires { of.check(bound, to); }) {
+                    if (auto const same = check_bound_rows(bound); !same) return same;
+                    return of.check(bound, to);
+                }
+                return {};
+            });
+            if (!fits) return fits;
+        }
+    }
+    return {};
+}
+
 /// The floats that a block's kernels and sums need beside their values in any step.
 template <ComputeBackend Backend, ReductionPolicy Policy>
 [[nodiscard]] std::int64_t scratch_floats(CountedBlock const& block) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/assert.hpp>
 #include <shardwise/executor/ops/executed_op.hpp>
 #include <shardwise/executor/stored_rows.hpp>
 #include <shardwise/kernels/soft_cap.hpp>
@@ -54,6 +55,18 @@ struct ExecutedOp<LinearOp, Backend, Policy> {
         if (op.out_features != vocabulary) return most;
         auto const rows = made.rows == Rows::sequences ? block.limits.sequences : block.limits.step_tokens;
         return std::max(most, gather_logits_workspace(rows, vocabulary));
+    }
+
+    [[nodiscard]] static Result<> check(BoundOperation<Backend, Policy> const& op, BoundTo<Backend> const&) {
+        return std::visit(
+            [&](auto const& held) -> Result<> {
+                if constexpr (requires { held.check_columns(0, 0); }) {
+                    SHARDWISE_ASSERT(op.inputs[0].rows == op.output.rows);
+                    return held.check_columns(op.inputs[0].width, op.output.width);
+                }
+                return {};
+            },
+            op.held);
     }
 
     template <Communicator C, ActivationElement T>

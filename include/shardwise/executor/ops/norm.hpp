@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/assert.hpp>
 #include <shardwise/executor/ops/executed_op.hpp>
 #include <shardwise/kernels/layer_norm.hpp>
 #include <shardwise/kernels/rms_norm.hpp>
 #include <shardwise/parallel/sharded_norm.hpp>
 
+#include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -67,6 +71,22 @@ struct ExecutedOp<NormOp, Backend, Policy> {
         return share ? share->workspace(block.limits.step_tokens) : 0;
     }
 
+    [[nodiscard]] static Result<> check(BoundOperation<Backend, Policy> const& op, BoundTo<Backend> const&) {
+        using Row = TensorView<float const, 2, Backend>;
+        auto const& norm = std::get<HeldNorm<Backend>>(op.held);
+        if (norm.share) return {};
+        SHARDWISE_ASSERT(op.inputs[0].rows == op.output.rows);
+        auto const name = norm.is_layer ? std::string_view("layer_norm") : std::string_view("rms_norm");
+        auto in = op.inputs[0];
+        auto out = op.output;
+        if (in.width != out.width) return check_rows(name, Row(row_of<Backend>(in)), in.width, row_of<Backend>(out));
+        // What is left of the row stays; heads are rows.
+        in.width = out.width = norm.is_first_part ? std::min(norm.width, in.width) : norm.width;
+        auto const fits = check_rows(name, Row(row_of<Backend>(in)), norm.weight.size(), row_of<Backend>(out));
+        if (!fits || !norm.is_layer) return fits;
+        return check_bias(name, TensorView<float const, 1, Backend>(norm.bias.view()), norm.width);
+    }
+
     template <Communicator C, ActivationElement T>
     [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C, T>& walk,
                                       BoundOperation<Backend, Policy> const& op) {
@@ -94,8 +114,14 @@ struct ExecutedOp<NormOp, Backend, Policy> {
             out = Matrix(out.data(), {out.extent(0) * heads, norm.width});
         }
         TensorView<T const, 2, Backend> const from = in;
-        if (norm.is_layer) return layer_norm<T>(from, weight, Vector(norm.bias.view()), out, norm.epsilon, walk.stream);
-        return rms_norm<T>(from, weight, out, norm.epsilon, walk.stream, norm.offset);
+        Vector const bias = norm.bias.view();
+        if constexpr (std::same_as<Backend, Host>) {
+            if (norm.is_layer) return layer_norm_bound<T>(from, weight, bias, out, norm.epsilon, walk.stream);
+            return rms_norm_bound<T>(from, weight, out, norm.epsilon, walk.stream, norm.offset);
+        } else {
+            if (norm.is_layer) return layer_norm<T>(from, weight, bias, out, norm.epsilon, walk.stream);
+            return rms_norm<T>(from, weight, out, norm.epsilon, walk.stream, norm.offset);
+        }
     }
 
 private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/assert.hpp>
 #include <shardwise/executor/ops/executed_op.hpp>
 #include <shardwise/op/rope_layout.hpp>
 
@@ -26,6 +27,12 @@ struct ExecutedOp<RopeOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
         held.heads.first = shape.rotary > 0 ? shape.key_dim - shape.rotary : 0;
         held.heads.layout = from.model().config.interleaved_rope ? RopeLayout::interleaved : RopeLayout::half;
         return HeldOperation<Backend, Policy>{held};
+    }
+
+    [[nodiscard]] static Result<> check(BoundOperation<Backend, Policy> const& op, BoundTo<Backend> const& to) {
+        SHARDWISE_ASSERT(op.output.rows == Rows::tokens);
+        auto const& held = std::get<HeldRope>(op.held);
+        return to.rotations.check(to.rotation, held.columns, held.heads);
     }
 
     template <Communicator C, ActivationElement T>

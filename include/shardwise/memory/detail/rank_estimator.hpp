@@ -29,7 +29,7 @@ public:
           request_(request),
           micro_batch_(micro_batch_of(prefill_request(model, request))),
           parts_(parts),
-          prefill_peaks_(model.program.bodies().size()),
+          prefill_peaks_(parts.bodies.size()),
           decode_peaks_(prefill_peaks_.size()) {
         if (begins.empty())
             cut_stages();
@@ -168,29 +168,17 @@ private:
         return held;
     }
 
-    /// Calls visit(body number, instances) for the blocks of a stage.
+    /// Calls visit(number in ModelParts::bodies, instances) for the blocks of a stage.
     template <class Visit>
     constexpr void for_each_block(DeviceEstimate const& device, Visit const& visit) const {
-        auto const end = device.first_layer + device.layer_count;
-        auto const last = parts_.layers > 0 ? parts_.layers - 1 : 0;
-        std::int64_t passed = 0;
-        for (auto const& block : model_.program.blocks()) {
-            if (!block.is_numbered) {
-                auto const beside = passed == 0 ? 0 : passed - 1 < last ? passed - 1 : last;
-                if ((beside >= device.first_layer && beside < end) || parts_.layers == 0) {
-                    visit(static_cast<std::size_t>(block.body), std::int64_t{1});
-                }
-                continue;
-            }
-            auto const from = passed < device.first_layer ? device.first_layer : passed;
-            passed += block.count;
-            auto const to = passed < end ? passed : end;
-            if (from < to) visit(static_cast<std::size_t>(block.body), to - from);
-        }
+        parts_.for_each_block(model_.program, device.first_layer, device.first_layer + device.layer_count, visit);
     }
 
-    constexpr OpContext context_of_body(std::size_t body, Step const& step, RankPlace const& place) const {
-        return op_context(model_.program.bodies()[body], step, op_rank(request_.parallel, place));
+    constexpr BlockBody const& body_of(std::size_t id) const {
+        return model_.program.bodies()[static_cast<std::size_t>(parts_.bodies[id].body)];
+    }
+    constexpr OpContext context_of_body(std::size_t id, Step const& step, RankPlace const& place) const {
+        return op_context(body_of(id), step, op_rank(request_.parallel, place), parts_.bodies[id].span());
     }
 
     /// What the blocks of a stage need in inference: cache, activations, buffers.
@@ -198,8 +186,9 @@ private:
         auto const prefill = largest_step_of(Phase::prefill, micro_batch_, model_.config);
         price_bodies(place);
         for_each_block(device, [&](std::size_t id, std::int64_t count) {
-            auto const& body = model_.program.bodies()[id];
-            device.terms.kv_cache += count * kv_cache_bytes(body, request_, model_.config, place.tp);
+            auto const& body = body_of(id);
+            device.terms.kv_cache +=
+                count * kv_cache_bytes(body, request_, model_.config, place.tp, parts_.bodies[id].span());
             if (device.phases.prefill < prefill_peaks_[id]) device.phases.prefill = prefill_peaks_[id];
             if (device.phases.decode < decode_peaks_[id]) device.phases.decode = decode_peaks_[id];
             auto const buffer = communication_buffer(body, context_of_body(id, prefill, place));
@@ -222,13 +211,23 @@ private:
         if (parallel.sequence_parallel &&
             largest_step_of(Phase::prefill, micro_batch_, model_.config).tokens() % parallel.tp != 0)
             return false;
-        for (auto const& body : model_.program.bodies()) {
-            for (auto const& value : body.values()) {
-                if (value.spread != Spread::sharded) continue;
-                auto const& split = value.split;
+        for (std::size_t id = 0; id < parts_.bodies.size(); ++id) {
+            auto const& values = body_of(id).values();
+            auto const& grains = parts_.bodies[id].grains;
+            for (std::size_t value = 0; value < values.size(); ++value) {
+                if (values[value].spread != Spread::sharded) continue;
+                auto const& split = values[value].split;
                 bool const has_even_heads = !split.has_kv_heads() || split.heads % parallel.tp == 0;
                 if (split.count % parallel.tp != 0 || !has_even_heads) return false;
+                if (!grains.empty() && !is_even(split, grains[value])) return false;
             }
+        }
+        return true;
+    }
+    constexpr bool is_even(UnitSplit const& split, UnitGrain grain) const {
+        auto const tp = request_.parallel.tp;
+        for (std::int64_t rank = 1; rank < tp; ++rank) {
+            if (split.units_of(tp, rank, grain) != split.units_of(tp, 0, grain)) return false;
         }
         return true;
     }
@@ -237,7 +236,8 @@ private:
         // A stage differs in its layers, not in what a layer takes.
         if (is_priced_ && ((priced_.tp == place.tp && priced_.ep == place.ep) || is_even())) return;
         for (std::size_t id = 0; id < prefill_peaks_.size(); ++id) {
-            auto const peaks = activation_peaks(model_.program.bodies()[id], micro_batch_, model_.config, place);
+            auto const peaks =
+                activation_peaks(body_of(id), micro_batch_, model_.config, place, parts_.bodies[id].span());
             prefill_peaks_[id] = peaks.prefill;
             decode_peaks_[id] = peaks.decode;
         }
@@ -286,7 +286,7 @@ private:
         Bytes working{0};
         Bytes buffers{0};
         for_each_block(device, [&](std::size_t id, std::int64_t count) {
-            auto const& body = model_.program.bodies()[id];
+            auto const& body = body_of(id);
             auto const context = context_of_body(id, step, place);
             device.terms.activations += count * in_flight * saved_activations(body, context, plan);
             auto need = plan_activations(body, context).layout.peak;

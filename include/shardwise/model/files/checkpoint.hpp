@@ -188,7 +188,10 @@ private:
         // Which inputs stay together is the scheme's to say.
         if (out_.quantization && layout == CheckpointMatcher::Layout::torch) {
             auto const described = described_sizes(tensors, model.config, *out_.quantization);
-            for (std::size_t i = 0; described && i < stored->size(); ++i) (*stored)[i].block = (*described)[i].block;
+            for (std::size_t i = 0; described && i < stored->size(); ++i) {
+                auto& tensor = (*stored)[i];
+                tensor.block = tensor.has_order ? 1 : (*described)[i].block;
+            }
         }
         auto tree = with_stored_sizes(tensors, *stored);
         model.tree = std::move(tree);

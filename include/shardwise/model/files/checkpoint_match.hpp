@@ -72,6 +72,7 @@ public:
         for (std::size_t i = 0; i < states_.size(); ++i) {
             auto const& state = states_[i];
             if (state.parts > 0 && state.has_size) stored[i] = {state.bytes, state.dtype, state.is_packed, state.block};
+            stored[i].has_order = state.has_order;
         }
         return stored;
     }
@@ -87,6 +88,7 @@ private:
         bool has_size = false;
         bool is_packed = false;   // its bytes do not follow from shape and dtype
         bool is_encoded = false;  // its shape in the file says nothing
+        bool has_order = false;
     };
     /// What one file tensor contributes to each tensor of a set.
     struct Part {
@@ -120,6 +122,7 @@ private:
         state.bytes += part.bytes;
         state.is_encoded = state.is_encoded || part.match.is_encoded;
         state.is_packed = state.is_packed || part.match.is_encoded || !part.file.dtype;
+        state.has_order = state.has_order || part.file.name.ends_with(".weight_g_idx");
         if (!part.match.holds_values) return;
         // Blocks of two types are decoded.
         state.block = state.parts == 0 || state.block == part.file.block ? part.file.block : std::int32_t{1};

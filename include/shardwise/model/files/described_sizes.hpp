@@ -82,12 +82,8 @@ private:
             auto const& tensor = tree_.tensor(module, i);
             auto const weight = weight_of(tensor, module.class_name, place.is_expert, place.layer);
             if (weight.shape.rank() < 2 || !tensor.is_parameter()) continue;
-            auto const bytes = packed_size(weight, module.class_name);
-            if (!bytes) continue;
-            // Groups of compressed-tensors are not known here: such weights count as if they could be cut anywhere.
-            auto const block = quantization_.is_compressed ? 1 : scheme_grain(quantization_.scheme, weight);
-            sizes_[static_cast<std::size_t>(place.first + i)] = {*bytes, tensor.dtype, true,
-                                                                 static_cast<std::int32_t>(block)};
+            auto const packed = packed_size(weight, module.class_name);
+            if (packed) sizes_[static_cast<std::size_t>(place.first + i)] = *packed;
         }
         auto const end = path_.size();
         for (std::uint32_t i = 0; i < module.child_count; ++i) {
@@ -105,26 +101,35 @@ private:
         }
     }
 
-    /// The bytes of a weight of the module at the path; nothing where it stays as it is.
-    [[nodiscard]] std::optional<std::int64_t> packed_size(Weight weight, std::string_view class_name) {
+    static std::optional<StoredTensor> stored(Weight const& weight, Optional<std::int64_t> bytes, std::int64_t block) {
+        if (!bytes) return std::nullopt;
+        return StoredTensor{*bytes, weight.dtype, true, static_cast<std::int32_t>(block), false};
+    }
+    /// How a weight of the module at the path is stored; nothing where it stays as it is.
+    [[nodiscard]] std::optional<StoredTensor> packed_size(Weight weight, std::string_view class_name) {
         if (quantization_.is_compressed) return compressed_size(weight, class_name);
         bool const is_usually_kept =
             weight.use == TensorUse::router || (weight.use == TensorUse::head && !is_head_tied_);
         if (keeps_only_listed_ && is_usually_kept && weight.in_linear_module) weight.use = TensorUse::linear;
         if (!packs(quantization_.scheme, weight) || kept_.contain(path_, work_)) return std::nullopt;
-        return quantized_bytes(quantization_.scheme, weight);
+        return stored(weight, quantized_bytes(quantization_.scheme, weight),
+                      scheme_grain(quantization_.scheme, weight));
     }
-    [[nodiscard]] std::optional<std::int64_t> compressed_size(Weight const& weight, std::string_view class_name) {
+    [[nodiscard]] std::optional<StoredTensor> compressed_size(Weight const& weight, std::string_view class_name) {
         bool const is_packable = weight.in_linear_module && weight.shape.rank() == 2;
         if (!is_packable || kept_.contain(path_, work_) || kept_.name_class(class_name)) return std::nullopt;
+        auto const by_group = [&](std::size_t i) {
+            auto const& scheme = quantization_.groups[i].scheme;
+            return stored(weight, compressed_bytes(scheme, weight), compressed_grain(scheme, weight));
+        };
         // A module's name says more than its class.
         for (std::size_t i = 0; i < targets_.size(); ++i) {
-            if (targets_[i].contain(path_, work_)) return compressed_bytes(quantization_.groups[i].scheme, weight);
+            if (targets_[i].contain(path_, work_)) return by_group(i);
         }
         for (std::size_t i = 0; i < targets_.size(); ++i) {
             bool const is_meant = targets_[i].name_class(class_name) ||
                                   (class_name.ends_with("Linear") && targets_[i].name_class("Linear"));
-            if (is_meant) return compressed_bytes(quantization_.groups[i].scheme, weight);
+            if (is_meant) return by_group(i);
         }
         return std::nullopt;
     }

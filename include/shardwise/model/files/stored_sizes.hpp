@@ -26,6 +26,9 @@ struct StoredTensor {
     bool is_packed = false;
     /// Of packed weights: Tensor::stored_block.
     std::int32_t block = 1;
+    /// True where a tensor of the file says which group each input is of (compressed-tensors): such weights are
+    /// decoded, unless that order is the plain one, which the header does not say.
+    bool has_order = false;
 };
 
 namespace detail {

@@ -6,6 +6,7 @@
 #include <shardwise/comm/threads.hpp>
 #include <shardwise/core/deadline.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <concepts>
 #include <memory>
@@ -51,6 +52,7 @@ public:
     template <class C>
     void bracket(C& comm, bool is_begin) {
         state_->stream.submit([state = state_.get(), &comm, is_begin] {
+            state->is_calling = is_begin;
             if constexpr (requires { comm.wait_gently(is_begin); }) comm.wait_gently(is_begin);
             if constexpr (requires { comm.time_of_calls(); })
                 state->called += is_begin ? -comm.time_of_calls() : comm.time_of_calls();
@@ -71,6 +73,8 @@ public:
     }
     /// Waits for what was put in.
     [[nodiscard]] Result<> synchronize(Deadline deadline) { return state_->stream.synchronize(deadline); }
+    /// Whether the stream has failed in calls of its own, and not because what it follows has. For after what is in it.
+    [[nodiscard]] bool has_failed_in_calls() const { return state_->is_calling; }
     /// How much longer calls in the stream have taken so far than streams have waited in `join`. For after what is in them.
     [[nodiscard]] std::chrono::nanoseconds hidden() const { return state_->called - state_->waited; }
 
@@ -84,6 +88,8 @@ private:
         HostEvent exchanged;
         std::chrono::nanoseconds called{0};
         std::chrono::nanoseconds waited{0};
+        /// Between the two ends of a bracket; what comes behind a failure is skipped.
+        std::atomic<bool> is_calling{false};
         HostStream stream;
     };
 

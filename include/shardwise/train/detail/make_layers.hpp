@@ -71,15 +71,22 @@ template <OptimizerRule Rule>
 }
 
 /// Ends the groups of a step that failed and waits for what is in streams: it may wait for others, who learn of this first. Where one
-/// thread at a time uses a group, what is exchanged beside the stream comes before, within `limit`; nobody waits for this rank in that.
+/// thread at a time uses a group, what is exchanged beside the stream comes before, within `limit`; nobody waits for this rank in that. Where
+/// several do, ranks meet one error in all that they use: that of a call beside the stream is told with the phase of that call.
 template <class Groups>
 [[nodiscard]] Error end_step(Error const& error, TrainingPhases const& phases, Groups& groups,
                              TrainingGradients& gradients, HostStream& stream, std::chrono::nanoseconds limit,
                              Deadline deadline) {
-    auto const named = phases.name(error);
+    constexpr std::chrono::milliseconds moment{100};
     // The step's own deadline may be what has passed.
-    if (!takes_several_threads(groups.data())) (void)gradients.synchronize(Deadline::after(limit));
-    auto const ended = phases.name(groups.end(named));
+    bool const is_shared = takes_several_threads(groups.data());
+    auto const exchanged = gradients.synchronize(Deadline::after(is_shared ? moment : limit));
+    auto const name = [&](Error const& each) {
+        bool const is_of_exchange =
+            !exchanged && gradients.beside()->has_failed_in_calls() && exchanged.error().message() == each.message();
+        return is_of_exchange ? phases.name(each, TrainingPhase::bucket) : phases.name(each);
+    };
+    auto const ended = name(groups.end(name(error)));
     (void)stream.synchronize(deadline);
     (void)gradients.synchronize(deadline);
     return ended;
