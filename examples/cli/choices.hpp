@@ -92,6 +92,9 @@ inline constexpr std::array<Choice<DeviceComm>, 4> device_comm_choices{{{"auto",
                                                                         {"staged", DeviceComm::staged},
                                                                         {"nccl", DeviceComm::nccl}}};
 
+inline constexpr std::array<Choice<Dtype>, 3> activation_choices{
+    {{"fp32", Dtype::f32}, {"bf16", Dtype::bf16}, {"fp16", Dtype::f16}}};
+
 inline constexpr std::array<Choice<ProductActivations>, 3> product_activation_choices{
     {{"full", ProductActivations::full}, {"int8", ProductActivations::int8}, {"bf16", ProductActivations::bf16}}};
 

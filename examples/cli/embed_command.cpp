@@ -71,6 +71,9 @@ struct EmbedRequest {
     auto const comm = read_comm(arguments, options.devices);
     if (!comm) return comm.error();
     options.comm = *comm;
+    auto const element = read_activations(arguments, options.devices);
+    if (!element) return element.error();
+    options.activations = *element;
     if (!options.devices.empty() && !arguments.tp)
         options.tp = static_cast<std::int32_t>(options.devices.numbers.size());
     return request;

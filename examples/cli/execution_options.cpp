@@ -112,6 +112,13 @@ constexpr Option comm_option{
     .choices = words_of<device_comm_choices>,
     .word = &Arguments::comm};
 
+constexpr Option activations_option{.flag = "--activations",
+                                    .value = "D",
+                                    .help = "element type of activations between a device's kernels",
+                                    .standard = "fp32",
+                                    .choices = words_of<activation_choices>,
+                                    .word = &Arguments::activations};
+
 constexpr std::array rank_table{
     Option{.flag = "--tp",
            .value = "N",
@@ -156,6 +163,7 @@ constexpr std::array rank_table{
         .kind = ValueKind::devices,
         .word = &Arguments::devices},
     comm_option,
+    activations_option,
     Option{.flag = "--no-graphs",
            .help = "put every kernel of a step into a device's stream by a call of its own",
            .is_set = &Arguments::no_graphs},
@@ -171,6 +179,7 @@ constexpr std::array embed_rank_table{
            .kind = ValueKind::devices,
            .word = &Arguments::devices},
     comm_option,
+    activations_option,
     Option{.flag = "--tp",
            .value = "N",
            .help = "tensor-parallel ranks, at most as many as heads",

@@ -108,4 +108,15 @@ Result<DeviceComm> read_comm(Arguments const& arguments, RunDevices const& devic
         .fix("name them: --devices cuda:0");
 }
 
+Result<Dtype> read_activations(Arguments const& arguments, RunDevices const& devices) {
+    if (!arguments.activations) return Dtype::f32;
+    auto const dtype = choose<Dtype>("--activations", *arguments.activations, activation_choices);
+    if (!dtype || !devices.empty() || *dtype == Dtype::f32) return dtype;
+    return Error{ErrorCode::unsupported}
+        .in("--activations")
+        .at(*arguments.activations)
+        .because("is for devices, and this run computes on the processor, whose activations are fp32")
+        .fix("name them: --devices cuda:0");
+}
+
 }  // namespace shardwise::cli

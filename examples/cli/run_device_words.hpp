@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/dtype.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/session/run_devices.hpp>
 
@@ -30,5 +31,10 @@ namespace shardwise::cli {
 ///
 /// Errors  invalid_argument for a word that is none of --comm; unsupported where there are no devices
 [[nodiscard]] Result<DeviceComm> read_comm(Arguments const& arguments, RunDevices const& devices);
+
+/// What activations lie in between those devices' kernels.
+///
+/// Errors  invalid_argument for a word that is none of --activations; unsupported for others than fp32 where there are no devices
+[[nodiscard]] Result<Dtype> read_activations(Arguments const& arguments, RunDevices const& devices);
 
 }  // namespace shardwise::cli

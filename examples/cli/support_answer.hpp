@@ -48,6 +48,9 @@ struct SupportedLevel {
 struct SupportAnswer {
     std::vector<SupportRow> strategies;
     std::vector<SupportRow> operations;
+    /// Operations over rows of activations in bf16, and in fp16 (--activations).
+    std::vector<SupportRow> bf16_operations;
+    std::vector<SupportRow> fp16_operations;
     std::vector<SupportRow> weights;
     /// Formats of weights whose products take activations of eight bits (--product-activations int8).
     std::vector<SupportRow> int8_activations;

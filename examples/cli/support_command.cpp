@@ -25,6 +25,7 @@ namespace {
 
 constexpr std::string_view no_backend = "there is no back end for it";
 constexpr std::string_view no_body = "has no device body yet";
+constexpr std::string_view float_on_host = "computes activations in fp32";
 constexpr std::string_view in_host_memory = "moves rows in the host's memory";
 
 // What a run is cut by: the degrees that its options have.
@@ -123,6 +124,28 @@ template <class SupportOf>
     return rows;
 }
 
+/// Operations over rows of activations in T.
+template <class T>
+[[nodiscard]] std::vector<SupportRow> operations_of() {
+    std::vector<SupportRow> rows;
+    for (std::size_t i = 0; i < kernel_support<Host>.size(); ++i) {
+        if (!kernel_support<Host>[i].has_rows) continue;
+        rows.push_back(row(std::string(kernel_support<Host>[i].name), [i]<class B>(B*, DeviceKind) -> Support {
+            auto const& kernel = kernel_support<B, T>[i];
+            if (!ComputeBackend<B>) return {SupportLevel::none, no_backend};
+            if (!kernel.is_there) return {SupportLevel::none, HasHostMemory<B> ? float_on_host : no_body};
+            bool const is_reached = !HasHostMemory<B> && !kernel.is_library_only && reached_on_devices(kernel.name);
+            return {is_reached ? SupportLevel::runs : SupportLevel::library, {}};
+        }));
+    }
+    rows.push_back(row("all_reduce", []<class B>(B*, DeviceKind) -> Support {
+        if (!ComputeBackend<B>) return {SupportLevel::none, no_backend};
+        return {HasHostMemory<B> ? SupportLevel::library : SupportLevel::runs, {}};
+    }));
+    std::sort(rows.begin(), rows.end(), [](SupportRow const& a, SupportRow const& b) { return a.name < b.name; });
+    return rows;
+}
+
 [[nodiscard]] std::vector<SupportRow> weights() {
     std::vector<SupportRow> rows;
     for (auto const& each : weight_format_table) {
@@ -169,7 +192,14 @@ ExitCode run_support(Arguments const& arguments) {
     auto int8 =
         rounded_activations(has_int8_product, "has no whole numbers as codes: its products take activations in full");
     auto bf16 = rounded_activations(has_bf16_product, "is not bf16: its products take activations in full");
-    SupportAnswer const answer{strategies(), operations(), weights(), std::move(int8), std::move(bf16), levels()};
+    SupportAnswer const answer{.strategies = strategies(),
+                               .operations = operations(),
+                               .bf16_operations = operations_of<Bfloat16>(),
+                               .fp16_operations = operations_of<Float16>(),
+                               .weights = weights(),
+                               .int8_activations = std::move(int8),
+                               .bf16_activations = std::move(bf16),
+                               .levels = levels()};
     print_text(arguments.json ? support_json(answer) : support_text(answer, style_of_stdout(*color)));
     return ExitCode::done;
 }

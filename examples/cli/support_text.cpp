@@ -73,6 +73,8 @@ std::string support_json(SupportAnswer const& answer) {
     json.end_array();
     write_rows(json, "strategies", answer.strategies);
     write_rows(json, "operations", answer.operations);
+    write_rows(json, "bf16_operations", answer.bf16_operations);
+    write_rows(json, "fp16_operations", answer.fp16_operations);
     write_rows(json, "weights", answer.weights);
     write_rows(json, "int8_activations", answer.int8_activations);
     write_rows(json, "bf16_activations", answer.bf16_activations);
@@ -90,6 +92,8 @@ std::string support_text(SupportAnswer const& answer, Style const& style) {
     std::vector<std::string_view> reasons;
     auto text = table("strategy", answer.strategies, reasons, style) +
                 table("operation", answer.operations, reasons, style) +
+                table("--activations bf16", answer.bf16_operations, reasons, style) +
+                table("--activations fp16", answer.fp16_operations, reasons, style) +
                 table("weights kept as", answer.weights, reasons, style) +
                 table("--product-activations int8 by", answer.int8_activations, reasons, style) +
                 table("--product-activations bf16 by", answer.bf16_activations, reasons, style);

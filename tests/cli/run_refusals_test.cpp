@@ -56,6 +56,17 @@ TEST_CASE("run: what cannot be run is refused by name, with the right status") {
     CHECK(status({"run", path, "--prompt-ids", "1", "--devices", "cuda:0,hip:0"}, "compute on one vendor's") == 2);
     CHECK(status({"run", path, "--prompt-ids", "1", "--devices", "cuda:1,cuda:1"}, "is named before") == 2);
     CHECK(status({"run", path, "--prompt-ids", "1", "--devices", "cuda:x"}, "has no number of a device") == 2);
+    CHECK(status({"run", path, "--prompt-ids", "1", "--activations", "fp8"}, "use one of fp32, bf16, fp16") == 2);
+    CHECK(status({"embed", path, "--text", "word", "--activations", "half"}, "use one of fp32, bf16, fp16") == 2);
+    for (std::string const activations : {"bf16", "fp16"}) {
+        CAPTURE(activations);
+        auto const name = "--activations: " + activations;
+        CHECK(status({"run", path, "--prompt-ids", "1", "--activations", activations}, name + ": is for devices") == 1);
+        CHECK(status({"embed", path, "--text", "word", "--activations", activations}, name + ": is for devices") == 1);
+        CHECK(status({"run", path, "--prompt-ids", "1", "--activations", activations, "--devices", "cuda:0"},
+                     "-DSHARDWISE_CUDA=ON") == 4);
+    }
+    CHECK(run({"run", path, "--prompt-ids", "1", "--max-new-tokens", "1", "--activations", "fp32"}).status == 0);
     CHECK(status({"run", path, "--prompt-ids", "1", "--ep", "2"}, "--ep: splits experts, and the model has none") == 2);
     CHECK(status({"estimate", path, "--pp", "3"}, "--pp: is more than the model has layers") == 2);
     CHECK(status({"plan", path, "--devices", "4xL4", "--pp", "3"}, "--pp: is more than the model has layers") == 2);

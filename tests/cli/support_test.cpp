@@ -60,6 +60,19 @@ TEST_CASE("support: says what runs where, and why the rest does not") {
         CHECK(levels(answer, "operations", "cuda").at(kernel) == "none");
     }
     CHECK(levels(answer, "weights", "cuda").at("q4_0") == "runs");
+    // A device computes all that a model needs in rows of 16 bits, as in floats; the host computes in float.
+    auto const in_floats = levels(answer, "operations", "cuda");
+    for (char const* const table : {"bf16_operations", "fp16_operations"}) {
+        CAPTURE(table);
+        auto const device = levels(answer, table, "cuda");
+        CHECK(device == levels(answer, table, "rocm"));
+        CHECK(device.at("multiply") == "runs");
+        CHECK(device.at("all_reduce") == "runs");
+        for (auto const& [name, level] : device) CHECK_MESSAGE(level == in_floats.at(name), name);
+        CHECK(device.count("arg_max") == 0);
+        for (auto const& [name, level] : levels(answer, table, "cpu")) CHECK_MESSAGE(level != "runs", name);
+        CHECK(levels(answer, table, "metal").at("rms_norm") == "none");
+    }
     REQUIRE(answer.size("levels") == 8);
     CHECK(answer.text("levels", std::size_t{0}, "name") == "portable");
     CHECK(answer.text("levels", std::size_t{7}, "name") == "amx");

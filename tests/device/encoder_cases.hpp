@@ -23,10 +23,16 @@
 
 namespace shardwise::testing {
 
+inline constexpr auto tiny_bert =
+    R"({"model_type":"bert","architectures":["BertModel"],"vocab_size":59,"hidden_size":24,)"
+    R"("num_attention_heads":3,"num_hidden_layers":2,"intermediate_size":30,"type_vocab_size":2,)"
+    R"("max_position_embeddings":32,"hidden_act":"gelu"})";
+
 /// The hidden states of some texts, one after another; with the head what it pools of each text.
 template <class B>
 [[nodiscard]] Result<std::vector<float>> encode_texts(FormulaModel const& model, std::vector<std::int32_t> const& ids,
-                                                      std::vector<SequencePart> const& parts, bool has_head) {
+                                                      std::vector<SequencePart> const& parts, bool has_head,
+                                                      Dtype activations = Dtype::f32) {
     auto const& described = model.checkpoint->model;
     auto const parameters = StoredParameters::open(model.source, described);
     if (!parameters) return parameters.error();
@@ -48,6 +54,7 @@ template <class B>
         auto const texts = static_cast<std::int64_t>(parts.size());
         ExecutorLimits limits{texts, tokens, tokens};
         limits.has_head = has_head;
+        limits.activations = activations;
         auto const predicted =
             predict_memory<B, Fast>(described, formats_of(*parameters), {1, 0}, limits, IsaLevel::portable);
         if (!predicted) return predicted.error();
@@ -57,14 +64,19 @@ template <class B>
         auto const width = executor->output().width;
         auto const rows = executor->output().rows == Rows::sequences ? texts : tokens;
         CHECK(rows == (has_head ? texts : tokens));
-        auto out = Buffer<float, B>::allocate(home.context, rows * width);
-        if (!out) return out.error();
-        if (auto const ran = executor->forward(ids, parts, out->matrix(rows, width), comm, stream); !ran) return ran;
-        states.resize(static_cast<std::size_t>(rows * width));
-        TensorView<float const, 1, B> const from = out->view();
-        TensorView<float, 1, Host> const to(states.data(), {rows * width});
-        if (auto const copied = B::template copy<float>(from, to, stream); !copied) return copied;
-        return stream.synchronize(Deadline::after(std::chrono::minutes(1)));
+        return visit_activations<B>(executor->output().dtype, [&]<class T>(T) -> Result<> {
+            auto out = Buffer<T, B>::allocate(home.context, rows * width);
+            if (!out) return out.error();
+            auto const ran = executor->forward(ids, parts, out->matrix(rows, width), comm, stream);
+            if (!ran) return ran;
+            std::vector<T> made(static_cast<std::size_t>(rows * width));
+            TensorView<T const, 1, B> const from = out->view();
+            TensorView<T, 1, Host> const to(made.data(), {rows * width});
+            if (auto const copied = B::template copy<T>(from, to, stream); !copied) return copied;
+            auto const waited = stream.synchronize(Deadline::after(std::chrono::minutes(1)));
+            for (auto const value : made) states.push_back(static_cast<float>(value));
+            return waited;
+        });
     });
     if (!done) return done.error();
     return states;
@@ -76,10 +88,7 @@ TEST_CASE_TEMPLATE("Models: an encoder gives the host's states of several texts 
                    SHARDWISE_TEST_BACKENDS) {
     using namespace shardwise;
     if (!testing::open_bench<B>()) return;
-    testing::FormulaModel const model(
-        R"({"model_type":"bert","architectures":["BertModel"],"vocab_size":59,"hidden_size":24,)"
-        R"("num_attention_heads":3,"num_hidden_layers":2,"intermediate_size":30,"type_vocab_size":2,)"
-        R"("max_position_embeddings":32,"hidden_act":"gelu"})");
+    testing::FormulaModel const model(testing::tiny_bert);
     std::vector<std::int32_t> const ids{5, 9, 2, 40, 7, 7, 1, 58, 0, 3};
     std::vector<SequencePart> const parts{{0, 0, 4}, {1, 0, 1}, {2, 0, 5}};
     for (bool const has_head : {false, true}) {

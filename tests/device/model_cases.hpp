@@ -42,6 +42,8 @@ struct ModelCase {
     std::int64_t free_bytes = std::int64_t{1} << 30U;
     std::vector<LayerHome> homes{};
     std::int32_t ep = 1;
+    /// What lies between the back end's kernels; the host's is f32.
+    Dtype activations = Dtype::f32;
 };
 
 /// Three requests of unlike lengths: a prompt in several chunks among them.
@@ -115,6 +117,7 @@ template <class B>
     options.devices.numbers = of.devices;
     options.timeout = of.timeout;
     options.layer_homes = of.homes;
+    options.activations = of.activations;
     if (logits != nullptr) {
         options.on_logits = [logits](std::int64_t request, std::span<float const> row) {
             (*logits)[request].emplace_back(row.begin(), row.end());
@@ -138,6 +141,7 @@ void check_model(ModelCase const& of) {
     alone.tp = 1;
     alone.pp = 1;
     alone.ep = 1;
+    alone.activations = Dtype::f32;
     ModelLogits theirs;
     auto const expected = run_model<Host>(model, alone, requests, &theirs);
     REQUIRE_MESSAGE(expected, (expected ? "" : expected.error().message()));

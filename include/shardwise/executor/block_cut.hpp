@@ -4,6 +4,7 @@
 #include <shardwise/core/input_pieces.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/executor/activation_element.hpp>
 #include <shardwise/model/block_program.hpp>
 #include <shardwise/model/value_grains.hpp>
 #include <shardwise/op/head_share.hpp>
@@ -285,6 +286,7 @@ private:
         value.width = cut.width(id);
         value.spread = Spread::replicated;
         value.split = {};
+        value.is_fp32 = is_in_float(body, id);
         return value;
     };
     BlockBody out(local(0));

@@ -9,11 +9,12 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// One block in one step: what its operations read, and where they compute.
-template <ComputeBackend Backend, ReductionPolicy Policy, Communicator C>
+/// One block in one step: what its operations read, and where they compute. Activations between them are T.
+template <ComputeBackend Backend, ReductionPolicy Policy, Communicator C, ActivationElement T>
 struct BlockWalk {
     using Stream = typename Backend::Stream;
-    using Matrix = TensorView<float, 2, Backend>;
+    using Matrix = TensorView<T, 2, Backend>;
+    using ConstMatrix = TensorView<T const, 2, Backend>;
     using Vector = TensorView<float const, 1, Backend>;
 
     using Bound = BoundOperation<Backend, Policy>;
@@ -30,9 +31,13 @@ struct BlockWalk {
     /// Pairs of a token and an expert.
     std::int64_t routed_rows = 0;
 
-    [[nodiscard]] Matrix view(BoundValue const& value) const {
+    [[nodiscard]] Matrix view(BoundValue const& value) const { return as<T>(value); }
+    /// Of a value that lies in float whatever T is.
+    [[nodiscard]] TensorView<float, 2, Backend> floats(BoundValue const& value) const { return as<float>(value); }
+    template <class Element>
+    [[nodiscard]] TensorView<Element, 2, Backend> as(BoundValue const& value) const {
         auto const rows = value.rows == Rows::routed ? routed_rows : value.rows == Rows::sequences ? sequences : tokens;
-        return {value.data, {rows, value.width}};
+        return {reinterpret_cast<Element*>(value.data), {rows, value.width}};
     }
     /// True for what is computed by experts, a row for each that a token chose.
     [[nodiscard]] static bool is_routed(Bound const& op) { return op.output.rows == Rows::routed; }

@@ -69,4 +69,27 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     return {};
 }
 
+/// Checks what an executor's output is put into.
+///
+/// Errors  shape_mismatch
+[[nodiscard]] inline Result<> check_output_rows(ExecutorOutput const& output, std::int64_t expected, std::int64_t rows,
+                                                std::int64_t columns) {
+    if (rows == expected && columns == output.width) return {};
+    return Error{ErrorCode::shape_mismatch}
+        .in("executor")
+        .at("out")
+        .because("does not have the output's rows and columns")
+        .got(columns)
+        .expected(output.width);
+}
+/// Errors  invalid_argument
+[[nodiscard]] inline Result<> check_output_type(ExecutorOutput const& output, Dtype given) {
+    if (given == output.dtype) return {};
+    return Error{ErrorCode::invalid_argument}
+        .in("executor")
+        .at("out")
+        .because("is of " + std::string(traits(given).short_name) + ", the output of " +
+                 std::string(traits(output.dtype).short_name));
+}
+
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -27,6 +27,8 @@ struct ExecutorLimits {
     bool has_head = true;
     /// Whether a device's steps of one token for each sequence are taken down and launched as graphs.
     bool has_graphs = true;
+    /// What activations lie in between kernels: f32 or, on a device, bf16 or f16.
+    Dtype activations = Dtype::f32;
 };
 
 /// What a model gives for a step: scores of the vocabulary, or a hidden state.
@@ -35,6 +37,8 @@ struct ExecutorOutput {
     Rows rows = Rows::sequences;
     std::int64_t width = 0;
     bool is_logits = false;
+    /// Logits are floats, hidden states as activations are.
+    Dtype dtype = Dtype::f32;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -7,6 +7,7 @@
 #include <shardwise/executor/block_cut.hpp>
 #include <shardwise/executor/held_operation.hpp>
 #include <shardwise/executor/kv_cache.hpp>
+#include <shardwise/executor/step_capacity.hpp>
 #include <shardwise/executor/step_rotations.hpp>
 #include <shardwise/kernels/step_table.hpp>
 #include <shardwise/memory/activations.hpp>
@@ -31,9 +32,11 @@ struct SequencePart {
 
 /// Where a value of a block lies in the rank's arena, and how wide the rank has it: in every step.
 struct BoundValue {
-    float* data = nullptr;
+    std::byte* data = nullptr;
     std::int64_t width = 0;
     Rows rows = Rows::tokens;
+    /// True of what lies in float whatever activations are.
+    bool is_in_float = false;
 };
 
 /// An operation as a rank has bound it when the model was loaded: what it holds and how it computes, what it reads and where it writes.
@@ -67,14 +70,16 @@ struct HeldBlock {
     std::size_t cache_layer = 0;
 
     /// Says where its values and workspaces lie; check_bound asks whether operations fit between them.
-    void bind(ActivationPlan const& plan, float* arena) {
+    void bind(PlannedBody const& planned, std::byte* arena) {
+        auto const& plan = planned.plan;
         auto const at = [&](std::int64_t item) {
-            return arena + plan.layout.offsets[static_cast<std::size_t>(item)].count() / 4;
+            return arena + plan.layout.offsets[static_cast<std::size_t>(item)].count();
         };
         auto const value = [&](ValueId id) -> BoundValue {
             if (id == no_value) return {};
             auto const of = static_cast<std::size_t>(id);
-            return {at(plan.item_of[of]), cut.width(id), program->values()[of].rows};
+            auto const& local = planned.local.values()[of];
+            return {at(plan.item_of[of]), cut.width(id), local.rows, local.is_fp32};
         };
         input = value(0);
         for (std::size_t number_of = 0; number_of < operations.size(); ++number_of) {
@@ -101,6 +106,8 @@ struct StepView {
     StepRotations<Backend> const* rotations = nullptr;
     /// Rows that the arena has room for of what experts make.
     std::int64_t routed_room = 0;
+    /// What activations lie in.
+    Dtype activations = Dtype::f32;
     Tracer tracer{};
 };
 
@@ -115,7 +122,7 @@ struct CountedRows {
 template <ComputeBackend Backend>
 struct WalkState {
     TensorView<float, 2, Backend> logits;
-    float* hidden;
+    std::byte* hidden;
     /// Of the block that is walked; its memory is kept from step to step.
     CountedRows& counted;
 };

@@ -12,6 +12,7 @@
 #include <shardwise/parallel/collectives.hpp>
 #include <shardwise/parallel/column_linear.hpp>
 #include <shardwise/parallel/detail/product_tree.hpp>
+#include <shardwise/parallel/detail/round_sum.hpp>
 #include <shardwise/parallel/place.hpp>
 #include <shardwise/parallel/policy.hpp>
 #include <shardwise/parallel/weight_slice.hpp>
@@ -136,9 +137,10 @@ public:
         }
     }
 
-    /// Floats that `forward` needs beside its tensors, for `rows` rows or fewer.
-    [[nodiscard]] std::int64_t workspace(std::int64_t rows) const {
-        if constexpr (Policy::has_fixed_tree) return tree_.max_workspace(rows);
+    /// Floats that `forward` needs beside its tensors of this type, for `rows` rows or fewer.
+    [[nodiscard]] std::int64_t workspace(std::int64_t rows, Dtype activations = Dtype::f32) const {
+        if constexpr (Policy::has_fixed_tree)
+            return tree_.max_workspace(rows) + detail::rounded_sum_floats(rows, outputs_, activations);
         return 0;
     }
 
@@ -149,9 +151,9 @@ public:
     /// Memory  allocates nothing; nothing overlaps
     /// Order   on `stream`, the collective too
     /// Errors  shape_mismatch; a collective's error stops the stream
-    template <Communicator C>
-    [[nodiscard]] Result<> forward(ExpertRuns const& runs, TensorView<float const, 2, Backend> in,
-                                   TensorView<float, 2, Backend> out, TensorView<float, 1, Backend> workspace, C& comm,
+    template <class T, Communicator C>
+    [[nodiscard]] Result<> forward(ExpertRuns const& runs, TensorView<T const, 2, Backend> in,
+                                   TensorView<T, 2, Backend> out, TensorView<float, 1, Backend> workspace, C& comm,
                                    Stream& stream) const {
         UnitRange const all{0, in.extent(0)};
         if constexpr (Policy::has_fixed_tree) {
@@ -161,10 +163,13 @@ public:
                                     UnitRange{rows.begin - tokens.begin, rows.end - tokens.begin});
                 });
             };
-            if (auto const done = tree_.sum(products, out, workspace, comm, stream); !done) return done;
+            auto const done = detail::sum_rounded<Backend>(out, workspace, stream, [&](auto sum, auto rest) {
+                return tree_.sum(products, sum, rest, comm, stream);
+            });
+            if (!done) return done;
         } else {
             if (own_.size() == 0) {
-                if (auto const done = fill<float>(out, 0.0F, stream); !done) return done;
+                if (auto const done = fill<T>(out, 0.0F, stream); !done) return done;
             } else {
                 auto const done = runs.for_each(all, [&](std::size_t expert, UnitRange rows) {
                     return Backend::multiply(in.rows(rows.begin, rows.size()), *experts_[expert].weight,
@@ -177,8 +182,8 @@ public:
         return runs.for_each(all, [&](std::size_t expert, UnitRange rows) {
             auto const& bias = experts_[expert].bias;
             if (bias.size() == 0) return Result<>{};
-            return add_row<float>(TensorView<float const, 1, Backend>(bias.view()), out.rows(rows.begin, rows.size()),
-                                  stream);
+            return add_row<T>(TensorView<float const, 1, Backend>(bias.view()), out.rows(rows.begin, rows.size()),
+                              stream);
         });
     }
 

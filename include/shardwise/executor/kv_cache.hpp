@@ -226,9 +226,11 @@ public:
     /// Memory  the table's step is not replaced until it is done
     /// Order   on `stream`
     /// Errors  shape_mismatch
-    [[nodiscard]] Result<> store(std::size_t layer, Matrix keys, Matrix values, StepTable<Backend> const& table,
+    template <ActivationElement T>
+    [[nodiscard]] Result<> store(std::size_t layer, TensorView<T const, 2, Backend> keys,
+                                 TensorView<T const, 2, Backend> values, StepTable<Backend> const& table,
                                  Stream& stream) {
-        return store_step<false>(layer, keys, values, table, stream);
+        return store_step<false, T>(layer, keys, values, table, stream);
     }
     /// Whether a layer's keys and values have so many columns: asked once by who calls store_bound.
     ///
@@ -246,9 +248,11 @@ public:
     }
     /// `store` of rows whose columns check_columns has taken, of a step whose sequences have their pages: on the host nothing is
     /// checked again.
-    [[nodiscard]] Result<> store_bound(std::size_t layer, Matrix keys, Matrix values, StepTable<Backend> const& table,
+    template <ActivationElement T>
+    [[nodiscard]] Result<> store_bound(std::size_t layer, TensorView<T const, 2, Backend> keys,
+                                       TensorView<T const, 2, Backend> values, StepTable<Backend> const& table,
                                        Stream& stream) {
-        return store_step<true>(layer, keys, values, table, stream);
+        return store_step<true, T>(layer, keys, values, table, stream);
     }
 
     /// Puts the keys and values of new tokens after a sequence's first `past`; it has pages for them.
@@ -293,12 +297,13 @@ private:
         std::vector<std::int64_t> seen;
     };
 
-    template <bool is_bound>
-    [[nodiscard]] Result<> store_step(std::size_t layer, Matrix keys, Matrix values, StepTable<Backend> const& table,
+    template <bool is_bound, class T>
+    [[nodiscard]] Result<> store_step(std::size_t layer, TensorView<T const, 2, Backend> keys,
+                                      TensorView<T const, 2, Backend> values, StepTable<Backend> const& table,
                                       Stream& stream) {
         auto& to = layers_[layer];
         return with_element([&]<class Cache>(Cache) -> Result<> {
-            auto const put = [&](Half& side, Matrix from) -> Result<> {
+            auto const put = [&](Half& side, TensorView<T const, 2, Backend> from) -> Result<> {
                 if (side.width == 0) return {};
                 TensorView<Cache, 2, Backend> const memory(reinterpret_cast<Cache*>(side.elements.data()),
                                                            {to.rows, side.width});

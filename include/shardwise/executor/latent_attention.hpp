@@ -7,6 +7,7 @@
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
+#include <shardwise/executor/activation_element.hpp>
 #include <shardwise/executor/held_weight_bytes.hpp>
 #include <shardwise/kernels/attention_options.hpp>
 #include <shardwise/kernels/cached_rows.hpp>
@@ -22,6 +23,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -54,14 +56,16 @@ template <ComputeBackend Backend>
 }  // namespace detail
 
 /// Floats that `LatentHeads::attend` needs beside its tensors with so many heads of its own, for a step of so many tokens and
-/// sequences, `context` tokens long at most. `shape` is the whole model's.
+/// sequences, `context` tokens long at most. `shape` is the whole model's, `activations` what the tensors are in.
 template <ComputeBackend Backend>
 [[nodiscard]] std::int64_t latent_workspace(AttentionShape const& shape, std::int64_t heads, std::int64_t tokens,
-                                            std::int64_t sequences, std::int64_t context) {
+                                            std::int64_t sequences, std::int64_t context,
+                                            Dtype activations = Dtype::f32) {
     auto const rows = detail::rows_at_once<Backend>(tokens);
     AttentionOptions options;
     options.shape = detail::in_latent(shape, heads);
-    return rows * heads * (options.shape.key_dim + options.shape.value_dim) +
+    return floats_of(rows * heads * options.shape.key_dim, activations) +
+           floats_of(rows * heads * options.shape.value_dim, activations) +
            step_attention_workspace<Backend>(options, rows, sequences, context);
 }
 
@@ -92,7 +96,6 @@ template <ComputeBackend Backend>
 class LatentHeads {
 public:
     using Stream = typename Backend::Stream;
-    using Matrix = TensorView<float, 2, Backend>;
 
     /// Holds the heads `own` of the weight that expands the latent, whose rows are each head's keys, then its values;
     /// `source` is not needed afterwards.
@@ -142,36 +145,39 @@ public:
     /// Memory  allocates nothing; nothing overlaps; the table stays alive until it is done
     /// Order   on `stream`
     /// Errors  shape_mismatch
-    template <CacheElement Cache>
-    [[nodiscard]] Result<> attend(Matrix q, StepRows<Cache, Backend> const& latents, Matrix out,
+    template <CacheElement Cache, ActivationElement T = float>
+    [[nodiscard]] Result<> attend(TensorView<std::type_identity_t<T> const, 2, Backend> q,
+                                  StepRows<Cache, Backend> const& latents, TensorView<T, 2, Backend> out,
                                   StepTable<Backend> const& table, float scale, TensorView<float, 1, Backend> workspace,
                                   Stream& stream) const {
         if (heads_.empty()) return {};
         auto const width = latent_width();
         auto const at_once = detail::rows_at_once<Backend>(q.extent(0));
-        auto const queries_size = at_once * own() * shape_.latent;
-        auto const taken = queries_size + at_once * own() * width;
+        auto const queries_size = floats_of(at_once * own() * shape_.latent, dtype_of<T>);
+        auto const taken = queries_size + floats_of(at_once * own() * width, dtype_of<T>);
         AttentionOptions options;
         options.shape = detail::in_latent(shape_, own());
         options.scale = scale;
-        if (auto const checked = check(q, out, table, workspace, taken); !checked) return checked;
+        if (auto const checked = check<T>(q, out, table, workspace, taken); !checked) return checked;
         if (auto const checked = check_cached(latents, q.extent(0), table, options); !checked) return checked;
         StepRows<Cache, Backend> const values{latents.memory.columns(0, width), latents.scales, latents.group};
         auto const rest = workspace.part(taken, workspace.elements() - taken);
         for (std::int64_t first = 0; first < q.extent(0); first += at_once) {
             auto const rows = std::min(at_once, q.extent(0) - first);
-            Matrix const queries(workspace.data(), {rows, own() * shape_.latent});
-            Matrix const sums(workspace.data() + queries_size, {rows, own() * width});
-            if (auto const done = take_in(q.rows(first, rows), queries, stream); !done) return done;
+            Matrix<T> const queries(reinterpret_cast<T*>(workspace.data()), {rows, own() * shape_.latent});
+            Matrix<T> const sums(reinterpret_cast<T*>(workspace.data() + queries_size), {rows, own() * width});
+            if (auto const done = take_in<T>(q.rows(first, rows), queries, stream); !done) return done;
             auto const attended =
-                attend_rows<Cache>(queries, latents, values, sums, table, options, first, rest, stream);
+                attend_rows<Cache, T>(queries, latents, values, sums, table, options, first, rest, stream);
             if (!attended) return attended;
-            if (auto const done = take_out(sums, out.rows(first, rows), stream); !done) return done;
+            if (auto const done = take_out<T>(sums, out.rows(first, rows), stream); !done) return done;
         }
         return {};
     }
 
 private:
+    template <class T>
+    using Matrix = TensorView<T, 2, Backend>;
     struct Head {
         /// [latent without what turns, keys without it]
         typename Backend::Weight into;
@@ -189,12 +195,13 @@ private:
     [[nodiscard]] std::int64_t plain_key() const { return shape_.key_dim - shape_.rotary; }
     [[nodiscard]] std::int64_t latent_width() const { return shape_.latent - shape_.rotary; }
 
-    [[nodiscard]] Result<> check(Matrix const& q, Matrix const& out, StepTable<Backend> const& table,
+    template <class T>
+    [[nodiscard]] Result<> check(Matrix<T const> const& q, Matrix<T> const& out, StepTable<Backend> const& table,
                                  TensorView<float, 1, Backend> const& workspace, std::int64_t needed) const {
         if (auto const known = check_views("latent_heads", q, out, workspace); !known) return known;
         auto const refused = [] { return Error{ErrorCode::shape_mismatch}.in("latent_heads"); };
         for (auto const& [rows, width] :
-             {std::pair(q, own() * shape_.key_dim), std::pair(out, own() * shape_.value_dim)}) {
+             {std::pair(q, own() * shape_.key_dim), std::pair(Matrix<T const>(out), own() * shape_.value_dim)}) {
             if (rows.extent(1) != width)
                 return refused()
                     .because("queries or output are not as wide as the heads")
@@ -227,10 +234,9 @@ private:
     }
 
     /// The step's rows from `first` on.
-    template <CacheElement Cache>
-    [[nodiscard]] static Result<> attend_rows(TensorView<float const, 2, Backend> queries,
-                                              StepRows<Cache, Backend> const& latents,
-                                              StepRows<Cache, Backend> const& values, Matrix sums,
+    template <CacheElement Cache, class T>
+    [[nodiscard]] static Result<> attend_rows(Matrix<T const> queries, StepRows<Cache, Backend> const& latents,
+                                              StepRows<Cache, Backend> const& values, Matrix<T> sums,
                                               StepTable<Backend> const& table, AttentionOptions const& options,
                                               std::int64_t first, TensorView<float, 1, Backend> workspace,
                                               Stream& stream) {
@@ -243,7 +249,8 @@ private:
     }
 
     /// Each head's queries into the latent; what turns goes as it is.
-    [[nodiscard]] Result<> take_in(Matrix q, Matrix queries, Stream& stream) const {
+    template <class T>
+    [[nodiscard]] Result<> take_in(Matrix<T const> q, Matrix<T> queries, Stream& stream) const {
         auto const width = latent_width();
         for (std::int64_t head = 0; head < own(); ++head) {
             auto const from = q.columns(head * shape_.key_dim, shape_.key_dim);
@@ -253,14 +260,14 @@ private:
                     Backend::multiply(from.columns(0, plain_key()), held.into, to.columns(0, width), stream);
                 !done)
                 return done;
-            auto const turning = TensorView<float const, 2, Backend>(from.columns(plain_key(), shape_.rotary));
-            if (auto const done = copy_rows<float>(turning, to.columns(width, shape_.rotary), stream); !done)
-                return done;
+            auto const turning = from.columns(plain_key(), shape_.rotary);
+            if (auto const done = copy_rows<T>(turning, to.columns(width, shape_.rotary), stream); !done) return done;
         }
         return {};
     }
     /// Each head's sum of latents out of it.
-    [[nodiscard]] Result<> take_out(Matrix sums, Matrix out, Stream& stream) const {
+    template <class T>
+    [[nodiscard]] Result<> take_out(Matrix<T> sums, Matrix<T> out, Stream& stream) const {
         auto const width = latent_width();
         for (std::int64_t head = 0; head < own(); ++head) {
             auto const done =

@@ -15,11 +15,11 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Copies values to another place, which may overlap them.
 ///
 /// Order  on `stream`
-template <ComputeBackend Backend>
-[[nodiscard]] Result<> move_values(float const* from, float* to, std::int64_t count, typename Backend::Stream& stream) {
+template <ComputeBackend Backend, class T>
+[[nodiscard]] Result<> move_values(T const* from, T* to, std::int64_t count, typename Backend::Stream& stream) {
     if constexpr (HasHostMemory<Backend>) {
         stream.submit([from, to, count] {
-            std::memmove(to, from, static_cast<std::size_t>(count) * sizeof(float));
+            std::memmove(to, from, static_cast<std::size_t>(count) * sizeof(T));
             return Result<>{};
         });
         return {};
@@ -31,9 +31,8 @@ template <ComputeBackend Backend>
         for (std::int64_t done = 0; part > 0 && done < count;) {
             auto const size = std::min(part, count - done);
             auto const at = is_before ? done : count - done - size;
-            TensorView<float const, 1, Backend> const source(from + at, {size});
-            auto const copied =
-                Backend::template copy<float>(source, TensorView<float, 1, Backend>(to + at, {size}), stream);
+            TensorView<T const, 1, Backend> const source(from + at, {size});
+            auto const copied = Backend::template copy<T>(source, TensorView<T, 1, Backend>(to + at, {size}), stream);
             if (!copied) return copied;
             done += size;
         }

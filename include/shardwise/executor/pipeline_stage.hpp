@@ -6,6 +6,7 @@
 #include <shardwise/comm/send_receive.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/layer_home.hpp>
+#include <shardwise/kernels/detail/element.hpp>
 #include <shardwise/memory/estimator.hpp>
 #include <shardwise/model/architecture.hpp>
 
@@ -42,10 +43,9 @@ struct StageLinks {
 /// Takes a hidden state of so many elements from the stage before.
 ///
 /// Order  on `stream`; the communicator outlives what is in it
-template <ComputeBackend Backend, Communicator C>
-void submit_receive(StageLinks<C> const& links, float* hidden, std::int64_t elements,
-                    typename Backend::Stream& stream) {
-    TensorView<float, 1, Backend> const in(hidden, {elements});
+template <ComputeBackend Backend, Communicator C, ActivationElement T>
+void submit_receive(StageLinks<C> const& links, T* hidden, std::int64_t elements, typename Backend::Stream& stream) {
+    TensorView<T, 1, Backend> const in(hidden, {elements});
     if constexpr (HasHostMemory<Backend>) {
         stream.submit([world = links.world, in, from = links.from] { return receive(*world, in, from); });
     } else {
@@ -56,10 +56,9 @@ void submit_receive(StageLinks<C> const& links, float* hidden, std::int64_t elem
 /// Hands a hidden state on to the next stage.
 ///
 /// Order  on `stream`; the communicator outlives what is in it
-template <ComputeBackend Backend, Communicator C>
-void submit_send(StageLinks<C> const& links, float const* hidden, std::int64_t elements,
-                 typename Backend::Stream& stream) {
-    TensorView<float const, 1, Backend> const out(hidden, {elements});
+template <ComputeBackend Backend, Communicator C, ActivationElement T>
+void submit_send(StageLinks<C> const& links, T const* hidden, std::int64_t elements, typename Backend::Stream& stream) {
+    TensorView<T const, 1, Backend> const out(hidden, {elements});
     if constexpr (HasHostMemory<Backend>) {
         stream.submit([world = links.world, out, to = links.to] { return send(*world, out, to); });
     } else {

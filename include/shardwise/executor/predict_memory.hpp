@@ -37,7 +37,7 @@ struct PredictedMemory {
     /// that are fetched for every step what the cpu keeps, and the memory that they are fetched into.
     Bytes weights{};
     Bytes kv_cache{};
-    /// Where the values of blocks lie: what estimate_memory counts in fp32, with `prefill_chunk` the tokens of a step.
+    /// Where the values of blocks lie: what estimate_memory counts in the type of activations, with `prefill_chunk` the tokens of a step.
     Bytes activations{};
     /// Scratch of kernels and sums, the table of a step, its cosines and sines.
     Bytes scratch{};
@@ -97,7 +97,7 @@ public:
         if (!table) return Error{ErrorCode::size_overflow}.in("step table").at("tokens").got(limits_.step_tokens);
         return PredictedMemory{.weights = Bytes{tally_.weights + fetched},
                                .kv_cache = Bytes{tally_.cache},
-                               .activations = Bytes{4 * arena_},
+                               .activations = Bytes{arena_},
                                .scratch = Bytes{4 * (scratch_ + step_floats_)} + *table,
                                .products = Bytes{tally_.prepared},
                                .loading = Bytes{loading_},
@@ -143,7 +143,7 @@ private:
             if (op.kind == OpKind::rope && !std::exchange(has_rotation, true)) add_rotation(op.attention);
         }
         auto const arena = plan_largest_step(local_body(body, *cut), limits_, experts_).layout.peak.count();
-        arena_ = std::max(arena_, ceil_divide(arena, 4));
+        arena_ = std::max(arena_, arena);
         scratch_ = std::max(scratch_, scratch_floats<Backend, Policy>(block));
         return {};
     }
@@ -174,8 +174,8 @@ private:
     std::int64_t pinned_ = 0;
     std::int64_t read_layers_ = 0;
     std::int64_t largest_read_ = 0;
-    /// In floats.
     std::int64_t arena_ = 0;
+    /// In floats.
     std::int64_t scratch_ = 0;
     /// Cosines and sines of a step.
     std::int64_t step_floats_ = 0;

@@ -6,14 +6,15 @@
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/trace_ring.hpp>
+#include <shardwise/executor/activation_element.hpp>
 #include <shardwise/executor/block_times.hpp>
+#include <shardwise/executor/check_rank.hpp>
 #include <shardwise/executor/check_step.hpp>
 #include <shardwise/executor/executes_models.hpp>
 #include <shardwise/executor/executor_limits.hpp>
 #include <shardwise/executor/held_operation.hpp>
 #include <shardwise/executor/kv_cache.hpp>
 #include <shardwise/executor/last_step.hpp>
-#include <shardwise/executor/model_reach.hpp>
 #include <shardwise/executor/pipeline_stage.hpp>
 #include <shardwise/executor/product_memory.hpp>
 #include <shardwise/executor/rank_home.hpp>
@@ -25,8 +26,6 @@
 #include <shardwise/executor/walk_block.hpp>
 #include <shardwise/kernels/copy_rows.hpp>
 #include <shardwise/memory/activations.hpp>
-#include <shardwise/model/architectures.hpp>
-#include <shardwise/model/check_model.hpp>
 #include <shardwise/parallel/place.hpp>
 
 #include <algorithm>
@@ -69,15 +68,8 @@ public:
                                                      StoredParameters const& parameters, TensorPlace place,
                                                      ExecutorLimits const& limits, TensorPlace experts = {},
                                                      LoadOptions const& options = {}, StageBlocks const& stage = {}) {
-        if (auto const checked = check_model(model); !checked) return checked.error();
-        if (auto const checked = check_limits(limits, model); !checked) return checked.error();
-        if (limits.has_head && !scores_labels(model)) {
-            return Error{ErrorCode::unsupported}
-                .in(model.config.model_class.view())
-                .because("scores labels in a way that is not executed yet");
-        }
-        if (auto const checked = check_expert_place(experts, model.config); !checked) return checked.error();
-        if (auto const checked = check_load_options(options); !checked) return checked.error();
+        auto const checked = detail::check_rank<Backend>(model, limits, experts, options);
+        if (!checked) return checked.error();
         RankExecutor executor(model, place, limits, experts);
         if constexpr (requires { rank.context.limit(); }) executor.last_.limit = rank.context.limit();
         ParameterLoader<Backend> loader(rank, parameters, options);
@@ -118,77 +110,24 @@ public:
     /// together on every rank of the last stage; another stage takes the hidden state from a rank, hands it on, and
     /// writes no `out`. Models that see in both directions cache nothing: each part is its whole sequence.
     ///
-    /// Shapes  ids [sum of parts' tokens], one sequence after another; out [parts or tokens, output().width] dense
+    /// Shapes  ids [sum of parts' tokens], one sequence after another; out [parts or tokens, output().width] of output().dtype, dense
     /// Order   on `stream`, the collectives too; `comm` outlives what is in it
     /// Errors  invalid_argument for ids outside of the vocabulary, parts that leave a cache, or more tokens than there is memory
     ///         for; out_of_memory where the cache has no free pages
-    template <Communicator C>
+    template <ActivationElement Out = float, Communicator C>
     [[nodiscard]] Result<> forward(std::span<std::int32_t const> ids, std::span<SequencePart const> parts,
-                                   TensorView<float, 2, Backend> out, C& comm, Stream& stream,
+                                   TensorView<Out, 2, Backend> out, C& comm, Stream& stream,
                                    StageLinks<C> const& links = {}) {
         return forward(ids, parts, out, comm, static_cast<ExpertParallel<Backend, C>*>(nullptr), stream, links);
     }
 
     /// The same where experts are sharded over groups: `exchange` is what make_exchange made, null where the rank has all experts.
-    template <Communicator C>
+    template <ActivationElement Out = float, Communicator C>
     [[nodiscard]] Result<> forward(std::span<std::int32_t const> ids, std::span<SequencePart const> parts,
-                                   TensorView<float, 2, Backend> out, C& comm, ExpertParallel<Backend, C>* exchange,
+                                   TensorView<Out, 2, Backend> out, C& comm, ExpertParallel<Backend, C>* exchange,
                                    Stream& stream, StageLinks<C> const& links = {}) {
-        if (auto const checked = check(ids, parts, out, exchange != nullptr); !checked) return checked;
-        auto const tokens = static_cast<std::int64_t>(ids.size());
-        for (auto const& part : parts) {
-            if (auto const done = cache_.reserve(part.slot, part.past + part.tokens); !done) return done;
-        }
-        if (auto const written = step_.write(ids, parts, cache_, stream); !written) return written;
-        if (auto const done = rotations_.prepare(step_.table(), stream); !done) return done;
-        StepView<Backend> step{step_.table(), parts, scratch_.view(), &cache_, &rotations_};
-        step.tracer = tracer_;
-        step.routed_room =
-            limits_.step_tokens * std::min(model_->config.experts_per_token,
-                                           split_units(model_->config.experts, experts_.ranks, experts_.rank).size());
-        typename ProductMemory<Backend>::Loan const loan(product_memory_, stream);
-        WalkState<Backend> state{out, nullptr, counted_};
-        if (links.from >= 0) {
-            auto const& input = blocks_.front().input;
-            state.hidden = input.data;
-            submit_receive<Backend>(links, state.hidden, tokens * input.width, stream);
-        }
-        if (times_ != nullptr) {
-            // What other stages take is no time of this one.
-            auto const received = stream.synchronize(Deadline::after(std::chrono::hours(1)));
-            if (!received) return received;
-            times_->begin(tokens, static_cast<std::int64_t>(parts.size()));
-        }
-        std::size_t at = 0;
-        auto const walk = [&](std::size_t end) -> Result<> {
-            if (offloaded_.has_any()) tracer_([](TraceRing& ring) { ring.end_gap("fetch weights"); });
-            for (; at < end; ++at) {
-                auto walked = walk_block(blocks_[at], step, state, comm, exchange, stream);
-                if (walked && times_ != nullptr) walked = stream.synchronize(Deadline::after(std::chrono::hours(1)));
-                if (!walked) return walked;
-                if (times_ != nullptr) times_->end_block(first_timed_ + at);
-            }
-            return {};
-        };
-        auto const walk_all = [&] {
-            at = 0;
-            return offloaded_.run(blocks_, walk, stream, Deadline::after(std::chrono::hours(24)));
-        };
-        auto const rows = tokens * model_->config.experts_per_token;
-        bool const repeats = can_repeat_ && rows <= Experts::few_rows &&
-                             tokens == static_cast<std::int64_t>(parts.size()) && output_.is_logits && ends_model_ &&
-                             links.from < 0 && times_ == nullptr && repeats_collectives(comm) && exchange == nullptr;
-        auto const done = repeats ? graphs_.run(tokens, out.data(), comm, stream, walk_all) : walk_all();
-        Result<> copied;
-        if (done && links.to >= 0) {
-            auto const width = blocks_.back().operations.back().output.width;
-            submit_send<Backend>(links, state.hidden, tokens * width, stream);
-        } else if (done && !output_.is_logits) {
-            TensorView<float const, 2, Backend> const hidden{state.hidden, {out.extent(0), out.extent(1)}};
-            copied = copy_rows<float>(hidden, out, stream);
-        }
-        last_.event.record(stream);
-        return done ? copied : done;
+        if (auto const checked = check_output_type(output_, dtype_of<Out>); !checked) return checked;
+        return step_into(ids, parts, view_as<std::byte>(out), comm, exchange, stream, links);
     }
 
     /// Takes part in a step of the other groups that share the experts, without tokens of its own.
@@ -198,7 +137,7 @@ public:
     template <Communicator C>
     [[nodiscard]] Result<> join_step(C& comm, ExpertParallel<Backend, C>& exchange, Stream& stream,
                                      StageLinks<C> const& links = {}) {
-        return forward({}, {}, {arena_.data(), {0, output_.width}}, comm, &exchange, stream, links);
+        return step_into({}, {}, {arena_.data(), {0, output_.width}}, comm, &exchange, stream, links);
     }
 
     /// How rows travel between the groups that share the experts: one for all layers. `peers` outlives it.
@@ -256,6 +195,75 @@ private:
           is_bidirectional_(shardwise::is_bidirectional(model)),
           can_repeat_(limits.has_graphs && StepGraphs<Backend>::can_capture(model)) {}
 
+    /// forward into what has `out`'s extents, in elements of what output() says.
+    template <Communicator C>
+    [[nodiscard]] Result<> step_into(std::span<std::int32_t const> ids, std::span<SequencePart const> parts,
+                                     TensorView<std::byte, 2, Backend> out, C& comm,
+                                     ExpertParallel<Backend, C>* exchange, Stream& stream, StageLinks<C> const& links) {
+        if (auto const checked = check(ids, parts, out, exchange != nullptr); !checked) return checked;
+        auto const tokens = static_cast<std::int64_t>(ids.size());
+        for (auto const& part : parts) {
+            if (auto const done = cache_.reserve(part.slot, part.past + part.tokens); !done) return done;
+        }
+        if (auto const written = step_.write(ids, parts, cache_, stream); !written) return written;
+        if (auto const done = rotations_.prepare(step_.table(), stream); !done) return done;
+        StepView<Backend> step{step_.table(), parts, scratch_.view(), &cache_, &rotations_};
+        step.tracer = tracer_;
+        step.activations = limits_.activations;
+        step.routed_room =
+            limits_.step_tokens * std::min(model_->config.experts_per_token,
+                                           split_units(model_->config.experts, experts_.ranks, experts_.rank).size());
+        typename ProductMemory<Backend>::Loan const loan(product_memory_, stream);
+        // Only logits are put there.
+        WalkState<Backend> state{view_as<float>(out), nullptr, counted_};
+        if (links.from >= 0) {
+            auto const& input = blocks_.front().input;
+            state.hidden = input.data;
+            visit_activations<Backend>(limits_.activations, [&]<class T>(T) {
+                submit_receive<Backend>(links, reinterpret_cast<T*>(input.data), tokens * input.width, stream);
+            });
+        }
+        if (times_ != nullptr) {
+            // What other stages take is no time of this one.
+            auto const received = stream.synchronize(Deadline::after(std::chrono::hours(1)));
+            if (!received) return received;
+            times_->begin(tokens, static_cast<std::int64_t>(parts.size()));
+        }
+        std::size_t at = 0;
+        auto const walk = [&](std::size_t end) -> Result<> {
+            if (offloaded_.has_any()) tracer_([](TraceRing& ring) { ring.end_gap("fetch weights"); });
+            for (; at < end; ++at) {
+                auto walked = walk_block(blocks_[at], step, state, comm, exchange, stream);
+                if (walked && times_ != nullptr) walked = stream.synchronize(Deadline::after(std::chrono::hours(1)));
+                if (!walked) return walked;
+                if (times_ != nullptr) times_->end_block(first_timed_ + at);
+            }
+            return {};
+        };
+        auto const walk_all = [&] {
+            at = 0;
+            return offloaded_.run(blocks_, walk, stream, Deadline::after(std::chrono::hours(24)));
+        };
+        auto const rows = tokens * model_->config.experts_per_token;
+        bool const repeats = can_repeat_ && rows <= Experts::few_rows &&
+                             tokens == static_cast<std::int64_t>(parts.size()) && output_.is_logits && ends_model_ &&
+                             links.from < 0 && times_ == nullptr && repeats_collectives(comm) && exchange == nullptr;
+        auto const done = repeats ? graphs_.run(tokens, out.data(), comm, stream, walk_all) : walk_all();
+        Result<> copied;
+        bool const is_handed_on = links.to >= 0;
+        if (done && (is_handed_on || !output_.is_logits)) {
+            visit_activations<Backend>(limits_.activations, [&]<class T>(T) {
+                auto const* const hidden = reinterpret_cast<T const*>(state.hidden);
+                auto const width = blocks_.back().operations.back().output.width;
+                if (is_handed_on) return submit_send<Backend>(links, hidden, tokens * width, stream);
+                TensorView<T const, 2, Backend> const rows_of{hidden, {out.extent(0), out.extent(1)}};
+                copied = copy_rows<T>(rows_of, view_as<T>(out), stream);
+            });
+        }
+        last_.event.record(stream);
+        return done ? copied : done;
+    }
+
     void note_output(shardwise::Block const& block) {
         auto const& body = model_->program.body(block);
         for (auto const& op : body.operations()) {
@@ -263,7 +271,7 @@ private:
             if (op.kind == OpKind::last_token) rule_.takes_first = op.takes_first;
         }
         auto const& last = body.values()[static_cast<std::size_t>(body.operations().back().output)];
-        output_ = {last.rows, last.width, last.is_fp32};
+        output_ = {last.rows, last.width, last.is_fp32, last.is_fp32 ? Dtype::f32 : limits_.activations};
     }
 
     [[nodiscard]] Result<Block> load_block(ParameterLoader<Backend>& parameters, shardwise::Block const& block,
@@ -327,11 +335,11 @@ private:
             to = std::move(*made);
             return {};
         };
-        if (auto const done = hold(arena_, ceil_divide(arena.count(), 4)); !done) return done;
+        if (auto const done = hold(arena_, arena.count()); !done) return done;
         if (auto const done = hold(scratch_, scratch); !done) return done;
         if (auto const done = rotations_.allocate(context, limits_.step_tokens); !done) return done;
         if (auto const done = product_memory_.allocate(context); !done) return done;
-        for (auto& block : blocks_) block.bind(bodies_[block.body].plan, arena_.data());
+        for (auto& block : blocks_) block.bind(bodies_[block.body], arena_.data());
         if (auto const fits = detail::check_bound<Backend, Policy>(blocks_, cache_, rotations_); !fits) return fits;
         counted_.first.reserve(static_cast<std::size_t>(model_->config.experts) + 1);
         auto step = RankStep<Backend>::create(context, limits_, cache_.groups(), rule_);
@@ -341,7 +349,7 @@ private:
     }
 
     [[nodiscard]] Result<> check(std::span<std::int32_t const> ids, std::span<SequencePart const> parts,
-                                 TensorView<float, 2, Backend> out, bool has_exchange) const {
+                                 TensorView<std::byte, 2, Backend> out, bool has_exchange) const {
         auto const refused = [] { return Error{ErrorCode::invalid_argument}.in("executor"); };
         if (!has_exchange && experts_.ranks > 1) {
             return refused()
@@ -353,17 +361,9 @@ private:
         auto const checked =
             check_step(ids, parts, limits_, is_bidirectional_, has_exchange, model_->config.vocab_size);
         if (!checked) return checked;
-        auto const tokens = static_cast<std::int64_t>(ids.size());
-        auto const rows = output_.rows == Rows::sequences ? static_cast<std::int64_t>(parts.size()) : tokens;
-        if (ends_model_ && (out.extent(0) != rows || out.extent(1) != output_.width)) {
-            return Error{ErrorCode::shape_mismatch}
-                .in("executor")
-                .at("out")
-                .because("does not have the output's rows and columns")
-                .got(out.extent(1))
-                .expected(output_.width);
-        }
-        return {};
+        auto const texts = static_cast<std::int64_t>(parts.size());
+        auto const rows = output_.rows == Rows::sequences ? texts : static_cast<std::int64_t>(ids.size());
+        return ends_model_ ? check_output_rows(output_, rows, out.extent(0), out.extent(1)) : Result<>{};
     }
 
     Model const* model_;
@@ -384,7 +384,7 @@ private:
     KvCache<Backend> cache_;
     bool ends_model_ = true;
     typename detail::BlocksOf<Backend, Policy>::Type offloaded_;
-    Buffer<float, Backend> arena_;
+    Buffer<std::byte, Backend> arena_;
     Buffer<float, Backend> scratch_;
     StepRotations<Backend> rotations_;
     ProductMemory<Backend> product_memory_;

@@ -71,10 +71,10 @@ template <ComputeBackend Backend, Communicator C>
 /// The order of the rows that an operation's experts compute, in the operation's workspace.
 ///
 /// Order  on the walk's stream
-template <ComputeBackend Backend, ReductionPolicy Policy, Communicator C>
-[[nodiscard]] Result<RoutingTable<Backend>> order_rows(BlockWalk<Backend, Policy, C>& walk,
+template <ComputeBackend Backend, ReductionPolicy Policy, Communicator C, ActivationElement T>
+[[nodiscard]] Result<RoutingTable<Backend>> order_rows(BlockWalk<Backend, Policy, C, T>& walk,
                                                        BoundOperation<Backend, Policy> const& op, RoutingOrder by) {
-    Routes<Backend> const routes(walk.view(op.inputs[1]));
+    Routes<Backend> const routes(walk.floats(op.inputs[1]));
     RoutingTable<Backend> const table(op.workspace, routes.ids.elements(), op.op->experts);
     TensorView<std::int32_t const, 2, Backend> const ids = routes.ids;
     auto const done = order_experts(ids, by, table.order, table.first, walk.stream);
@@ -84,8 +84,8 @@ template <ComputeBackend Backend, ReductionPolicy Policy, Communicator C>
 
 /// Where each expert's rows begin, and the end of the last, as the host knows it: it says how many rows a product has. Waits for the
 /// stream, once for all operations of a block that go by the same `choice`.
-template <ComputeBackend Backend, ReductionPolicy Policy, Communicator C>
-[[nodiscard]] Result<std::span<std::int32_t const>> count_rows(BlockWalk<Backend, Policy, C>& walk, ValueId choice,
+template <ComputeBackend Backend, ReductionPolicy Policy, Communicator C, ActivationElement T>
+[[nodiscard]] Result<std::span<std::int32_t const>> count_rows(BlockWalk<Backend, Policy, C, T>& walk, ValueId choice,
                                                                RoutingTable<Backend> const& table) {
     auto& counted = walk.state.counted;
     if (counted.choice != choice) {

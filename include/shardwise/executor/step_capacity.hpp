@@ -70,7 +70,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     Step const step{.batch = sequences,
                     .new_tokens = ceil_divide(limits.step_tokens, sequences),
                     .context = limits.context,
-                    .dtype = Dtype::f32,
+                    .dtype = limits.activations,
                     .token_limit = limits.step_tokens};
     return plan_activations(local, op_context(local, step, {.ep = experts.ranks, .ep_rank = experts.rank}));
 }

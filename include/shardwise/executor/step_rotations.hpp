@@ -120,18 +120,19 @@ public:
     /// Shapes  values [tokens, heads * head_dim]
     /// Order   on `stream`
     /// Errors  as rope, on devices
-    [[nodiscard]] Result<> rotate(std::size_t number, TensorView<float, 2, Backend> values,
-                                  StepTable<Backend> const& table, RotatedHeads const& heads, Stream& stream) const {
+    template <ActivationElement T>
+    [[nodiscard]] Result<> rotate(std::size_t number, TensorView<T, 2, Backend> values, StepTable<Backend> const& table,
+                                  RotatedHeads const& heads, Stream& stream) const {
         auto const& kind = kinds_[number];
         if constexpr (HasHostMemory<Backend>) {
             TensorView<float const, 2, Backend> const turns(kind.turns.data(),
                                                             {table.tokens(), 2 * kind.frequencies.size()});
             SHARDWISE_ASSERT(values.extent(0) == table.tokens());
-            return detail::rope_bound<float>(values, turns, heads.head_dim, heads.layout, stream, heads.first);
+            return detail::rope_bound<T>(values, turns, heads.head_dim, heads.layout, stream, heads.first);
         } else {
             TensorView<float const, 1, Backend> const frequencies = kind.frequencies.view();
-            return rope<float>(values, table.positions(), frequencies, heads.head_dim, heads.layout, stream, kind.scale,
-                               heads.first);
+            return rope<T>(values, table.positions(), frequencies, heads.head_dim, heads.layout, stream, kind.scale,
+                           heads.first);
         }
     }
 

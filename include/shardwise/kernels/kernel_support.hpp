@@ -91,14 +91,17 @@ struct NoBackend {};
 
 namespace detail {
 
-/// What kernels are called with, on some back end.
-template <class B>
+/// What kernels are called with, on some back end, where activations are T.
+template <class B, class T = float>
 requires requires {
     typename B::Stream;
 }
 struct KernelProbe {
-    TensorView<float const, 2, B> in;
-    TensorView<float, 2, B> out;
+    TensorView<T const, 2, B> in;
+    TensorView<T, 2, B> out;
+    TensorView<T const, 1, B> row;
+    TensorView<float const, 2, B> weights;
+    TensorView<float, 2, B> cache;
     TensorView<float const, 1, B> vector;
     TensorView<float, 1, B> sums;
     TensorView<double, 1, B> scales;
@@ -109,53 +112,53 @@ struct KernelProbe {
 };
 
 // One for each header of kernels/: true where a call with the back end's views and streams finds a body.
-template <class B>
-concept HasActivation = requires(KernelProbe<B> p) {
-    activation<float>(p.in, p.out, ActivationKind::silu, p.stream);
+template <class B, class T = float>
+concept HasActivation = requires(KernelProbe<B, T> p) {
+    activation<T>(p.in, p.out, ActivationKind::silu, p.stream);
 };
-template <class B>
-concept HasAdd = requires(KernelProbe<B> p) {
-    add<float>(p.in, p.in, p.out, p.stream);
+template <class B, class T = float>
+concept HasAdd = requires(KernelProbe<B, T> p) {
+    add<T>(p.in, p.in, p.out, p.stream);
 };
-template <class B>
-concept HasAddRow = requires(KernelProbe<B> p) {
-    add_row<float>(p.vector, p.out, p.stream);
+template <class B, class T = float>
+concept HasAddRow = requires(KernelProbe<B, T> p) {
+    add_row<T>(p.row, p.out, p.stream);
 };
 template <class B>
 concept HasArgMax = requires(KernelProbe<B> p) {
     arg_max(p.in, p.chosen, p.stream);
 };
-template <class B>
-concept HasAttention = requires(KernelProbe<B> p) {
-    attention<float>(p.in, p.in, p.in, p.out, AttentionOptions{}, p.stream);
+template <class B, class T = float>
+concept HasAttention = requires(KernelProbe<B, T> p) {
+    attention<T>(p.in, p.in, p.in, p.out, AttentionOptions{}, p.stream);
 };
-template <class B>
-concept HasCombineRows = requires(KernelProbe<B> p) {
-    combine_rows(p.in, p.ids, p.in, p.out, p.stream);
+template <class B, class T = float>
+concept HasCombineRows = requires(KernelProbe<B, T> p) {
+    combine_rows(p.in, p.ids, p.weights, p.out, p.stream);
 };
-template <class B>
-concept HasCopyRows = requires(KernelProbe<B> p) {
-    copy_rows<float>(p.in, p.out, p.stream);
+template <class B, class T = float>
+concept HasCopyRows = requires(KernelProbe<B, T> p) {
+    copy_rows<T>(p.in, p.out, p.stream);
 };
 template <class B>
 concept HasDropout = requires(KernelProbe<B> p) {
     dropout(p.in, p.out, DropoutOptions{}, p.stream);
 };
-template <class B>
-concept HasEmbedding = requires(KernelProbe<B> p) {
-    embedding<float>(p.ids, p.in, p.out, p.stream);
+template <class B, class T = float>
+concept HasEmbedding = requires(KernelProbe<B, T> p) {
+    embedding<T>(p.ids, p.in, p.out, p.stream);
 };
-template <class B>
-concept HasFill = requires(KernelProbe<B> p) {
-    fill<float>(p.out, 0.0F, p.stream);
+template <class B, class T = float>
+concept HasFill = requires(KernelProbe<B, T> p) {
+    fill<T>(p.out, 0.0F, p.stream);
 };
-template <class B>
-concept HasLayerNorm = requires(KernelProbe<B> p) {
-    layer_norm<float>(p.in, p.vector, p.vector, p.out, 0.0F, p.stream);
+template <class B, class T = float>
+concept HasLayerNorm = requires(KernelProbe<B, T> p) {
+    layer_norm<T>(p.in, p.row, p.row, p.out, 0.0F, p.stream);
 };
 /// The host counts the rows of each expert, and multiplies by its weight.
-template <class B>
-concept HasMultiplyExperts = requires(KernelProbe<B> p, ExpertTable<B> const& table) {
+template <class B, class T = float>
+concept HasMultiplyExperts = requires(KernelProbe<B, T> p, ExpertTable<B> const& table) {
     table.multiply(p.in, p.ids, p.ids, p.out, p.stream);
 };
 template <class B>
@@ -166,17 +169,17 @@ template <class B>
 concept HasQuantize = requires(KernelProbe<B> p, std::span<std::byte> bytes) {
     quantize(p.in, WeightFormat::int8, bytes, bytes, p.stream);
 };
-template <class B>
-concept HasResidualNorm = requires(KernelProbe<B> p) {
-    residual_norm<float>(p.in, p.out, p.vector, p.out, 0.0F, p.stream);
+template <class B, class T = float>
+concept HasResidualNorm = requires(KernelProbe<B, T> p) {
+    residual_norm<T>(p.in, p.out, p.row, p.out, 0.0F, p.stream);
 };
-template <class B>
-concept HasRmsNorm = requires(KernelProbe<B> p) {
-    rms_norm<float>(p.in, p.vector, p.out, 0.0F, p.stream);
+template <class B, class T = float>
+concept HasRmsNorm = requires(KernelProbe<B, T> p) {
+    rms_norm<T>(p.in, p.row, p.out, 0.0F, p.stream);
 };
-template <class B>
-concept HasRope = requires(KernelProbe<B> p) {
-    rope<float>(p.out, p.ids, p.vector, std::int64_t{}, RopeLayout::half, p.stream);
+template <class B, class T = float>
+concept HasRope = requires(KernelProbe<B, T> p) {
+    rope<T>(p.out, p.ids, p.vector, std::int64_t{}, RopeLayout::half, p.stream);
 };
 template <class B>
 concept HasRopeTurns = requires(KernelProbe<B> p) {
@@ -191,45 +194,54 @@ template <class B>
 concept HasSample = requires(KernelProbe<B> p, SamplingTable<B>& table) {
     sample(p.in, table, p.chosen, p.stream);
 };
-template <class B>
-concept HasGatedDelta = requires(KernelProbe<B> p, TensorView<float, 1, B> state, DeltaWeights<B> const& weights) {
+template <class B, class T = float>
+concept HasGatedDelta = requires(KernelProbe<B, T> p, TensorView<float, 1, B> state, DeltaWeights<B> const& weights) {
     gated_delta(p.in, p.in, DeltaShape{}, weights, true, state, state, p.out, p.stream);
 };
-template <class B>
-concept HasXielu = requires(KernelProbe<B> p) {
+template <class B, class T = float>
+concept HasXielu = requires(KernelProbe<B, T> p) {
     xielu(p.in, p.vector, p.out, p.stream);
 };
-template <class B>
-concept HasScale = requires(KernelProbe<B> p) {
-    scale<float>(p.in, p.out, 1.0F, p.stream);
+template <class B, class T = float>
+concept HasScale = requires(KernelProbe<B, T> p) {
+    scale<T>(p.in, p.out, 1.0F, p.stream);
 };
-template <class B>
-concept HasScaleRows = requires(KernelProbe<B> p) {
+template <class B, class T = float>
+concept HasScaleRows = requires(KernelProbe<B, T> p) {
     scale_rows(p.in, p.in, p.out, ActivationKind::sigmoid, p.stream);
 };
-template <class B>
-concept HasSoftCap = requires(KernelProbe<B> p) {
+template <class B, class T = float>
+concept HasSoftCap = requires(KernelProbe<B, T> p) {
     soft_cap(p.in, p.out, 1.0F, p.stream);
 };
-template <class B>
-concept HasSoftmax = requires(KernelProbe<B> p) {
-    softmax<float>(p.in, p.out, p.stream);
+template <class B, class T = float>
+concept HasSoftmax = requires(KernelProbe<B, T> p) {
+    softmax<T>(p.in, p.out, p.stream);
 };
-template <class B>
-concept HasStepAttention = requires(KernelProbe<B> p, StepRows<float, B> const& cache, StepTable<B> const& table) {
+template <class B, class T = float>
+concept HasStepAttention = requires(KernelProbe<B, T> p, StepRows<float, B> const& cache, StepTable<B> const& table) {
     step_attention<float>(p.in, cache, cache, p.out, table, AttentionOptions{}, p.stream);
 };
-template <class B>
-concept HasStoreRows = requires(KernelProbe<B> p, CachedRows<float, B> const& cache) {
-    store_rows<float>(p.in, p.out, cache, std::int64_t{}, p.stream);
+template <class B, class T = float>
+concept HasStoreRows = requires(KernelProbe<B, T> p, CachedRows<float, B> const& cache) {
+    store_rows<float>(p.in, p.cache, cache, std::int64_t{}, p.stream);
 };
-template <class B>
-concept HasStoreStep = requires(KernelProbe<B> p, StepTable<B> const& table) {
-    store_rows<float>(p.in, p.out, table, std::int64_t{}, p.stream);
+template <class B, class T = float>
+concept HasStoreStep = requires(KernelProbe<B, T> p, StepTable<B> const& table) {
+    store_rows<float>(p.in, p.cache, table, std::int64_t{}, p.stream);
 };
-template <class B>
-concept HasTakeRows = requires(KernelProbe<B> p) {
-    take_rows<float>(p.ids, p.in, p.out, p.stream);
+template <class B, class T = float>
+concept HasTakeRows = requires(KernelProbe<B, T> p) {
+    take_rows<T>(p.ids, p.in, p.out, p.stream);
+};
+
+template <class B, class T = float>
+concept HasGemm = requires(KernelProbe<B, T> p) {
+    B::template gemm<T>(p.in, p.in, p.out, GemmOptions{}, p.stream);
+};
+template <class B, class T = float>
+concept HasMultiply = HoldsWeights<B> && requires(KernelProbe<B, T> p, typename B::Weight const& weight) {
+    B::multiply(p.in, weight, p.out, p.stream);
 };
 
 // Those of kernels/backward/.
@@ -290,56 +302,67 @@ struct KernelSupport {
     bool is_there = false;
     /// For C++ programs: neither a model that runs nor one that trains reaches it yet.
     bool is_library_only = false;
+    /// True of what reads or writes rows of activations, in their type.
+    bool has_rows = false;
 };
 
-/// Which kernels a back end has: Host, AnyDevice for CUDA and HIP, NoBackend for all others.
+namespace detail {
+
+[[nodiscard]] constexpr KernelSupport of_rows(std::string_view name, bool is_there) {
+    return {.name = name, .is_there = is_there, .has_rows = true};
+}
+
+}  // namespace detail
+
+/// Which kernels a back end has: Host, AnyDevice for CUDA and HIP, NoBackend for all others; by rows of T where it reads or writes
+/// activations.
 ///
 /// Order  by name
-template <class Backend>
+template <class Backend, class T = float>
 inline constexpr std::array kernel_support{
-    KernelSupport{"activation", detail::HasActivation<Backend>},
+    detail::of_rows("activation", detail::HasActivation<Backend, T>),
     KernelSupport{"activation_backward", detail::HasActivationBackward<Backend>},
-    KernelSupport{"add", detail::HasAdd<Backend>},
+    detail::of_rows("add", detail::HasAdd<Backend, T>),
     KernelSupport{"add_backward", detail::HasAddBackward<Backend>},
-    KernelSupport{"add_row", detail::HasAddRow<Backend>},
+    detail::of_rows("add_row", detail::HasAddRow<Backend, T>),
     KernelSupport{"arg_max", detail::HasArgMax<Backend>},
-    KernelSupport{"attention", detail::HasAttention<Backend>},
+    detail::of_rows("attention", detail::HasAttention<Backend, T>),
     KernelSupport{"attention_backward", detail::HasAttentionBackward<Backend>},
-    KernelSupport{"combine_rows", detail::HasCombineRows<Backend>},
-    KernelSupport{"copy_rows", detail::HasCopyRows<Backend>},
+    detail::of_rows("combine_rows", detail::HasCombineRows<Backend, T>),
+    detail::of_rows("copy_rows", detail::HasCopyRows<Backend, T>),
     KernelSupport{"dropout", detail::HasDropout<Backend>},
-    KernelSupport{"embedding", detail::HasEmbedding<Backend>},
+    detail::of_rows("embedding", detail::HasEmbedding<Backend, T>),
     KernelSupport{"embedding_backward", detail::HasEmbeddingBackward<Backend>},
-    KernelSupport{"fill", detail::HasFill<Backend>},
-    KernelSupport{"gated_delta", detail::HasGatedDelta<Backend>},
-    KernelSupport{"gemm", MultipliesMatrices<Backend>},
+    detail::of_rows("fill", detail::HasFill<Backend, T>),
+    detail::of_rows("gated_delta", detail::HasGatedDelta<Backend, T>),
+    detail::of_rows("gemm", detail::HasGemm<Backend, T>),
     KernelSupport{"head_cross_entropy", detail::HasHeadCrossEntropy<Backend>},
-    KernelSupport{"layer_norm", detail::HasLayerNorm<Backend>},
+    detail::of_rows("layer_norm", detail::HasLayerNorm<Backend, T>),
     KernelSupport{"layer_norm_backward", detail::HasLayerNormBackward<Backend>},
     KernelSupport{"linear_backward", detail::HasLinearBackward<Backend>},
-    KernelSupport{"multiply", HoldsWeights<Backend>},
-    KernelSupport{"multiply_experts", detail::HasMultiplyExperts<Backend>},
+    detail::of_rows("multiply", detail::HasMultiply<Backend, T>),
+    detail::of_rows("multiply_experts", detail::HasMultiplyExperts<Backend, T>),
     KernelSupport{"order_experts", detail::HasOrderExperts<Backend>},
     KernelSupport{"quantize", detail::HasQuantize<Backend>},
-    KernelSupport{"residual_norm", detail::HasResidualNorm<Backend>},
-    KernelSupport{"rms_norm", detail::HasRmsNorm<Backend>},
+    detail::of_rows("residual_norm", detail::HasResidualNorm<Backend, T>),
+    detail::of_rows("rms_norm", detail::HasRmsNorm<Backend, T>),
     KernelSupport{"rms_norm_backward", detail::HasRmsNormBackward<Backend>},
-    KernelSupport{"rope", detail::HasRope<Backend>},
+    detail::of_rows("rope", detail::HasRope<Backend, T>),
     KernelSupport{"rope_backward", detail::HasRopeBackward<Backend>},
     KernelSupport{"rope_turns", detail::HasRopeTurns<Backend>, !std::same_as<Backend, Host>},
     KernelSupport{"route", detail::HasRoute<Backend>},
     KernelSupport{"sample", detail::HasSample<Backend>},
-    KernelSupport{"scale", detail::HasScale<Backend>},
+    detail::of_rows("scale", detail::HasScale<Backend, T>),
     KernelSupport{"scale_backward", detail::HasScaleBackward<Backend>},
-    KernelSupport{"scale_rows", detail::HasScaleRows<Backend>},
-    KernelSupport{"soft_cap", detail::HasSoftCap<Backend>},
+    detail::of_rows("scale_rows", detail::HasScaleRows<Backend, T>),
+    detail::of_rows("soft_cap", detail::HasSoftCap<Backend, T>),
     KernelSupport{"soft_cap_backward", detail::HasSoftCapBackward<Backend>},
-    KernelSupport{"softmax", detail::HasSoftmax<Backend>},
-    KernelSupport{"step_attention", detail::HasStepAttention<Backend>},
-    KernelSupport{"store_rows", detail::HasStoreRows<Backend>},
-    KernelSupport{"store_step", detail::HasStoreStep<Backend>},
-    KernelSupport{"take_rows", detail::HasTakeRows<Backend>},
-    KernelSupport{"xielu", detail::HasXielu<Backend>},
+    detail::of_rows("softmax", detail::HasSoftmax<Backend, T>),
+    detail::of_rows("step_attention", detail::HasStepAttention<Backend, T>),
+    detail::of_rows("store_rows", detail::HasStoreRows<Backend, T>),
+    detail::of_rows("store_step", detail::HasStoreStep<Backend, T>),
+    detail::of_rows("take_rows", detail::HasTakeRows<Backend, T>),
+    detail::of_rows("xielu", detail::HasXielu<Backend, T>),
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

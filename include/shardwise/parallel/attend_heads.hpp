@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -58,9 +59,10 @@ template <ComputeBackend Backend>
 /// Memory  the table stays alive, and its step is not replaced, until it is done
 /// Order   on `stream`
 /// Errors  as step_attention
-template <ComputeBackend Backend, CacheElement Cache>
-[[nodiscard]] Result<> attend_heads(TensorView<float const, 2, Backend> q, StepRows<Cache, Backend> const& k,
-                                    StepRows<Cache, Backend> const& v, TensorView<float, 2, Backend> out,
+template <ComputeBackend Backend, CacheElement Cache, ActivationElement T = float>
+[[nodiscard]] Result<> attend_heads(TensorView<std::type_identity_t<T> const, 2, Backend> q,
+                                    StepRows<Cache, Backend> const& k, StepRows<Cache, Backend> const& v,
+                                    TensorView<std::type_identity_t<T>, 2, Backend> out,
                                     StepTable<Backend> const& table, AttentionOptions const& options,
                                     HeadShare const& share, typename Backend::Stream& stream,
                                     TensorView<float, 1, Backend> workspace = {},

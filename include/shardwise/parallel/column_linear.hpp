@@ -63,6 +63,12 @@ public:
     /// Errors  shape_mismatch
     [[nodiscard]] Result<> forward(TensorView<float const, 2, Backend> in, TensorView<float, 2, Backend> out,
                                    Stream& stream) const {
+        return forward<float, float>(in, out, stream);
+    }
+    /// The same of rows of T, whose products are as they are or float.
+    template <ActivationElement T, ActivationElement Out>
+    [[nodiscard]] Result<> forward(TensorView<T const, 2, Backend> in, TensorView<Out, 2, Backend> out,
+                                   Stream& stream) const {
         if (auto const known = check_views("column_linear", in, out); !known) return known;
         if (auto const checked = check_columns(in.extent(1), out.extent(1)); !checked) return checked;
         if (in.extent(0) != out.extent(0)) {
@@ -87,7 +93,8 @@ public:
             .expected(in == inputs_ ? outputs_ : inputs_);
     }
     /// `forward` between places whose columns check_columns has taken, and whose rows are the same: nothing is checked again.
-    [[nodiscard]] Result<> forward_bound(TensorView<float const, 2, Backend> in, TensorView<float, 2, Backend> out,
+    template <ActivationElement T, ActivationElement Out>
+    [[nodiscard]] Result<> forward_bound(TensorView<T const, 2, Backend> in, TensorView<Out, 2, Backend> out,
                                          Stream& stream) const {
         SHARDWISE_ASSERT(in.extent(1) == inputs_ && out.extent(1) == outputs_ && in.extent(0) == out.extent(0));
         if (!weight_ || in.extent(0) == 0) return {};
@@ -97,7 +104,7 @@ public:
                                     : detail::multiply_bound<Backend>(in, *weight_, out, stream);
         if (!multiplied) return multiplied;
         if (bias_.size() == 0) return {};
-        return add_row<float>(TensorView<float const, 1, Backend>(bias_.view()), out, stream);
+        return add_row<Out>(TensorView<float const, 1, Backend>(bias_.view()), out, stream);
     }
 
     [[nodiscard]] std::int64_t inputs() const { return inputs_; }

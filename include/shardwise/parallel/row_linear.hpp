@@ -15,6 +15,7 @@
 #include <shardwise/parallel/detail/bound_product.hpp>
 #include <shardwise/parallel/detail/held_bias.hpp>
 #include <shardwise/parallel/detail/product_tree.hpp>
+#include <shardwise/parallel/detail/round_sum.hpp>
 #include <shardwise/parallel/place.hpp>
 #include <shardwise/parallel/policy.hpp>
 #include <shardwise/parallel/weight_slice.hpp>
@@ -108,7 +109,7 @@ public:
         auto const tokens = in.extent(0);
         if (auto const checked = check_call(in, out, tokens, workspace, this->workspace(tokens), comm); !checked)
             return checked;
-        return forward_bound(in, out, workspace, comm, stream);
+        return forward_bound<float>(in, out, workspace, comm, stream);
     }
 
     /// Whether `forward` takes so many columns: asked once by who calls forward_bound.
@@ -122,22 +123,24 @@ public:
             .got(in == inputs() ? out : in)
             .expected(in == inputs() ? outputs_ : inputs());
     }
-    /// `forward` between places whose columns check_columns has taken, whose rows are the same, and with workspace enough: of these
+    /// `forward` between places of one type whose columns check_columns has taken, whose rows are the same, and with workspace enough: of these
     /// nothing is checked again.
-    template <Communicator C>
-    [[nodiscard]] Result<> forward_bound(TensorView<float const, 2, Backend> in, TensorView<float, 2, Backend> out,
+    template <ActivationElement T, Communicator C>
+    [[nodiscard]] Result<> forward_bound(TensorView<T const, 2, Backend> in, TensorView<T, 2, Backend> out,
                                          TensorView<float, 1, Backend> workspace, C& comm, Stream& stream) const {
         SHARDWISE_ASSERT(in.extent(1) == inputs() && out.extent(1) == outputs_ && in.extent(0) == out.extent(0));
         if (auto const checked = check_group(comm); !checked) return checked;
         if constexpr (Policy::has_fixed_tree) {
-            auto const done = tree_.sum_bound(products_of(in), out, workspace, comm, stream);
+            auto const done = detail::sum_rounded<Backend>(out, workspace, stream, [&](auto sum, auto rest) {
+                return tree_.sum_bound(products_of(in), sum, rest, comm, stream);
+            });
             if (!done) return done;
         } else {
             if (auto const done = multiply_all(in, out, stream); !done) return done;
-            submit_all_reduce(comm, TensorView<float, 1, Backend>{out.data(), {out.elements()}}, ReduceOp::sum, stream);
+            submit_all_reduce(comm, TensorView<T, 1, Backend>{out.data(), {out.elements()}}, ReduceOp::sum, stream);
         }
         if (bias_.size() == 0) return {};
-        return add_row<float>(TensorView<float const, 1, Backend>(bias_.view()), out, stream);
+        return add_row<T>(TensorView<float const, 1, Backend>(bias_.view()), out, stream);
     }
 
     /// Floats that `forward_add_norm` needs beside its tensors.
@@ -286,14 +289,16 @@ private:
     }
 
     /// All of the rank's columns at once.
-    [[nodiscard]] Result<> multiply_all(TensorView<float const, 2, Backend> in, TensorView<float, 2, Backend> out,
+    template <class T>
+    [[nodiscard]] Result<> multiply_all(TensorView<T const, 2, Backend> in, TensorView<T, 2, Backend> out,
                                         Stream& stream) const {
         if (weight_) return detail::multiply_bound<Backend>(in, *weight_, out, stream);
-        return fill<float>(out, 0.0F, stream);
+        return fill<T>(out, 0.0F, stream);
     }
 
     /// What the tree is made of: all rows are multiplied by the one weight.
-    [[nodiscard]] auto products_of(TensorView<float const, 2, Backend> in) const {
+    template <class T>
+    [[nodiscard]] auto products_of(TensorView<T const, 2, Backend> in) const {
         return [this, in](UnitRange tokens, auto const& multiply) -> Result<> {
             return multiply(*weight_, in.rows(tokens.begin, tokens.size()), UnitRange{0, tokens.size()});
         };

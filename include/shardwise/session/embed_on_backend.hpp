@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -153,6 +154,7 @@ struct EmbedPart {
     run.threads = options.threads;
     run.devices = options.devices;
     run.comm = options.comm;
+    run.activations = options.activations;
     run.timeout = options.timeout;
     return run;
 }
@@ -194,9 +196,11 @@ template <ReductionPolicy Policy, ComputeBackend Backend>
                 " as tensor-parallel rank " + std::to_string(world.rank()) + " of " + std::to_string(world.size()) +
                 " and has its share of every block: there is one stage; weights " + to_text(executor->weight_bytes()));
     }
-    auto states = Buffer<float, Backend>::allocate(machine.home().context, limits.step_tokens * width);
+    auto const element = bits(executor->output().dtype) / 8;
+    auto states = Buffer<std::byte, Backend>::allocate(machine.home().context, limits.step_tokens * width * element);
     if (!states) return end(states.error());
-    std::vector<float> seen(HasHostMemory<Backend> ? 0 : static_cast<std::size_t>(states->size()));
+    std::vector<std::byte> copy(HasHostMemory<Backend> ? 0 : static_cast<std::size_t>(states->size()));
+    std::vector<float> seen;
     // Scores of texts are a row for each, as it stands after the last token.
     bool const is_of_text = executor->output().rows == Rows::sequences;
     auto pooled = options;
@@ -206,20 +210,31 @@ template <ReductionPolicy Policy, ComputeBackend Backend>
     std::vector<SequencePart> parts;
     auto const compute = [&](std::vector<EmbedPart> const& step) -> Result<> {
         auto const rows = static_cast<std::int64_t>(is_of_text ? parts.size() : ids.size());
-        TensorView<float, 2, Backend> const out(states->data(), {rows, width});
         auto& stream = machine.stream();
-        if (auto const done = executor->forward(ids, parts, out, communicators.group(), stream); !done) return done;
-        auto const* from = static_cast<float const*>(states->data());
-        if constexpr (!HasHostMemory<Backend>) {
-            if (world.rank() == 0) {
-                TensorView<float const, 1, Backend> const made(states->data(), {rows * width});
-                auto const copied = Backend::template copy<float>(
-                    made, TensorView<float, 1, Host>(seen.data(), {rows * width}), stream);
-                if (!copied) return copied;
+        float const* from = nullptr;
+        auto const made = visit_activations<Backend>(executor->output().dtype, [&]<class T>(T) -> Result<> {
+            auto* const out = reinterpret_cast<T*>(states->data());
+            TensorView<T, 2, Backend> const all(out, {rows, width});
+            if (auto const done = executor->forward(ids, parts, all, communicators.group(), stream); !done) return done;
+            auto const* read = out;
+            if constexpr (!HasHostMemory<Backend>) {
+                if (world.rank() != 0) return stream.synchronize(Deadline::after(options.limit));
+                TensorView<T, 1, Host> const to(reinterpret_cast<T*>(copy.data()), {rows * width});
+                TensorView<T const, 1, Backend> const all_rows(out, {rows * width});
+                if (auto const copied = Backend::template copy<T>(all_rows, to, stream); !copied) return copied;
+                read = to.data();
             }
-            from = seen.data();
-        }
-        if (auto const done = stream.synchronize(Deadline::after(options.limit)); !done) return done;
+            if (auto const done = stream.synchronize(Deadline::after(options.limit)); !done) return done;
+            if constexpr (std::same_as<T, float>) {
+                from = read;
+            } else {
+                seen.clear();
+                for (std::int64_t i = 0; i < rows * width; ++i) seen.push_back(static_cast<float>(read[i]));
+                from = seen.data();
+            }
+            return {};
+        });
+        if (!made) return made;
         if (world.rank() != 0) return {};
         for (auto const& part : step) {
             auto const count = static_cast<std::size_t>((is_of_text ? 1 : part.tokens) * width);
@@ -271,6 +286,8 @@ template <ComputeBackend Backend>
     auto limits = detail::embed_limits(model, texts, options.step_tokens, is_whole);
     if (!limits) return limits.error();
     limits->has_head = options.has_scores;
+    limits->activations = options.activations;
+    if (auto const checked = check_activations<Backend>(model, options.activations); !checked) return checked.error();
     auto const parameters = StoredParameters::open(files, model);
     if (!parameters) return parameters.error();
     auto const steps = detail::embed_steps(texts, *limits, is_whole);

@@ -36,7 +36,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
             .cache_tokens = options.cache_tokens,
             .kv_dtype = options.kv_dtype,
             .product_activations = options.product_activations,
-            .has_graphs = options.has_graphs};
+            .has_graphs = options.has_graphs,
+            .activations = options.activations};
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

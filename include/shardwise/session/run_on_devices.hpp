@@ -19,11 +19,17 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
-/// Checks that the ranks of each stage, who add up, compute on devices all or none.
+/// Checks that the ranks of each stage, who add up, compute on devices all or none, and that all have activations of one type.
 ///
-/// Errors  invalid_argument with the stage
+/// Errors  invalid_argument with the stage; unsupported
 [[nodiscard]] inline Result<> check_stage_devices(RunOptions const& options) {
     for (std::int32_t rank = 0; rank < options.ranks(); ++rank) {
+        if (options.activations != Dtype::f32 && options.devices.is_processor(rank)) {
+            return Error{ErrorCode::unsupported}
+                .in("activations")
+                .because("are fp32 on the processor, which has ranks of this run")
+                .fix("take fp32, or name devices for all ranks");
+        }
         auto const first = rank - rank % options.tp;
         if (options.devices.is_processor(rank) == options.devices.is_processor(first)) continue;
         return Error{ErrorCode::invalid_argument}

@@ -56,6 +56,8 @@ struct RunOptions {
     std::int64_t cache_tokens = 0;
     /// What keys and values are kept in: f32, bf16 or i8.
     Dtype kv_dtype = Dtype::f32;
+    /// What activations lie in between kernels: f32 or, where all ranks compute on devices, bf16 or f16.
+    Dtype activations = Dtype::f32;
     /// What products make of activations. int8 is refused where no weight is held in a format of whole numbers, bf16 where none is
     /// held in bf16.
     ProductActivations product_activations = ProductActivations::full;

@@ -77,6 +77,7 @@ public:
     }
 
     [[nodiscard]] Result<> load(StoredParameters const& parameters, std::vector<StageBlocks> const& stages) {
+        if (auto const checked = check_activations<Backend>(model_, limits_.activations); !checked) return checked;
         auto const stage = team().rank() / options_.tp;
         TensorPlace const place{options_.tp, team().rank() % options_.tp};
         TensorPlace const experts{options_.ep, groups_ ? groups_->peers().rank() : 0};

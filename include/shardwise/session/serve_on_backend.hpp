@@ -123,8 +123,11 @@ template <ComputeBackend Backend>
     if (!parameters) return parameters.error();
     auto context = options.context;
     if (model.config.max_positions > 0) context = std::min(context, model.config.max_positions);
-    ExecutorLimits const limits{1, context,          std::max<std::int64_t>(std::min(options.step_tokens, context), 1),
-                                0, options.kv_dtype, options.product_activations};
+    ExecutorLimits const limits{.context = context,
+                                .step_tokens = std::max<std::int64_t>(std::min(options.step_tokens, context), 1),
+                                .kv_dtype = options.kv_dtype,
+                                .product_activations = options.product_activations,
+                                .activations = options.activations};
     detail::RequestBoard board;
     typename detail::RankCommunicator<Backend>::Meeting meeting(static_cast<std::int32_t>(own.ranks()));
     return run_threads(static_cast<std::int32_t>(options.ranks()),

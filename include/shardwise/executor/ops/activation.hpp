@@ -67,9 +67,10 @@ struct ExecutedOp<ActivationOp, Backend, Policy> : HoldsNothing<Backend, Policy>
         return form == ActivationForm::one ? Result<>{} : check_gate(name, from, Row(row_of<Backend>(up)));
     }
 
-    template <Communicator C>
-    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, BoundOperation<Backend, Policy> const& op) {
-        using ConstRows = TensorView<float const, 2, Backend>;
+    template <Communicator C, ActivationElement T>
+    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C, T>& walk,
+                                      BoundOperation<Backend, Policy> const& op) {
+        using ConstRows = TensorView<T const, 2, Backend>;
         auto const& held = std::get<HeldActivation<Backend>>(op.held);
         auto const kind = op.op->activation;
         auto const out = walk.view(op.output);
@@ -79,28 +80,29 @@ struct ExecutedOp<ActivationOp, Backend, Policy> : HoldsNothing<Backend, Policy>
             case ActivationForm::xielu:
                 return xielu(gate, held.numbers.view(), out, stream);
             case ActivationForm::one:
-                if constexpr (std::same_as<Backend, Host>) return activation_bound<float>(gate, out, kind, stream);
-                return activation<float>(gate, out, kind, stream);
+                if constexpr (std::same_as<Backend, Host>) return activation_bound<T>(gate, out, kind, stream);
+                return activation<T>(gate, out, kind, stream);
             case ActivationForm::halves: {
                 auto const width = op.output.width;
-                return run_pair(gate.columns(0, width), gate.columns(width, width), out, kind, stream);
+                return run_pair<T>(gate.columns(0, width), gate.columns(width, width), out, kind, stream);
             }
             case ActivationForm::one_gate:
                 return scale_rows(gate, ConstRows(walk.view(op.inputs[1])), out, kind, stream);
             case ActivationForm::pair:
-                return run_pair(gate, walk.view(op.inputs[1]), out, kind, stream);
+                return run_pair<T>(gate, walk.view(op.inputs[1]), out, kind, stream);
         }
         __builtin_unreachable();
     }
 
 private:
-    [[nodiscard]] static Result<> run_pair(TensorView<float const, 2, Backend> gate,
-                                           TensorView<float const, 2, Backend> up, TensorView<float, 2, Backend> out,
-                                           ActivationKind kind, typename Backend::Stream& stream) {
+    template <ActivationElement T>
+    [[nodiscard]] static Result<> run_pair(TensorView<T const, 2, Backend> gate, TensorView<T const, 2, Backend> up,
+                                           TensorView<T, 2, Backend> out, ActivationKind kind,
+                                           typename Backend::Stream& stream) {
         if constexpr (std::same_as<Backend, Host>) {
-            return gated_activation_bound<float>(gate, up, out, kind, stream);
+            return gated_activation_bound<T>(gate, up, out, kind, stream);
         } else {
-            return gated_activation<float>(gate, up, out, kind, stream);
+            return gated_activation<T>(gate, up, out, kind, stream);
         }
     }
     [[nodiscard]] static ActivationForm form_of(Operation const& op, BlockBody const& body) {

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -72,7 +73,7 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
         auto const sequences = std::min(limits.sequences, limits.step_tokens);
         if (op.attention.latent > 0)
             return latent_workspace<Backend>(op.attention, heads.query.size(), limits.step_tokens, sequences,
-                                             limits.context);
+                                             limits.context, limits.activations);
         AttentionOptions options;
         options.shape = op.attention;
         // A sequence whose chunk needs more than the longest and than one token is split over fewer threads.
@@ -91,13 +92,15 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
         return to.cache.check_columns(to.cache_layer, keys, values);
     }
 
-    template <Communicator C>
-    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, BoundOperation<Backend, Policy> const& op) {
+    template <Communicator C, ActivationElement T>
+    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C, T>& walk,
+                                      BoundOperation<Backend, Policy> const& op) {
         auto const& held = std::get<HeldAttention<Backend>>(op.held);
         auto const& shape = held.options.shape;
         if (shape.latent > 0) return run_latent(walk, op, held);
-        typename BlockWalk<Backend, Policy, C>::Vector const none;
-        typename BlockWalk<Backend, Policy, C>::Vector const per_head = held.per_head.view();
+        using ConstMatrix = typename BlockWalk<Backend, Policy, C, T>::ConstMatrix;
+        typename BlockWalk<Backend, Policy, C, T>::Vector const none;
+        typename BlockWalk<Backend, Policy, C, T>::Vector const per_head = held.per_head.view();
         auto const sinks = held.is_by_distance ? none : per_head;
         auto const slopes = held.is_by_distance ? per_head : none;
         auto const& share = held.share;
@@ -120,14 +123,21 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
         auto& stream = walk.stream;
         auto const attend = [&]<class Cache>(StepRows<Cache, Backend> const& keys,
                                              StepRows<Cache, Backend> const& values) {
-            return attend_heads<Backend, Cache>(q, keys, values, out, step.table, held.options, share, stream,
-                                                step.scratch, sinks, slopes);
+            return attend_heads<Backend, Cache, T>(q, keys, values, out, step.table, held.options, share, stream,
+                                                   step.scratch, sinks, slopes);
         };
         // An encoder sees its whole sequence in one step and keeps nothing.
-        if (!shape.is_causal) return attend(StepRows<float, Backend>{k, {}, -1}, StepRows<float, Backend>{v, {}, -1});
+        if (!shape.is_causal) {
+            // check_activations refuses halves, which no cache holds.
+            if constexpr (std::same_as<T, Float16>)
+                return no_kernel<Backend>("attention in both directions over activations in fp16");
+            else
+                return attend(StepRows<T, Backend>{k, {}, -1}, StepRows<T, Backend>{v, {}, -1});
+        }
         auto& cache = *step.cache;
         auto const layer = walk.block.cache_layer;
-        if (auto const stored = cache.store_bound(layer, k, v, step.table, stream); !stored) return stored;
+        auto const stored = cache.store_bound(layer, ConstMatrix(k), ConstMatrix(v), step.table, stream);
+        if (!stored) return stored;
         return cache.with_element([&]<class Cache>(Cache) {
             auto const keys = cache.template key_memory<Cache>(layer);
             auto const values = cache.template value_memory<Cache>(layer);
@@ -202,13 +212,13 @@ private:
         return hold_floats<Backend>(from.context(), biases);
     }
 
-    template <Communicator C>
-    [[nodiscard]] static Result<> run_latent(BlockWalk<Backend, Policy, C>& walk,
+    template <Communicator C, ActivationElement T>
+    [[nodiscard]] static Result<> run_latent(BlockWalk<Backend, Policy, C, T>& walk,
                                              BoundOperation<Backend, Policy> const& op,
                                              HeldAttention<Backend> const& held) {
         auto const& heads = std::get<LatentHeads<Backend>>(walk.block.operations[held.expands].held);
-        auto const q = walk.view(op.inputs[0]);
-        auto const latents = walk.view(op.inputs[1]);
+        TensorView<T const, 2, Backend> const q = walk.view(op.inputs[0]);
+        TensorView<T const, 2, Backend> const latents = walk.view(op.inputs[1]);
         auto const out = walk.view(op.output);
         auto& stream = walk.stream;
         auto const scale = held.options.scale;
@@ -220,7 +230,7 @@ private:
         return cache.with_element([&]<class Cache>(Cache) {
             auto const memory = cache.template key_memory<Cache>(layer);
             StepRows<Cache, Backend> const seen{memory.elements, memory.scales, cache.group(layer)};
-            return heads.template attend<Cache>(q, seen, out, step.table, scale, step.scratch, stream);
+            return heads.template attend<Cache, T>(q, seen, out, step.table, scale, step.scratch, stream);
         });
     }
 };

@@ -7,6 +7,7 @@
 #include <shardwise/kernels/combine_rows.hpp>
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -18,12 +19,13 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 /// of the experts, rows travel to them here and back, and what stands between the router and this is computed on the way.
 template <ComputeBackend Backend, ReductionPolicy Policy>
 struct ExecutedOp<CombineOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
-    template <Communicator C>
-    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, BoundOperation<Backend, Policy> const& op) {
+    template <Communicator C, ActivationElement T>
+    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C, T>& walk,
+                                      BoundOperation<Backend, Policy> const& op) {
         auto const out = walk.view(op.output);
         if (auto const done = sum(walk, op); !done) return done;
         if constexpr (!Policy::has_fixed_tree) {
-            TensorView<float, 1, Backend> const all(out.data(), {out.elements()});
+            TensorView<T, 1, Backend> const all(out.data(), {out.elements()});
             submit_all_reduce(walk.comm, all, ReduceOp::sum, walk.stream);
         }
         return {};
@@ -31,31 +33,36 @@ struct ExecutedOp<CombineOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
 
 private:
     using Bound = BoundOperation<Backend, Policy>;
-    using ConstMatrix = TensorView<float const, 2, Backend>;
 
-    template <Communicator C>
-    [[nodiscard]] static Result<> sum(BlockWalk<Backend, Policy, C>& walk, Bound const& op) {
-        return walk.exchange != nullptr ? exchange(walk, op) : combine(walk, op);
+    template <Communicator C, ActivationElement T>
+    [[nodiscard]] static Result<> sum(BlockWalk<Backend, Policy, C, T>& walk, Bound const& op) {
+        // Rows of other types do not travel: check_rank.
+        if constexpr (std::same_as<T, float>) {
+            if (walk.exchange != nullptr) return exchange(walk, op);
+        }
+        return combine(walk, op);
     }
-    template <Communicator C>
-    [[nodiscard]] static Result<> combine(BlockWalk<Backend, Policy, C>& walk, Bound const& op) {
+    template <Communicator C, ActivationElement T>
+    [[nodiscard]] static Result<> combine(BlockWalk<Backend, Policy, C, T>& walk, Bound const& op) {
         auto const table = order_rows(walk, op, RoutingOrder::row_of_pair);
         if (!table) return table.error();
-        Routes<Backend> const chosen(walk.view(op.inputs[1]));
+        Routes<Backend> const chosen(walk.floats(op.inputs[1]));
+        using ConstMatrix = typename BlockWalk<Backend, Policy, C, T>::ConstMatrix;
         return combine_rows(ConstMatrix(walk.view(op.inputs[0])),
-                            TensorView<std::int32_t const, 1, Backend>(table->order), ConstMatrix(chosen.weights),
-                            walk.view(op.output), walk.stream);
+                            TensorView<std::int32_t const, 1, Backend>(table->order),
+                            TensorView<float const, 2, Backend>(chosen.weights), walk.view(op.output), walk.stream);
     }
 
-    template <Communicator C>
-    [[nodiscard]] static Result<> exchange(BlockWalk<Backend, Policy, C>& walk, Bound const& op) {
+    template <Communicator C, ActivationElement T>
+    [[nodiscard]] static Result<> exchange(BlockWalk<Backend, Policy, C, T>& walk, Bound const& op) {
         std::span<Bound const> const operations(walk.block.operations);
         auto const number = static_cast<std::size_t>(&op - operations.data());
         auto first = number;
         while (first > 0 && walk.is_routed(operations[first - 1])) --first;
         auto const between = operations.subspan(first, number - first);
-        Routes<Backend> const chosen(walk.view(op.inputs[1]));
-        using Matrix = typename BlockWalk<Backend, Policy, C>::Matrix;
+        Routes<Backend> const chosen(walk.floats(op.inputs[1]));
+        using Matrix = typename BlockWalk<Backend, Policy, C, T>::Matrix;
+        using ConstMatrix = typename BlockWalk<Backend, Policy, C, T>::ConstMatrix;
         using Stream = typename Backend::Stream;
         auto const expert = [&](std::int64_t at, ConstMatrix rows, Matrix results, Stream&) -> Result<> {
             for (std::int64_t begin = 0; begin < rows.extent(0); begin += walk.step.routed_room) {
@@ -72,10 +79,11 @@ private:
 
     /// One expert's rows through the operations `between`: values between them lie where the arena has those of the rank's
     /// own rows.
-    template <Communicator C>
-    [[nodiscard]] static Result<> compute_expert(BlockWalk<Backend, Policy, C>& walk, std::span<Bound const> between,
-                                                 std::int64_t expert, ConstMatrix in,
-                                                 TensorView<float, 2, Backend> out) {
+    template <Communicator C, ActivationElement T>
+    [[nodiscard]] static Result<> compute_expert(BlockWalk<Backend, Policy, C, T>& walk, std::span<Bound const> between,
+                                                 std::int64_t expert, TensorView<T const, 2, Backend> in,
+                                                 TensorView<T, 2, Backend> out) {
+        using ConstMatrix = TensorView<T const, 2, Backend>;
         walk.routed_rows = in.extent(0);
         std::int32_t const rows[] = {0, static_cast<std::int32_t>(in.extent(0))};
         for (auto const& op : between) {

@@ -64,26 +64,25 @@ struct ExecutedOp<EmbeddingOp, Backend, Policy> {
 
     [[nodiscard]] static std::int64_t scratch(CountedBlock const&, Operation const&, std::size_t) { return 0; }
 
-    template <Communicator C>
-    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, BoundOperation<Backend, Policy> const& op) {
+    template <Communicator C, ActivationElement T>
+    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C, T>& walk,
+                                      BoundOperation<Backend, Policy> const& op) {
         auto const out = walk.view(op.output);
         if (auto const* const row = std::get_if<HeldVector<Backend>>(&op.held)) {
-            if (auto const done = fill<float>(out, 0.0F, walk.stream); !done) return done;
-            return add_row<float>(TensorView<float const, 1, Backend>(row->values.view()), out, walk.stream);
+            if (auto const done = fill<T>(out, 0.0F, walk.stream); !done) return done;
+            return add_row<T>(TensorView<float const, 1, Backend>(row->values.view()), out, walk.stream);
         }
         auto const& table = std::get<HeldTable<Backend>>(op.held);
         if (auto const done = look_up(walk, *op.op, table, out); !done) return done;
         bool const is_dealt = table.rows.size() != op.op->in_features;
         if (is_dealt) {
-            submit_all_reduce(walk.comm, TensorView<float, 1, Backend>{out.data(), {out.elements()}}, ReduceOp::sum,
+            submit_all_reduce(walk.comm, TensorView<T, 1, Backend>{out.data(), {out.elements()}}, ReduceOp::sum,
                               walk.stream);
         }
         return {};
     }
 
 private:
-    using Matrix = TensorView<float, 2, Backend>;
-
     [[nodiscard]] static bool holds_one_row(Operation const& op) {
         return !HasHostMemory<Backend> && op.index == TableIndex::token_type;
     }
@@ -98,9 +97,9 @@ private:
         return Held{HeldVector<Backend>{std::move(*buffer)}};
     }
 
-    template <Communicator C>
-    [[nodiscard]] static Result<> look_up(BlockWalk<Backend, Policy, C>& walk, Operation const& op,
-                                          HeldTable<Backend> const& table, Matrix out) {
+    template <Communicator C, ActivationElement T>
+    [[nodiscard]] static Result<> look_up(BlockWalk<Backend, Policy, C, T>& walk, Operation const& op,
+                                          HeldTable<Backend> const& table, TensorView<T, 2, Backend> out) {
         auto const numbers = op.index == TableIndex::position ? walk.step.table.positions() : walk.step.table.ids();
         if constexpr (HasHostMemory<Backend>) {
             bool const is_type = op.index == TableIndex::token_type;

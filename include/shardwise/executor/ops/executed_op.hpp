@@ -21,8 +21,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 ///     static std::int64_t scratch(CountedBlock const&, Operation const&, std::size_t number);    // floats, in any step
 ///     static Result<> check(BoundOperation<Backend, Policy> const&, BoundTo<Backend> const&);    // whether it fits between its
 ///         // values, once it is bound; where there is none, its kernels ask in each step
-///     template <Communicator C>
-///     static Result<> run(BlockWalk<Backend, Policy, C>&, BoundOperation<Backend, Policy> const&);    // one step
+///     template <Communicator C, ActivationElement T>
+///     static Result<> run(BlockWalk<Backend, Policy, C, T>&, BoundOperation<Backend, Policy> const&);    // one step
 template <class Op, ComputeBackend Backend, ReductionPolicy Policy>
 struct ExecutedOp;
 
@@ -38,7 +38,7 @@ struct BoundTo {
 /// A row of a bound value: what kernels ask of its columns holds for any number of rows.
 template <ComputeBackend Backend>
 [[nodiscard]] TensorView<float, 2, Backend> row_of(BoundValue const& value) {
-    return {value.data, {1, value.width}};
+    return {reinterpret_cast<float*>(value.data), {1, value.width}};
 }
 
 /// Of operations that hold and need nothing.

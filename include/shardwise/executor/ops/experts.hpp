@@ -54,9 +54,10 @@ struct ExecutedOp<ExpertsOp, Backend, Policy> {
 
     [[nodiscard]] static std::int64_t scratch(CountedBlock const& block, Operation const& op, std::size_t) {
         // Gathered rows of one expert, which every token may have chosen.
-        if (block.value(op.output).spread != Spread::partial) return block.limits.step_tokens * op.in_features;
+        if (block.value(op.output).spread != Spread::partial)
+            return floats_of(block.limits.step_tokens * op.in_features, block.limits.activations);
         ExpertRows<Backend, Policy> const rows(block.pieces(op.inputs[0]), block.place, op.out_features);
-        return rows.workspace(block.limits.step_tokens * op.experts_per_token);
+        return rows.workspace(block.limits.step_tokens * op.experts_per_token, block.limits.activations);
     }
 
     /// Rows of which each reads its expert's weight, so that nobody waits for how many each expert has. As computed, not measured: one
@@ -72,8 +73,9 @@ struct ExecutedOp<ExpertsOp, Backend, Policy> {
         }
     }
 
-    template <Communicator C>
-    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, BoundOperation<Backend, Policy> const& op) {
+    template <Communicator C, ActivationElement T>
+    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C, T>& walk,
+                                      BoundOperation<Backend, Policy> const& op) {
         auto const table = order_rows(walk, op, RoutingOrder::token_of_row);
         if (!table) return table.error();
         if constexpr (!HasHostMemory<Backend>) {
@@ -81,17 +83,19 @@ struct ExecutedOp<ExpertsOp, Backend, Policy> {
         }
         auto const first = count_rows(walk, op.op->inputs[1], *table);
         if (!first) return first.error();
+        using ConstMatrix = typename BlockWalk<Backend, Policy, C, T>::ConstMatrix;
         auto const* const columns = std::get_if<ExpertColumns<Backend>>(&op.held);
         if (columns == nullptr) {
             return std::get<ExpertRows<Backend, Policy>>(op.held).forward(
-                {0, *first}, walk.view(op.inputs[0]), walk.view(op.output), walk.step.scratch, walk.comm, walk.stream);
+                {0, *first}, ConstMatrix(walk.view(op.inputs[0])), walk.view(op.output), walk.step.scratch, walk.comm,
+                walk.stream);
         }
         // Rows in the order of tokens go to their experts, one expert's at a time.
-        using Matrix = typename BlockWalk<Backend, Policy, C>::Matrix;
-        TensorView<float const, 2, Backend> const in = walk.view(op.inputs[0]);
+        using Matrix = typename BlockWalk<Backend, Policy, C, T>::Matrix;
+        ConstMatrix const in = walk.view(op.inputs[0]);
         auto const out = walk.view(op.output);
         auto& stream = walk.stream;
-        Routes<Backend> const routes(walk.view(op.inputs[1]));
+        Routes<Backend> const routes(walk.floats(op.inputs[1]));
         bool const weighs_inputs = op.op->weighs_inputs;
         Result<> const multiplied =
             ExpertRuns{0, *first}.for_each({0, out.extent(0)}, [&](std::size_t expert, UnitRange rows) {
@@ -99,14 +103,14 @@ struct ExecutedOp<ExpertsOp, Backend, Policy> {
                 auto const& layer = columns->experts[expert];
                 // Of one token all read the row where it lies.
                 if (in.extent(0) == 1 && !weighs_inputs) return layer.forward(in, out.rows(rows.begin, count), stream);
-                Matrix const gathered(walk.step.scratch.data(), {count, in.extent(1)});
+                Matrix const gathered(reinterpret_cast<T*>(walk.step.scratch.data()), {count, in.extent(1)});
                 TensorView<std::int32_t const, 1, Backend> const tokens = table->order.part(rows.begin, count);
-                Result<> const done = take_rows<float>(tokens, in, gathered, stream);
+                Result<> const done = take_rows<T>(tokens, in, gathered, stream);
                 if constexpr (HasHostMemory<Backend>) {
                     if (done && weighs_inputs)
                         weigh(routes, static_cast<std::int32_t>(expert), tokens, gathered, stream);
                 }
-                return done ? layer.forward(gathered, out.rows(rows.begin, count), stream) : done;
+                return done ? layer.forward(ConstMatrix(gathered), out.rows(rows.begin, count), stream) : done;
             });
         // The weights have been taken: what follows is a plain sum over a token's experts.
         if (multiplied && weighs_inputs) return fill(routes.weights, 1.0F, stream);
@@ -135,8 +139,8 @@ private:
         if (auto const* const columns = std::get_if<ExpertColumns<Backend>>(&held)) return columns->table.multiplies();
         return std::get<ExpertRows<Backend, Policy>>(held).table().multiplies();
     }
-    template <Communicator C>
-    [[nodiscard]] static Result<> multiply_few(BlockWalk<Backend, Policy, C>& walk,
+    template <Communicator C, ActivationElement T>
+    [[nodiscard]] static Result<> multiply_few(BlockWalk<Backend, Policy, C, T>& walk,
                                                BoundOperation<Backend, Policy> const& op,
                                                RoutingTable<Backend> const& table) {
         auto const* const columns = std::get_if<ExpertColumns<Backend>>(&op.held);
@@ -144,7 +148,7 @@ private:
             columns != nullptr ? columns->table : std::get<ExpertRows<Backend, Policy>>(op.held).table();
         TensorView<std::int32_t const, 1, Backend> tokens;
         if (columns != nullptr) tokens = table.order;
-        TensorView<float const, 2, Backend> const in = walk.view(op.inputs[0]);
+        TensorView<T const, 2, Backend> const in = walk.view(op.inputs[0]);
         return factors.multiply(in, tokens, table.first, walk.view(op.output), walk.stream);
     }
 };

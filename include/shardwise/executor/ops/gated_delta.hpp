@@ -86,14 +86,15 @@ struct ExecutedOp<GatedDeltaOp, Backend, Policy> {
         }
     }
 
-    template <Communicator C>
-    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, BoundOperation<Backend, Policy> const& op) {
+    template <Communicator C, ActivationElement T>
+    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C, T>& walk,
+                                      BoundOperation<Backend, Policy> const& op) {
         auto const* const held = std::get_if<HeldDelta<Backend>>(&op.held);
         if (held == nullptr) return {};
         DeltaWeights<Backend> const weights{held->convolution.view(), held->dt_bias.view(), held->decay.view(),
                                             held->norm.view(), held->epsilon};
-        TensorView<float const, 2, Backend> const in = walk.view(op.inputs[0]);
-        TensorView<float const, 2, Backend> const ba = walk.view(op.inputs[1]);
+        TensorView<T const, 2, Backend> const in = walk.view(op.inputs[0]);
+        TensorView<T const, 2, Backend> const ba = walk.view(op.inputs[1]);
         auto const out = walk.view(op.output);
         auto const& step = walk.step;
         auto& cache = *step.cache;

@@ -48,7 +48,8 @@ struct ExecutedOp<LinearOp, Backend, Policy> {
         std::int64_t most = 0;
         if (made.spread == Spread::partial && Policy::has_fixed_tree) {
             ProductTree<Backend> const sum(block.pieces(op.inputs[0]), op.out_features, block.place);
-            most = sum.max_workspace(block.limits.step_tokens);
+            auto const tokens = block.limits.step_tokens;
+            most = sum.max_workspace(tokens) + rounded_sum_floats(tokens, op.out_features, block.limits.activations);
         }
         auto const vocabulary = block.model.config.vocab_size;
         if (op.out_features != vocabulary) return most;
@@ -68,23 +69,28 @@ struct ExecutedOp<LinearOp, Backend, Policy> {
             op.held);
     }
 
-    template <Communicator C>
-    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, BoundOperation<Backend, Policy> const& op) {
+    template <Communicator C, ActivationElement T>
+    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C, T>& walk,
+                                      BoundOperation<Backend, Policy> const& op) {
         // Its keys and values are never made.
         if (std::holds_alternative<LatentHeads<Backend>>(op.held)) return {};
-        auto const in = walk.view(op.inputs[0]);
+        TensorView<T const, 2, Backend> const in = walk.view(op.inputs[0]);
         auto const out = walk.view(op.output);
         if (auto const* const row = std::get_if<RowLinear<Backend, Policy>>(&op.held))
             return row->forward_bound(in, out, walk.step.scratch, walk.comm, walk.stream);
-        if (auto const* const column = std::get_if<ColumnLinear<Backend>>(&op.held))
-            return column->forward_bound(in, out, walk.stream);
+        auto const scores = walk.floats(op.output);
+        if (auto const* const column = std::get_if<ColumnLinear<Backend>>(&op.held)) {
+            return op.output.is_in_float ? column->forward_bound(in, scores, walk.stream)
+                                         : column->forward_bound(in, out, walk.stream);
+        }
         auto const& logits = std::get<HeldLogits<Backend>>(op.held);
-        if (auto const done = logits.product.forward_bound(in, out, walk.stream); !done) return done;
+        if (auto const done = logits.product.forward_bound(in, scores, walk.stream); !done) return done;
         if (logits.soft_cap > 0.0F) {
-            auto const bent = soft_cap(TensorView<float const, 2, Backend>(out), out, logits.soft_cap, walk.stream);
+            TensorView<float const, 2, Backend> const flat = scores;
+            auto const bent = soft_cap(flat, scores, logits.soft_cap, walk.stream);
             if (!bent) return bent;
         }
-        return gather_logits<Backend>(out, walk.state.logits, walk.step.scratch, walk.comm, walk.stream);
+        return gather_logits<Backend>(scores, walk.state.logits, walk.step.scratch, walk.comm, walk.stream);
     }
 
 private:

@@ -87,10 +87,11 @@ struct ExecutedOp<NormOp, Backend, Policy> {
         return check_bias(name, TensorView<float const, 1, Backend>(norm.bias.view()), norm.width);
     }
 
-    template <Communicator C>
-    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, BoundOperation<Backend, Policy> const& op) {
-        using Matrix = typename BlockWalk<Backend, Policy, C>::Matrix;
-        using Vector = typename BlockWalk<Backend, Policy, C>::Vector;
+    template <Communicator C, ActivationElement T>
+    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C, T>& walk,
+                                      BoundOperation<Backend, Policy> const& op) {
+        using Matrix = typename BlockWalk<Backend, Policy, C, T>::Matrix;
+        using Vector = typename BlockWalk<Backend, Policy, C, T>::Vector;
         auto const& norm = std::get<HeldNorm<Backend>>(op.held);
         Vector const weight = norm.weight.view();
         auto in = walk.view(op.inputs[0]);
@@ -112,14 +113,14 @@ struct ExecutedOp<NormOp, Backend, Policy> {
             in = Matrix(in.data(), {in.extent(0) * heads, norm.width});
             out = Matrix(out.data(), {out.extent(0) * heads, norm.width});
         }
-        TensorView<float const, 2, Backend> const from = in;
+        TensorView<T const, 2, Backend> const from = in;
         Vector const bias = norm.bias.view();
         if constexpr (std::same_as<Backend, Host>) {
-            if (norm.is_layer) return layer_norm_bound<float>(from, weight, bias, out, norm.epsilon, walk.stream);
-            return rms_norm_bound<float>(from, weight, out, norm.epsilon, walk.stream, norm.offset);
+            if (norm.is_layer) return layer_norm_bound<T>(from, weight, bias, out, norm.epsilon, walk.stream);
+            return rms_norm_bound<T>(from, weight, out, norm.epsilon, walk.stream, norm.offset);
         } else {
-            if (norm.is_layer) return layer_norm<float>(from, weight, bias, out, norm.epsilon, walk.stream);
-            return rms_norm<float>(from, weight, out, norm.epsilon, walk.stream, norm.offset);
+            if (norm.is_layer) return layer_norm<T>(from, weight, bias, out, norm.epsilon, walk.stream);
+            return rms_norm<T>(from, weight, out, norm.epsilon, walk.stream, norm.offset);
         }
     }
 

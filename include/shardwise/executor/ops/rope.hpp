@@ -35,8 +35,9 @@ struct ExecutedOp<RopeOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
         return to.rotations.check(to.rotation, held.columns, held.heads);
     }
 
-    template <Communicator C>
-    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, BoundOperation<Backend, Policy> const& op) {
+    template <Communicator C, ActivationElement T>
+    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C, T>& walk,
+                                      BoundOperation<Backend, Policy> const& op) {
         auto const& held = std::get<HeldRope>(op.held);
         auto values = walk.view(op.output);
         if (held.columns != op.output.width) values = values.columns(0, held.columns);

@@ -38,12 +38,13 @@ struct ExecutedOp<RouteOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
         return {};
     }
 
-    template <Communicator C>
-    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, BoundOperation<Backend, Policy> const& op) {
-        Routes<Backend> const chosen(walk.view(op.output));
+    template <Communicator C, ActivationElement T>
+    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C, T>& walk,
+                                      BoundOperation<Backend, Policy> const& op) {
+        Routes<Backend> const chosen(walk.floats(op.output));
         walk.routed_rows = walk.tokens * op.op->experts_per_token;
         auto const& held = std::get<HeldRouter<Backend>>(op.held);
-        TensorView<float const, 2, Backend> const scores = walk.view(op.inputs[0]);
+        TensorView<float const, 2, Backend> const scores = walk.floats(op.inputs[0]);
         return route(scores, held.correction.view(), chosen.ids, chosen.weights, held.options, walk.stream);
     }
 };

@@ -12,9 +12,10 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Two matrices of one shape that make a third.
-template <class T, class Backend>
+template <class T, class Other, class Backend>
 [[nodiscard]] Result<> check_addends(std::string_view kernel, TensorView<T const, 2, Backend> const& a,
-                                     TensorView<T const, 2, Backend> const& b, TensorView<T, 2, Backend> const& out) {
+                                     TensorView<Other const, 2, Backend> const& b,
+                                     TensorView<T, 2, Backend> const& out) {
     if (auto const known = check_views(kernel, b); !known) return known;
     if (auto const checked = check_rows(kernel, a, a.extent(1), out); !checked) return checked;
     bool const has_rows = b.extent(0) == a.extent(0);

@@ -15,9 +15,9 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// out = in * weight^T of a layer that has checked them, once for a call or, where it is bound, when it was loaded. The host's product
 /// begins at once, by the kernel that the weight holds; others look again.
-template <ComputeBackend Backend>
-[[nodiscard]] Result<> multiply_bound(TensorView<float const, 2, Backend> in, typename Backend::Weight const& weight,
-                                      TensorView<float, 2, Backend> out, typename Backend::Stream& stream) {
+template <ComputeBackend Backend, class T, class Out>
+[[nodiscard]] Result<> multiply_bound(TensorView<T const, 2, Backend> in, typename Backend::Weight const& weight,
+                                      TensorView<Out, 2, Backend> out, typename Backend::Stream& stream) {
     if constexpr (std::same_as<Backend, Host>) {
         return multiply_checked(in, weight, UnitRange{0, weight.inputs()}, out, stream);
     } else {

@@ -57,7 +57,6 @@ class ProductTree {
 public:
     using Stream = typename Backend::Stream;
     using Weight = typename Backend::Weight;
-    using Rows = TensorView<float const, 2, Backend>;
     using Matrix = TensorView<float, 2, Backend>;
     using Vector = TensorView<float, 1, Backend>;
     using Nodes = TensorView<float, 3, Backend>;
@@ -109,7 +108,7 @@ private:
     [[nodiscard]] auto compute(Each const& each, Stream& stream) const {
         if constexpr (SumsProducts<Backend>) {
             return [this, &each, &stream](UnitRange tokens, Nodes out) -> Result<> {
-                return each(tokens, [&](Weight const& weight, Rows in, UnitRange place) -> Result<> {
+                return each(tokens, [&](Weight const& weight, auto in, UnitRange place) -> Result<> {
                     Nodes const rows(out.data() + place.begin * out.stride(1),
                                      {out.extent(0), place.size(), out.extent(2)}, out.strides());
                     auto const& sums = sums_by(weight);
@@ -120,7 +119,7 @@ private:
         } else {
             return [this, &each, &stream](std::int64_t leaf, UnitRange tokens, Matrix out) -> Result<> {
                 auto const inputs = pieces_.inputs_of({leaf, leaf + 1});
-                return each(tokens, [&](Weight const& weight, Rows in, UnitRange place) -> Result<> {
+                return each(tokens, [&](Weight const& weight, auto in, UnitRange place) -> Result<> {
                     auto const first = own_.begin - (weight.inputs() - own_.size());
                     return Backend::multiply(in.columns(inputs.begin - own_.begin, inputs.size()), weight,
                                              {inputs.begin - first, inputs.end - first},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/dtype.hpp>
 #include <shardwise/core/log.hpp>
 #include <shardwise/core/on_call.hpp>
 #include <shardwise/core/result.hpp>
@@ -36,6 +37,8 @@ struct EmbedOptions {
     int threads = 0;
     /// The same bits for any number of ranks.
     bool is_deterministic = false;
+    /// What activations lie in between kernels: f32 or, on devices, bf16 or f16.
+    Dtype activations = Dtype::f32;
     /// Tokens that one step computes at most; an encoder's longest text needs a step of its own length.
     std::int64_t step_tokens = 512;
     /// How long ranks wait for each other.

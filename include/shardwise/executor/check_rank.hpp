@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/core/result.hpp>
+#include <shardwise/executor/activation_element.hpp>
+#include <shardwise/executor/executor_limits.hpp>
+#include <shardwise/executor/held_format.hpp>
+#include <shardwise/executor/load_options.hpp>
+#include <shardwise/executor/model_reach.hpp>
+#include <shardwise/executor/routes.hpp>
+#include <shardwise/executor/no_kernel.hpp>
+#include <shardwise/model/check_model.hpp>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+/// What a rank is asked of a model, before it loads anything.
+///
+/// Errors  those of check_model, check_limits, check_activations, check_expert_place and check_load_options; unsupported for scores
+///         of labels that are not executed, and for shared experts over activations that are not f32
+template <ComputeBackend Backend>
+[[nodiscard]] Result<> check_rank(Model const& model, ExecutorLimits const& limits, TensorPlace experts,
+                                  LoadOptions const& options) {
+    if (auto const checked = check_model(model); !checked) return checked;
+    if (auto const checked = check_limits(limits, model); !checked) return checked;
+    if (auto const checked = check_activations<Backend>(model, limits.activations); !checked) return checked;
+    if (limits.has_head && !scores_labels(model)) {
+        return Error{ErrorCode::unsupported}
+            .in(model.config.model_class.view())
+            .because("scores labels in a way that is not executed yet");
+    }
+    if (auto const checked = check_expert_place(experts, model.config); !checked) return checked;
+    if (experts.ranks > 1 && limits.activations != Dtype::f32)
+        return no_kernel<Backend>("experts that groups of ranks share, over activations in " +
+                                  std::string(traits(limits.activations).short_name));
+    return check_load_options(options);
+}
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail
