@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -16,7 +17,7 @@ namespace {
 using namespace shardwise;
 using Block = HeldBlock<Host, Fast>;
 
-std::array<float, 64> memory{};
+std::array<std::byte, 256> memory{};
 
 BoundValue of_width(std::int64_t width) {
     return {memory.data(), width, Rows::tokens};

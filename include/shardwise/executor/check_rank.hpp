@@ -7,8 +7,8 @@
 #include <shardwise/executor/held_format.hpp>
 #include <shardwise/executor/load_options.hpp>
 #include <shardwise/executor/model_reach.hpp>
-#include <shardwise/executor/routes.hpp>
 #include <shardwise/executor/no_kernel.hpp>
+#include <shardwise/executor/routes.hpp>
 #include <shardwise/model/check_model.hpp>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
