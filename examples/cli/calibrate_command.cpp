@@ -15,6 +15,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace shardwise::cli {
 
@@ -41,7 +42,9 @@ namespace {
 
 /// The devices to measure beside the processor.
 [[nodiscard]] Result<RunDevices> read_calibrated_devices(Arguments const& arguments) {
-    auto devices = read_run_devices(arguments);
+    // Measuring looks for devices itself, and says what there is to say.
+    std::vector<std::string> warnings;
+    auto devices = read_run_devices(arguments, warnings);
     if (devices && devices->empty() && arguments.devices) {
         return Error{ErrorCode::invalid_argument}
             .in("--devices")

@@ -33,6 +33,8 @@ struct EmbedRequest {
     EmbedOptions options;
     Optional<Pooling> pooling;
     std::optional<std::int64_t> max_tokens;
+    /// Of detection.
+    std::vector<std::string> warnings{};
 };
 
 [[nodiscard]] Result<EmbedRequest> read_embed_request(Arguments const& arguments) {
@@ -56,7 +58,7 @@ struct EmbedRequest {
                              read_count("--threads", arguments.threads, 4096, options.threads)}) {
         if (!read) return read.error();
     }
-    auto devices = read_run_devices(arguments);
+    auto devices = read_run_devices(arguments, request.warnings);
     if (!devices) return devices.error();
     options.devices = *std::move(devices);
     bool const is_processor = arguments.devices && (equal_ignoring_case(*arguments.devices, "cpu") ||
@@ -136,6 +138,7 @@ void cut_to(std::int64_t most, std::vector<TokenId> const& after, std::vector<To
                    answer.warnings);
         }
     }
+    answer.warnings.insert(answer.warnings.begin(), request.warnings.begin(), request.warnings.end());
     answer.warnings.insert(answer.warnings.begin(), model->warnings.begin(), model->warnings.end());
     print_warnings(answer.warnings);
     auto embeddings = embed_on_threads(*model->files, model->model, answer.ids, options);

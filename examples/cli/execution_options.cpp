@@ -158,8 +158,9 @@ constexpr std::array rank_table{
         .flag = "--devices",
         .value = "SPEC",
         .help =
-            "where to compute: cuda:0,cuda:1 or hip:0; for --strategy also auto, +cpu:64GiB, +disk; or memory that it "
-            "fills and the processor stands for: 2xgpu:24GiB, ...",
+            "where to compute: cuda:0,cuda:1 or hip:0 cut each layer; with --strategy, or named as auto, 0 or UUIDs, "
+            "each holds a stage (--strategy: also +cpu:64GiB, +disk); or memory that it fills and the processor stands "
+            "for: 2xgpu:24GiB, ...",
         .kind = ValueKind::devices,
         .word = &Arguments::devices},
     comm_option,

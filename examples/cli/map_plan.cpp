@@ -54,6 +54,16 @@ template <PlacementStrategy Strategy>
     return Error{ErrorCode::unsupported};
 }
 
+/// Gives blocks the workspace that they have with activations of another element type.
+void set_activations(PlacementTask const& task, EstimateRequest request, Dtype activations, Granularity granularity,
+                     ModuleSequence& modules) {
+    // Of the cache's element type, which was asked for, it says nothing.
+    request.dtype = activations;
+    request.quant = {};
+    auto const other = task.sequence(request, granularity);
+    for (std::size_t i = 0; i < modules.units.size(); ++i) modules.units[i].workspace = other.units[i].workspace;
+}
+
 /// What the devices hold when they are filled up to the unit that finds no room.
 [[nodiscard]] List<DeviceUse> partial_use(ModuleSequence const& modules, Budgets const& budgets) {
     auto const filling =
@@ -151,12 +161,14 @@ struct LastKind {
 }  // namespace
 
 Result<PlacedModules> plan_map(PlacementTask const& task, MapRequest& request, List<MapEntry> const& custom,
-                               MapAnswer& answer) {
+                               MapAnswer& answer, Optional<Dtype> activations) {
     if (auto const checked = task.check(request.estimate); !checked) return in_flags(checked.error());
     auto const is_answered = answer_inverse(task, request, answer);
     if (!is_answered) return is_answered.error();
     bool const is_custom = request.strategy == MapStrategy::custom;
-    auto modules = task.sequence(request.estimate, is_custom ? Granularity::tensors : Granularity::modules);
+    auto const granularity = is_custom ? Granularity::tensors : Granularity::modules;
+    auto modules = task.sequence(request.estimate, granularity);
+    if (activations) set_activations(task, request.estimate, *activations, granularity, modules);
     auto budgets = task.budgets(request.devices, request.estimate);
     if (auto const applied = apply_profile_option(task, request, modules, budgets, answer); !applied)
         return applied.error();

@@ -22,11 +22,13 @@ struct PlacedModules {
     Placement placement;
 };
 
-/// Fills in devices, map, certificate, shortfall and fixes by a strategy of our own; answers --max first.
+/// Fills in devices, map, certificate, shortfall and fixes by a strategy of our own; answers --max first. Blocks whose activations are not
+/// what the request's dtype and the model say have `activations`.
 ///
 /// Errors  what the strategy refuses: not_covered, no_such_device for custom maps
 [[nodiscard]] Result<PlacedModules> plan_map(PlacementTask const& task, MapRequest& request,
-                                             List<MapEntry> const& custom, MapAnswer& answer);
+                                             List<MapEntry> const& custom, MapAnswer& answer,
+                                             Optional<Dtype> activations = {});
 
 /// Fills in devices and map as accelerate or transformers would make them.
 ///

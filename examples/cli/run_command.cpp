@@ -34,6 +34,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace shardwise::cli {
 
@@ -234,7 +235,7 @@ void catch_interrupts(RunRanks& ranks, std::optional<StopRequest>& stop) {
         if (auto const agreed = agree_on(*world, read); !agreed) return agreed.error();
         if (auto const shared = share_ids(*world, input->request.prompt); !shared) return shared.error();
         if (has_placement(arguments)) {
-            if (auto const shared = share_placement(*world, options); !shared) return shared.error();
+            if (auto const shared = share_placement(arguments, *world, options); !shared) return shared.error();
         }
     }
     if (!input) return input.error();
@@ -307,8 +308,12 @@ ExitCode run_run(Arguments const& arguments) {
     }
     auto request = read_request(arguments);
     if (!request) return refuse(request.error());
-    auto options = read_run_options(arguments);
+    std::vector<std::string> warnings;
+    auto options = read_run_options(arguments, warnings);
     if (!options) return refuse(options.error());
+    // How many ranks a launcher's devices have, the launcher says.
+    if (auto const checked = ranks->has_launcher() ? Result<>{} : check_devices_are_used(arguments, *options); !checked)
+        return refuse(checked.error());
     if (auto const checked = check_placement_flags(arguments, options->devices); !checked)
         return refuse(checked.error());
     auto const lines = LogLines::from_environment();
@@ -324,6 +329,7 @@ ExitCode run_run(Arguments const& arguments) {
         auto const adapter = read_adapter(arguments, *model, options->load);
         if (!adapter) return refuse(adapter.error(), Stage::work);
         if (*adapter) options->load.adapter = &**adapter;
+        model->warnings.insert(model->warnings.end(), warnings.begin(), warnings.end());
         options->context = conversation_context(model->model.config);
         if (has_placement(arguments)) {
             auto const done = place_run(arguments, model->model, options->context, *options);
@@ -341,6 +347,8 @@ ExitCode run_run(Arguments const& arguments) {
         auto const context = detail::limits_for({input->request}, model.config, *options).context;
         auto const done = place_run(arguments, model, context, *options);
         if (!done) return refuse(done.error(), stage_of(done.error()));
+        // Only what is placed looks for devices, and is warned of what it finds.
+        input->model.warnings.insert(input->model.warnings.end(), warnings.begin(), warnings.end());
         placed.emplace(*std::move(input));
     }
     options->log = lines->log();

@@ -66,12 +66,13 @@ bool lists_run_devices(Arguments const& arguments) {
     return vendor_of(*arguments.devices) && arguments.devices->find('/') == std::string::npos;
 }
 
-Result<RunDevices> read_run_devices(Arguments const& arguments) {
+Result<RunDevices> read_run_devices(Arguments const& arguments, std::vector<std::string>& warnings) {
     RunDevices devices;
     if (!arguments.devices) return devices;
     if (!lists_run_devices(arguments)) {
         auto const choice = choose_devices(*arguments.devices);
         if (!choice) return choice.error();
+        warnings.insert(warnings.end(), choice->warnings.begin(), choice->warnings.end());
         return runtime_devices(choice->accelerators);
     }
     std::string_view text = *arguments.devices;
@@ -79,6 +80,24 @@ Result<RunDevices> read_run_devices(Arguments const& arguments) {
         auto const end = text.find_first_of(",+");
         if (auto const added = add_device(text.substr(0, end), devices); !added) return added.error();
         if (end == std::string_view::npos) return devices;
+        text.remove_prefix(end + 1);
+    }
+}
+
+Result<> check_storage_words(Arguments const& arguments, bool has_accelerators) {
+    if (!arguments.devices || arguments.strategy || !(has_accelerators || lists_run_devices(arguments))) return {};
+    std::string_view text = *arguments.devices;
+    while (true) {
+        auto const end = text.find_first_of(",+");
+        auto const word = text.substr(0, end);
+        auto const name = word.substr(0, word.find(':'));
+        if (equal_ignoring_case(name, "cpu") || equal_ignoring_case(name, "disk")) {
+            return refuse(word)
+                .because(arguments.map ? "is for --strategy: --map says which layers are there"
+                                       : "beside devices is for layers that a strategy places there")
+                .fix(arguments.map ? "leave it out" : "add --strategy auto");
+        }
+        if (end == std::string_view::npos) return {};
         text.remove_prefix(end + 1);
     }
 }

@@ -8,6 +8,7 @@
 #include "arguments.hpp"
 #include "device_choice.hpp"
 
+#include <string>
 #include <vector>
 
 namespace shardwise::cli {
@@ -19,8 +20,14 @@ namespace shardwise::cli {
 /// a UUID. None where it is not given, or names the processor or memory of devices elsewhere ("2xgpu:24GiB", a description file).
 ///
 /// Errors  invalid_argument for devices of two vendors, one that is named twice, or what is no number of a device; unsupported for one that
-///         no back end computes on; those of choose_devices
-[[nodiscard]] Result<RunDevices> read_run_devices(Arguments const& arguments);
+///         no back end computes on; those of choose_devices. `warnings` gets those of detection.
+[[nodiscard]] Result<RunDevices> read_run_devices(Arguments const& arguments, std::vector<std::string>& warnings);
+
+/// Checks that memory of the host and disks, "+cpu:64GiB", stands beside accelerators of this machine only where --strategy places layers on
+/// it.
+///
+/// Errors  invalid_argument
+[[nodiscard]] Result<> check_storage_words(Arguments const& arguments, bool has_accelerators);
 
 /// These devices, in their order, by the numbers that their runtime gives them.
 ///

@@ -19,6 +19,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace shardwise::cli {
 
@@ -76,7 +77,7 @@ Result<GenerationRequest> read_request(Arguments const& arguments) {
     return request;
 }
 
-Result<RunOptions> read_run_options(Arguments const& arguments) {
+Result<RunOptions> read_run_options(Arguments const& arguments, std::vector<std::string>& warnings) {
     RunOptions options;
     options.is_deterministic = arguments.deterministic;
     for (auto const& read :
@@ -86,7 +87,9 @@ Result<RunOptions> read_run_options(Arguments const& arguments) {
           read_prefill_chunk(arguments.prefill_chunk, max_tokens, options.step_tokens)}) {
         if (!read) return read.error();
     }
-    auto devices = read_run_devices(arguments);
+    auto devices = read_run_devices(arguments, warnings);
+    if (auto const checked = check_storage_words(arguments, devices && !devices->empty()); !checked)
+        return checked.error();
     if (!devices) return devices.error();
     options.devices = *std::move(devices);
     options.has_graphs = !arguments.no_graphs;
@@ -125,6 +128,17 @@ Result<RunOptions> read_run_options(Arguments const& arguments) {
     options.load.quant = weights->quant;
     if (auto const checked = check_load_options(options.load); !checked) return checked.error();
     return options;
+}
+
+Result<> check_devices_are_used(Arguments const& arguments, RunOptions const& options) {
+    auto const devices = static_cast<std::int64_t>(options.devices.numbers.size());
+    auto const groups = options.pp * options.ep;
+    if (arguments.tp || has_placement(arguments) || devices <= groups || devices % groups == 0) return {};
+    return Error{ErrorCode::invalid_argument}
+        .in("--devices")
+        .because("names " + std::to_string(devices) + " devices, which --pp times --ep, " + std::to_string(groups) +
+                 ", does not divide: some of them would be idle")
+        .fix("name " + std::to_string(devices - devices % groups) + " devices, or give --tp");
 }
 
 }  // namespace shardwise::cli

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run_placement.hpp"
 
+#include <shardwise/comm/agree_on.hpp>
 #include <shardwise/executor/placed_stages.hpp>
 #include <shardwise/placement/custom.hpp>
 #include <shardwise/placement/max_memory.hpp>
@@ -17,6 +18,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace shardwise::cli {
@@ -25,16 +27,19 @@ namespace {
 
 /// What --strategy finds; an error where nothing fits.
 [[nodiscard]] Result<PlacedModules> find_placement(Arguments const& arguments, PlacementTask const& task,
-                                                   std::int64_t context, std::int64_t step_tokens, Log const& log) {
+                                                   std::int64_t context, RunOptions const& options) {
+    auto const& log = options.log;
     auto words = arguments;
     // The degrees cut what a stage computes, not what devices hold.
     words.tp = words.pp = words.ep = std::nullopt;
     auto request = read_map_request(words);
     if (!request) return request.error();
     request->estimate.context = context;
-    request->estimate.prefill_chunk = step_tokens;
+    request->estimate.prefill_chunk = options.step_tokens;
+    // What a rank allocates, whatever the model's own element type is.
+    request->estimate.kv_dtype = options.kv_dtype;
     MapAnswer answer;
-    auto planned = plan_map(task, *request, {}, answer);
+    auto planned = plan_map(task, *request, {}, answer, options.activations);
     if (planned && !answer.fits) {
         auto const help = answer.fixes.empty() ? std::string("name more or larger devices, or +cpu:64GiB")
                                                : sentence(answer.fixes.front(), answer);
@@ -128,6 +133,11 @@ bool has_placement(Arguments const& arguments) {
     return arguments.map || arguments.strategy || (arguments.devices && !lists_run_devices(arguments));
 }
 
+std::string_view placement_flag(Arguments const& arguments) {
+    if (arguments.map) return "--map";
+    return arguments.strategy ? "--strategy" : "--devices";
+}
+
 Result<> check_placement_flags(Arguments const& arguments, RunDevices const& devices) {
     Error error{ErrorCode::invalid_argument};
     // With devices of this machine --map says which layers are where.
@@ -153,7 +163,7 @@ Result<> place_run(Arguments const& arguments, Model const& model, std::int64_t 
     auto const classes = model.tree.no_split_classes();
     PlacementTask const task(model, classes);
     auto const placed = arguments.map ? read_placement(*arguments.map, task, context)
-                                      : find_placement(arguments, task, context, options.step_tokens, options.log);
+                                      : find_placement(arguments, task, context, options);
     if (!placed) return placed.error();
     auto const cpu_layers = read_cpu_layers(arguments);
     if (!cpu_layers) return cpu_layers.error();
@@ -188,19 +198,20 @@ Result<> place_run(Arguments const& arguments, Model const& model, std::int64_t 
     return {};
 }
 
-Result<> share_placement(HostCommunicator& world, RunOptions& options) {
+Result<> share_placement(Arguments const& arguments, HostCommunicator& world, RunOptions& options) {
     std::vector<std::int32_t> told;
     for (auto const begin : options.stage_begins) told.push_back(static_cast<std::int32_t>(begin));
     for (auto const home : options.layer_homes) told.push_back(static_cast<std::int32_t>(home));
     told.insert(told.end(), options.devices.numbers.begin(), options.devices.numbers.end());
     auto const own = told.size();
-    if (auto const shared = share_ids(world, told); !shared) return shared;
-    if (told.size() != own) {
-        return Error{ErrorCode::invalid_argument}
-            .in("--strategy")
-            .because("found another placement than the first rank did, whose devices had other memory free")
-            .fix("try again, or write the placement down: shardwise map, and --map FILE");
+    auto shared = share_ids(world, told);
+    if (shared && told.size() != own) {
+        shared = Error{ErrorCode::invalid_argument}
+                     .in(placement_flag(arguments))
+                     .because("found another placement than the first rank did, whose devices had other memory free")
+                     .fix("try again, or write the placement down: shardwise map, and --map FILE");
     }
+    if (auto const agreed = agree_on(world, shared); !agreed) return agreed;
     auto next = told.begin();
     for (auto& begin : options.stage_begins) begin = *next++;
     for (auto& home : options.layer_homes) home = static_cast<LayerHome>(*next++);

@@ -8,11 +8,15 @@
 #include "arguments.hpp"
 
 #include <cstdint>
+#include <string_view>
 
 namespace shardwise::cli {
 
 /// True where --map or --strategy says which stage computes which layers.
 [[nodiscard]] bool has_placement(Arguments const& arguments);
+
+/// The flag that the placement follows from.
+[[nodiscard]] std::string_view placement_flag(Arguments const& arguments);
 
 /// Checks which flags of placement are given together.
 ///
@@ -28,7 +32,7 @@ namespace shardwise::cli {
 
 /// Gives all ranks the first one's placement: what is free on a device may have changed from one look at it to the next.
 ///
-/// Errors  those of the collectives; invalid_argument where this rank has found another number of stages
-[[nodiscard]] Result<> share_placement(HostCommunicator& world, RunOptions& options);
+/// Errors  those of the collectives; on all ranks invalid_argument where one has found another number of stages
+[[nodiscard]] Result<> share_placement(Arguments const& arguments, HostCommunicator& world, RunOptions& options);
 
 }  // namespace shardwise::cli

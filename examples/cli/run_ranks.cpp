@@ -82,7 +82,16 @@ Result<> RunRanks::fit(Arguments const& arguments, RunOptions& options) {
     // Ranks that a placement has put on devices are as many as it says.
     bool const is_placed = has_placement(arguments) && !options.devices.empty();
     if (!arguments.tp && !is_placed && ranks % others == 0) options.tp = ranks / others;
-    if (options.ranks() == ranks) return {};
+    // One that this program started learns the first one's placement, and is refused there where its own is another.
+    if (options.ranks() == ranks || (is_started() && has_placement(arguments))) return {};
+    if (has_placement(arguments) && !arguments.pp && !arguments.tp) {
+        return Error{ErrorCode::invalid_argument}
+            .in(placement_flag(arguments))
+            .because("places the model in another number of stages than " + launcher() + " started ranks for")
+            .got(options.ranks())
+            .expected(ranks)
+            .fix("start " + std::to_string(options.ranks()) + ", or name other devices");
+    }
     return Error{ErrorCode::invalid_argument}
         .in(arguments.tp ? "--tp" : "--pp")
         .because("asks for another number of ranks, tp * pp * ep, than " + launcher() + " started")

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "fake_machine.hpp"
+#include "launched_ranks.hpp"
 #include "program.hpp"
 #include "small_llama.hpp"
 
@@ -163,6 +164,63 @@ TEST_CASE("run: what --strategy places on devices of this machine is computed th
     // Stages share the devices before layers are cut.
     check({"--devices", "cuda:0,cuda:1,cuda:2,cuda:3,cuda:4,cuda:5", "--pp", "2"}, 4, {no_device});
     check({"--devices", "cuda:0,cuda:1,cuda:2,cuda:3,cuda:4,cuda:5"}, 2, {"query heads"});
+    // None of them is left idle.
+    std::string const idle = "--devices: names 3 devices, which --pp times --ep, 2, does not divide";
+    check({"--devices", "cuda:0,cuda:1,cuda:2", "--pp", "2"}, 2, {idle, "name 2 devices"});
+    check({"--devices", "cuda:0,cuda:1,cuda:2", "--ep", "2"}, 2, {idle});
+    check({"--devices", "cuda:0,cuda:1,cuda:2", "--pp", "2", "--tp", "1"}, 4, {no_device});
+    check({"--devices", "cuda:0", "--pp", "2"}, 4, {no_device});
+    // However the devices are named.
+    for (std::string const devices : {"cuda:0", "0", "GPU-40900000", "cuda:0,cuda:1"}) {
+        check({"--devices", devices + "+cpu:1GiB"}, 2, {"--devices: cpu:1GiB: ", "add --strategy auto"});
+        check({"--devices", devices + "+disk"}, 2, {"--devices: disk: ", "add --strategy auto"});
+        check({"--strategy", "auto", "--devices", devices + "+cpu:1GiB"}, 4, {no_device});
+    }
+    check({"--devices", "1xgpu:8GiB+cpu:1GiB"}, 0, {"computes on the host's cores"});
+}
+
+TEST_CASE("run: a placement counts caches and activations as ranks hold them, and warns of what detection guesses") {
+    SmallLlama const model(R"("max_position_embeddings":16777216,"torch_dtype":"bfloat16")");
+    shardwise::testing::FakeMachine machine;
+    machine.nvidia(
+        "gpu name=\"NVIDIA GeForce RTX 4090\" uuid=GPU-1111-aaaa pci=00000000:01:00.0 memory=2147483648 "
+        "free=2147483648 capability=8.9 numa=0\n"
+        "gpu name=\"NVIDIA GeForce RTX 3090\" uuid=GPU-2222-aaaa pci=00000000:02:00.0 memory=2147483648 "
+        "free=2147483648 capability=8.6 numa=0\n");
+    auto const run_placed = [&](std::vector<std::string> const& more, Variables variables = {}) {
+        std::vector<std::string> words{"run", model.folder.path(), "--prompt-ids", "1", "--strategy", "auto"};
+        words.insert(words.end(), more.begin(), more.end());
+        variables.insert(variables.end(), {{"SHARDWISE_NVML", machine.options().nvml_library},
+                                           {"SHARDWISE_AMD_SMI", machine.options().amd_smi_libraries[0]},
+                                           {"SHARDWISE_SYSTEM_ROOT", machine.options().root}});
+        return run(words, variables);
+    };
+    auto const on_one = [&](std::vector<std::string> more) {
+        more.insert(more.end(), {"--devices", "cuda:0"});
+        auto const ran = run_placed(more);
+        CAPTURE(ran.err);
+        CHECK(ran.says(ran.status == 4 ? "-DSHARDWISE_CUDA=ON" : "does not fit on cuda:0"));
+        return ran.status;
+    };
+    // 48 numbers for each token.
+    CHECK(on_one({"--max-new-tokens", "10000000", "--kv-dtype", "bf16"}) == 4);
+    CHECK(on_one({"--max-new-tokens", "10000000"}) == 3);
+    CHECK(on_one({"--max-new-tokens", "4000000"}) == 4);
+    std::vector<std::string> const long_steps{"--max-new-tokens", "4000000", "--kv-dtype", "int8",
+                                              "--prefill-chunk",  "4000000"};
+    auto halves = long_steps;
+    halves.insert(halves.end(), {"--activations", "bf16"});
+    CHECK(on_one(halves) == 4);
+    CHECK(on_one(long_steps) == 3);
+
+    auto const guessed = run_placed({"--devices", "cuda:1,cuda:0", "--max-new-tokens", "1"});
+    CHECK_MESSAGE(guessed.says("CUDA_DEVICE_ORDER=PCI_BUS_ID"), guessed.err);
+    // A launcher's ranks, none of which was asked for by a degree.
+    auto const other = run_placed({"--devices", "cuda:0", "--max-new-tokens", "1"}, torchrun(0, 3, "29555"));
+    CHECK(other.status == 2);
+    CHECK_MESSAGE(
+        other.says("--strategy: places the model in another number of stages than torchrun started ranks for"),
+        other.err);
 }
 
 TEST_CASE("run: text needs a tokenizer, and one prompt") {
