@@ -93,20 +93,14 @@ Result<RunOptions> read_run_options(Arguments const& arguments) {
     auto const comm = read_comm(arguments, options.devices);
     if (!comm) return comm.error();
     options.comm = *comm;
-<<<<<<< HEAD
+    auto const element = read_activations(arguments, options.devices);
+    if (!element) return element.error();
+    options.activations = *element;
     // A placement says itself which devices its stages have. Stages and groups of experts share the devices first.
     if (!options.devices.empty() && !arguments.tp && !has_placement(arguments)) {
         auto const shared = static_cast<std::int64_t>(options.devices.numbers.size()) / options.pp / options.ep;
         options.tp = static_cast<std::int32_t>(std::max<std::int64_t>(1, shared));
     }
-=======
-    auto const element = read_activations(arguments, options.devices);
-    if (!element) return element.error();
-    options.activations = *element;
-    // A placement says itself which devices its stages have.
-    if (!options.devices.empty() && !arguments.tp && !arguments.map && !arguments.strategy)
-        options.tp = static_cast<std::int32_t>(options.devices.numbers.size());
->>>>>>> elem
     if (arguments.kv_dtype) {
         auto const dtype = parse_dtype(*arguments.kv_dtype);
         bool const is_kept = dtype && (*dtype == Dtype::f32 || *dtype == Dtype::bf16 || *dtype == Dtype::i8);

@@ -5,7 +5,7 @@
 #include <shardwise/model/files/hub_cache.hpp>
 #include <shardwise/train/train_ranks.hpp>
 
-#include "temporary_folder.hpp"
+#include "../support/temporary_folder.hpp"
 
 #include <cstdint>
 #include <optional>
