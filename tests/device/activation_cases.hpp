@@ -13,8 +13,11 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <fstream>
+#include <limits>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 // Whole models whose activations lie in bf16 or f16 between kernels.
@@ -87,6 +90,25 @@ template <class B>
         }
     }
     return ours;
+}
+
+/// Writes one value over all elements of a tensor of a formula model's file.
+inline void overwrite(FormulaModel const& model, std::string const& name, float value) {
+    std::fstream file(model.folder / "model.safetensors", std::ios::binary | std::ios::in | std::ios::out);
+    std::uint64_t length = 0;
+    file.read(reinterpret_cast<char*>(&length), sizeof length);
+    std::string header(length, ' ');
+    file.read(header.data(), static_cast<std::streamsize>(length));
+    auto const found = header.find('"' + name + '"');
+    REQUIRE(found != std::string::npos);
+    std::string_view const key = "\"data_offsets\":[";
+    auto const at = header.find(key, found) + key.size();
+    auto const begin = std::stoull(header.substr(at));
+    auto const end = std::stoull(header.substr(header.find(',', at) + 1));
+    std::vector<float> const values((end - begin) / sizeof(float), value);
+    file.seekp(static_cast<std::streamoff>(sizeof length + length + begin));
+    file.write(reinterpret_cast<char const*>(values.data()), static_cast<std::streamsize>(end - begin));
+    REQUIRE(file.good());
 }
 
 [[nodiscard]] inline ModelCase rounded(char const* config, Dtype activations, std::int32_t tp = 1,
@@ -208,7 +230,48 @@ TEST_CASE("Models: texts are embedded with activations in 16 bits, but for what 
     CHECK_FALSE(embed_on_threads(files, decoder.checkpoint->model, texts, options));
 }
 
-TEST_CASE("Models: the processor computes no part of a run whose activations are in 16 bits") {
+TEST_CASE("Models: embeddings that are infinite or undefined are refused, as of fp16 beyond its range") {
+    using namespace shardwise;
+    using testing::TestDevice;
+    if (!testing::open_bench<TestDevice>()) return;
+    testing::FormulaModel const model(testing::tiny_llama);
+    auto const& described = model.checkpoint->model;
+    testing::FakeRoom const room;
+    std::vector<std::vector<std::int32_t>> const texts{{5, 9, 2}, {30}};
+    EmbedOptions options{.threads = 1, .step_tokens = 6};
+    auto const embed = [&](Dtype activations, bool is_normalized) {
+        options.activations = activations;
+        options.is_normalized = is_normalized;
+        OpenCheckpoint files(model.source);
+        return embed_on_backend<TestDevice>(files, described, texts, options);
+    };
+    auto const is_refused = [](Result<std::vector<Embedding>> const& made, char const* fix) {
+        REQUIRE_FALSE(made);
+        CHECK(made.error().code() == ErrorCode::invalid_argument);
+        CHECK(made.error().message().find("text 1") != std::string::npos);
+        CHECK(made.error().reason().find("is infinite or undefined") != std::string_view::npos);
+        CHECK(made.error().advice().find(fix) != std::string_view::npos);
+    };
+    // States are what the last norm multiplies.
+    testing::overwrite(model, "model.norm.weight", 1e6F);
+    for (bool const is_normalized : {false, true}) {
+        for (auto const pooling : {Pooling::none, Pooling::mean}) {
+            options.pooling = pooling;
+            CHECK(embed(Dtype::f32, is_normalized));
+            CHECK(embed(Dtype::bf16, is_normalized));
+            is_refused(embed(Dtype::f16, is_normalized), "use bf16 or fp32");
+        }
+    }
+    options.tp = 2;
+    is_refused(embed(Dtype::f16, true), "use bf16 or fp32");
+    testing::overwrite(model, "model.norm.weight", std::numeric_limits<float>::infinity());
+    is_refused(embed(Dtype::f32, false), "weights");
+    options.tp = 1;
+    OpenCheckpoint files(model.source);
+    is_refused(embed_on_threads(files, described, texts, options), "weights");
+}
+
+TEST_CASE("Models: neither the processor nor experts that groups share compute activations in 16 bits") {
     using namespace shardwise;
     using testing::TestDevice;
     if (!testing::open_bench<TestDevice>()) return;
@@ -216,6 +279,14 @@ TEST_CASE("Models: the processor computes no part of a run whose activations are
     auto of = testing::rounded(testing::tiny_llama, Dtype::bf16);
     auto const requests = testing::model_requests(of);
     CHECK_FALSE(testing::run_model<Host>(model, of, requests, nullptr));
+    testing::FormulaModel const experts(testing::tiny_mixtral);
+    auto shared = testing::rounded(testing::tiny_mixtral, Dtype::bf16);
+    shared.ep = 2;
+    auto const no_exchange = testing::run_model<TestDevice>(experts, shared, requests, nullptr);
+    REQUIRE_FALSE(no_exchange);
+    CHECK(no_exchange.error().code() == ErrorCode::unsupported);
+    CHECK(no_exchange.error().message().find("experts that groups of ranks share, over activations in bf16") !=
+          std::string::npos);
     of.pp = 2;
     of.devices = {0, RunDevices::processor};
     auto const refused = testing::run_model<TestDevice>(model, of, requests, nullptr);

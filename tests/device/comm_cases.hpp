@@ -287,6 +287,19 @@ TEST_CASE_TEMPLATE("Models: texts are embedded, and a conversation goes on, on e
                   return serve_on_backend<B>(files, described, options, next, take);
               }) == said);
     }
+#if !defined(SHARDWISE_HAS_CUDA) && !defined(SHARDWISE_HAS_HIP)
+    if (HasHostMemory<B>) return;
+    options.tp = 1;
+    for (bool const has_graphs : {true, false}) {
+        CAPTURE(has_graphs);
+        options.has_graphs = has_graphs;
+        auto const before = testing::FakeMachine::get().calls("begin_capture");
+        CHECK(talk([&](auto const& next, auto const& take) {
+                  return serve_on_backend<B>(files, described, options, next, take);
+              }) == said);
+        CHECK((testing::FakeMachine::get().calls("begin_capture") > before) == has_graphs);
+    }
+#endif
 }
 
 TEST_CASE("Models: ranks of a group that is no meeting of threads add up staged, and refuse peers by name") {

@@ -61,7 +61,11 @@ TEST_CASE_TEMPLATE("Models: experts that are sharded over groups of ranks make t
     testing::ModelLogits whole;
     auto const alone = testing::run_model<B>(model, of, requests, &whole);
     REQUIRE_MESSAGE(alone, (alone ? "" : alone.error().message()));
+    // The first group tells of its own: of three the first and the last.
+    REQUIRE(sharded.size() == 2);
     for (auto const& [request, rows] : sharded) CHECK(rows == whole[request]);
+    if (!HasHostMemory<B>) CHECK(found->graphs.reason == "rows go to other groups' experts");
+    if (!HasHostMemory<B>) CHECK(found->graphs.captured == 0);
     for (auto const& rank : found->ranks) {
         CHECK(rank.pinned == rank.predicted_pinned);
         if (!HasHostMemory<B>) CHECK(rank.pinned > Bytes{0});

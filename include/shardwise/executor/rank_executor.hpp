@@ -101,6 +101,7 @@ public:
         if (auto const done = executor.offloaded_.finish(rank, executor.blocks_); !done) return done.error();
         if (executor.offloaded_.has_any()) executor.graphs_.refuse("weights are fetched while a step computes");
         executor.weight_bytes_ = rank.context.memory().current() - before;
+        if (experts.ranks > 1) executor.graphs_.refuse("rows go to other groups' experts");
         if (auto const made = executor.make_room(rank.context); !made) return made.error();
         return Result<RankExecutor>(std::move(executor));
     }

@@ -80,6 +80,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -100,6 +101,8 @@ struct KernelProbe {
     TensorView<T const, 2, B> in;
     TensorView<T, 2, B> out;
     TensorView<T const, 1, B> row;
+    /// What multiplies or is added to rows: a device's models hold it in float whatever their activations are.
+    TensorView<std::conditional_t<HasHostMemory<B>, T, float> const, 1, B> held;
     TensorView<float const, 2, B> weights;
     TensorView<float, 2, B> cache;
     TensorView<float const, 1, B> vector;
@@ -122,7 +125,7 @@ concept HasAdd = requires(KernelProbe<B, T> p) {
 };
 template <class B, class T = float>
 concept HasAddRow = requires(KernelProbe<B, T> p) {
-    add_row<T>(p.row, p.out, p.stream);
+    add_row<T>(p.held, p.out, p.stream);
 };
 template <class B>
 concept HasArgMax = requires(KernelProbe<B> p) {
@@ -147,14 +150,17 @@ concept HasDropout = requires(KernelProbe<B> p) {
 template <class B, class T = float>
 concept HasEmbedding = requires(KernelProbe<B, T> p) {
     embedding<T>(p.ids, p.in, p.out, p.stream);
-};
+}
+&&(HasHostMemory<B> || requires(KernelProbe<B, T> p, typename B::Weight const& table) {
+    embedding(p.ids, table, p.out, p.stream, std::int64_t{});
+});
 template <class B, class T = float>
 concept HasFill = requires(KernelProbe<B, T> p) {
     fill<T>(p.out, 0.0F, p.stream);
 };
 template <class B, class T = float>
 concept HasLayerNorm = requires(KernelProbe<B, T> p) {
-    layer_norm<T>(p.in, p.row, p.row, p.out, 0.0F, p.stream);
+    layer_norm<T>(p.in, p.held, p.held, p.out, 0.0F, p.stream);
 };
 /// The host counts the rows of each expert, and multiplies by its weight.
 template <class B, class T = float>
@@ -175,7 +181,7 @@ concept HasResidualNorm = requires(KernelProbe<B, T> p) {
 };
 template <class B, class T = float>
 concept HasRmsNorm = requires(KernelProbe<B, T> p) {
-    rms_norm<T>(p.in, p.row, p.out, 0.0F, p.stream);
+    rms_norm<T>(p.in, p.held, p.out, 0.0F, p.stream);
 };
 template <class B, class T = float>
 concept HasRope = requires(KernelProbe<B, T> p) {

@@ -4,6 +4,7 @@
 #include <shardwise/comm/agree_on.hpp>
 #include <shardwise/comm/host_communicator.hpp>
 #include <shardwise/core/deadline.hpp>
+#include <shardwise/core/find_bad.hpp>
 #include <shardwise/core/log.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/model_reach.hpp>
@@ -68,8 +69,18 @@ public:
             for (auto const sum : sums_) values.push_back(static_cast<float>(sum / static_cast<double>(length)));
         }
     }
-    [[nodiscard]] std::vector<Embedding> finish() && {
-        for (auto& one : embeddings_) {
+    /// Errors  invalid_argument where an element is infinite or undefined: JSON has no such numbers, and they have no length
+    [[nodiscard]] Result<std::vector<Embedding>> finish() && {
+        for (std::size_t text = 0; text < embeddings_.size(); ++text) {
+            auto& one = embeddings_[text];
+            auto const bad = find_bad(one.values.data(), static_cast<std::int64_t>(one.values.size()));
+            if (bad >= 0) {
+                Error error{ErrorCode::invalid_argument};
+                error.in("embed").at("text " + std::to_string(text + 1));
+                error.because("element " + std::to_string(bad) + " of its embedding is infinite or undefined");
+                if (options_.activations != Dtype::f16) return error.fix("look whether the weights are whole");
+                return error.fix("use bf16 or fp32 activations: fp16 ends at 65504");
+            }
             for (std::int64_t row = 0; row < one.rows && options_.is_normalized; ++row)
                 normalize({one.values.data() + row * one.width, static_cast<std::size_t>(one.width)});
         }
@@ -255,7 +266,11 @@ template <ReductionPolicy Policy, ComputeBackend Backend>
         }
         if (auto const done = compute(step); !done) return end(done.error());
     }
-    if (world.rank() == 0) embeddings = std::move(pooler).finish();
+    if (world.rank() == 0) {
+        auto made = std::move(pooler).finish();
+        if (!made) return end(made.error());
+        embeddings = *std::move(made);
+    }
     if (options.log.hears(LogLevel::info)) {
         options.log(
             LogLevel::info, world.rank(),

@@ -127,6 +127,7 @@ template <ComputeBackend Backend>
                                 .step_tokens = std::max<std::int64_t>(std::min(options.step_tokens, context), 1),
                                 .kv_dtype = options.kv_dtype,
                                 .product_activations = options.product_activations,
+                                .has_graphs = options.has_graphs,
                                 .activations = options.activations};
     detail::RequestBoard board;
     typename detail::RankCommunicator<Backend>::Meeting meeting(static_cast<std::int32_t>(own.ranks()));

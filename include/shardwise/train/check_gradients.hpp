@@ -6,12 +6,12 @@
 #include <shardwise/comm/all_gather.hpp>
 #include <shardwise/comm/all_reduce.hpp>
 #include <shardwise/comm/broadcast.hpp>
+#include <shardwise/core/find_bad.hpp>
 #include <shardwise/core/fnv1a.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/optional.hpp>
 #include <shardwise/core/span.hpp>
 #include <shardwise/quant/half_types.hpp>
-#include <shardwise/train/detail/find_bad.hpp>
 
 #include <array>
 #include <bit>

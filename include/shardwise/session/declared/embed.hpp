@@ -70,7 +70,8 @@ struct Embedding {
 ///
 /// Errors  no_such_device for devices of a vendor that the program was built without; invalid_argument for impossible ranks, empty
 ///         texts, texts longer than the model's positions, and scores of a model without labels or normalized ones; unsupported for
-///         labels that are not scored; those of loading, of the executor and of the ranks
+///         labels that are not scored; invalid_argument for vectors that are infinite or undefined, as of f16 activations beyond
+///         65504; those of loading, of the executor and of the ranks
 /// Example  auto const source = find_model("./all-MiniLM-L6-v2", {}, HubCache(HubEnvironment::current()));
 ///          OpenCheckpoint files(*source);
 ///          auto const checkpoint = read_checkpoint(files);

@@ -3,12 +3,12 @@
 
 #include <shardwise/backend/host.hpp>
 #include <shardwise/comm/traffic.hpp>
+#include <shardwise/core/find_bad.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/optional.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/parallel/collectives.hpp>
 #include <shardwise/parallel/place.hpp>
-#include <shardwise/train/detail/find_bad.hpp>
 #include <shardwise/train/gradient_shares.hpp>
 
 #include <algorithm>
