@@ -18,20 +18,26 @@
 
 namespace shardwise::cli {
 
-namespace {
-
-/// The words between commas and plus signs.
-[[nodiscard]] std::vector<std::string_view> words_of_list(std::string_view text) {
+std::vector<std::string_view> split_devices(std::string_view text) {
     std::vector<std::string_view> words;
     while (true) {
         auto const end = text.find_first_of(",+");
-        auto word = text.substr(0, end);
-        while (!word.empty() && word.front() == ' ') word.remove_prefix(1);
-        while (!word.empty() && word.back() == ' ') word.remove_suffix(1);
-        words.push_back(word);
+        words.push_back(text.substr(0, end));
         if (end == std::string_view::npos) return words;
         text.remove_prefix(end + 1);
     }
+}
+
+namespace {
+
+/// The same without blanks around them.
+[[nodiscard]] std::vector<std::string_view> words_of_list(std::string_view text) {
+    auto words = split_devices(text);
+    for (auto& word : words) {
+        while (!word.empty() && word.front() == ' ') word.remove_prefix(1);
+        while (!word.empty() && word.back() == ' ') word.remove_suffix(1);
+    }
+    return words;
 }
 
 [[nodiscard]] bool begins_with(std::string_view word, std::string_view start) {

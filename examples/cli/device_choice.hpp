@@ -26,6 +26,9 @@ struct DeviceChoice {
     std::vector<std::string> warnings;
 };
 
+/// The words of --devices between commas and plus signs, as they are.
+[[nodiscard]] std::vector<std::string_view> split_devices(std::string_view text);
+
 /// Reads the word of --devices: a SPEC; a description file; or devices of this machine, separated by commas or plus
 /// signs: "auto" (all accelerators that may be used, without any the processor), "cuda:0", "hip:1", "mps", "cpu", "0",
 /// UUIDs and beginnings of UUIDs that mean one device, PCI addresses; with "cpu:64GiB" and "disk" as in a SPEC.

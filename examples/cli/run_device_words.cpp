@@ -75,21 +75,15 @@ Result<RunDevices> read_run_devices(Arguments const& arguments, std::vector<std:
         warnings.insert(warnings.end(), choice->warnings.begin(), choice->warnings.end());
         return runtime_devices(choice->accelerators);
     }
-    std::string_view text = *arguments.devices;
-    while (true) {
-        auto const end = text.find_first_of(",+");
-        if (auto const added = add_device(text.substr(0, end), devices); !added) return added.error();
-        if (end == std::string_view::npos) return devices;
-        text.remove_prefix(end + 1);
+    for (auto const word : split_devices(*arguments.devices)) {
+        if (auto const added = add_device(word, devices); !added) return added.error();
     }
+    return devices;
 }
 
 Result<> check_storage_words(Arguments const& arguments, bool has_accelerators) {
     if (!arguments.devices || arguments.strategy || !(has_accelerators || lists_run_devices(arguments))) return {};
-    std::string_view text = *arguments.devices;
-    while (true) {
-        auto const end = text.find_first_of(",+");
-        auto const word = text.substr(0, end);
+    for (auto const word : split_devices(*arguments.devices)) {
         auto const name = word.substr(0, word.find(':'));
         if (equal_ignoring_case(name, "cpu") || equal_ignoring_case(name, "disk")) {
             return refuse(word)
@@ -97,9 +91,8 @@ Result<> check_storage_words(Arguments const& arguments, bool has_accelerators) 
                                        : "beside devices is for layers that a strategy places there")
                 .fix(arguments.map ? "leave it out" : "add --strategy auto");
         }
-        if (end == std::string_view::npos) return {};
-        text.remove_prefix(end + 1);
     }
+    return {};
 }
 
 Result<RunDevices> runtime_devices(std::vector<OwnAccelerator> const& accelerators) {

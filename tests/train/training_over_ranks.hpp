@@ -42,9 +42,14 @@ public:
         dataset_.emplace(*std::move(dataset));
         return {};
     }
-    /// Trains two steps and tells their losses; `look(trainer)` comes behind them.
-    template <Communicator C, class Look>
-    [[nodiscard]] Result<std::vector<double>> train(C& comm, ZeroStage zero, Look const& look) const {
+    struct Trained {
+        std::vector<double> losses{};
+        /// Exchanged while backward passes went on.
+        std::int64_t early_buckets = 0;
+    };
+    /// Two steps.
+    template <Communicator C>
+    [[nodiscard]] Result<Trained> train(C& comm, ZeroStage zero) const {
         HostContext host({.threads = 1});
         auto const program = TrainingProgram::create(checkpoint_->model);
         if (!program) return program.error();
@@ -59,14 +64,14 @@ public:
         auto trainer = Trainer<AdamW, C>::create(host, comm, *program, *weights, AdamW{}, *batches, options);
         if (!trainer) return trainer.error();
         auto stream = host.make_stream();
-        std::vector<double> losses;
+        Trained out;
         for (int i = 0; i < 2; ++i) {
             auto const step = trainer->step(stream);
             if (!step) return step.error();
-            losses.push_back((*step)->loss);
+            out.losses.push_back((*step)->loss);
         }
-        if (auto const done = look(*trainer); !done) return done.error();
-        return losses;
+        out.early_buckets = trainer->gradients().early_buckets();
+        return out;
     }
 
 private:
@@ -86,20 +91,18 @@ template <Communicator C>
     auto const differs = [](std::string const& what) { return Error{ErrorCode::invalid_argument}.because(what); };
     SmallTraining training;
     if (auto const opened = training.open(); !opened) return opened;
-    std::vector<double> alone;
+    SmallTraining::Trained alone;
     auto const ran = run_threads(1, [&](Threads& own) -> Result<> {
-        auto losses = training.train(own, ZeroStage::none, [](auto&) { return Result<>{}; });
-        if (!losses) return losses.error();
-        alone = *std::move(losses);
+        auto trained = training.train(own, ZeroStage::none);
+        if (!trained) return trained.error();
+        alone = *std::move(trained);
         return {};
     });
     if (!ran) return ran;
-    auto const losses = training.train(comm, zero, [&](auto& trainer) -> Result<> {
-        if (trainer.gradients().early_buckets() < 2) return differs("has exchanged no bucket beside a backward pass");
-        return {};
-    });
-    if (!losses) return losses.error();
-    return *losses == alone ? Result<>{} : Result<>{differs("has other losses than one rank")};
+    auto const trained = training.train(comm, zero);
+    if (!trained) return trained.error();
+    if (trained->early_buckets < 2) return differs("has exchanged no bucket beside a backward pass");
+    return trained->losses == alone.losses ? Result<>{} : Result<>{differs("has other losses than one rank")};
 }
 
 }  // namespace shardwise::testing

@@ -141,18 +141,21 @@ private:
                                          TensorView<T, 1, Host>(to, {count}), stream);
     }
 
+    /// Rows without the gaps between them.
+    template <class T>
+    [[nodiscard]] static Result<> take_rows_down(TensorView<T const, 2, Backend> from, T* to, Stream& stream) {
+        auto const rows = from.is_dense() ? from.extent(0) : 1;
+        for (std::int64_t row = 0; row < from.extent(0); row += rows) {
+            auto const put = take_down(from.row(row), to + row * from.extent(1), rows * from.extent(1), stream);
+            if (!put) return put;
+        }
+        return {};
+    }
+
     [[nodiscard]] Result<> fetch(TensorView<float const, 2, Backend> in, TensorView<std::int32_t const, 2, Backend> ids,
                                  Stream& stream, Deadline deadline) {
-        for (std::int64_t token = 0; token < in.extent(0); token += in.is_dense() ? in.extent(0) : 1) {
-            auto const rows = in.is_dense() ? in.extent(0) : 1;
-            auto* const to = by_expert() + token * in.extent(1);
-            if (auto const put = take_down(in.row(token), to, rows * in.extent(1), stream); !put) return put;
-        }
-        for (std::int64_t token = 0; token < ids.extent(0); token += ids.is_dense() ? ids.extent(0) : 1) {
-            auto const rows = ids.is_dense() ? ids.extent(0) : 1;
-            auto* const to = this->ids() + token * ids.extent(1);
-            if (auto const put = take_down(ids.row(token), to, rows * ids.extent(1), stream); !put) return put;
-        }
+        if (auto const put = take_rows_down(in, by_expert(), stream); !put) return put;
+        if (auto const put = take_rows_down(ids, this->ids(), stream); !put) return put;
         return stream.synchronize(deadline);
     }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/core/assert.hpp>
 #include <shardwise/executor/ops/executed_op.hpp>
 #include <shardwise/kernels/activation.hpp>
 #include <shardwise/kernels/scale_rows.hpp>
@@ -50,7 +49,6 @@ struct ExecutedOp<ActivationOp, Backend, Policy> : HoldsNothing<Backend, Policy>
         using Row = TensorView<float const, 2, Backend>;
         auto const form = std::get<HeldActivation<Backend>>(op.held).form;
         if (form == ActivationForm::xielu || form == ActivationForm::one_gate) return {};
-        SHARDWISE_ASSERT(op.inputs[0].rows == op.output.rows);
         auto const name =
             form == ActivationForm::one ? std::string_view("activation") : std::string_view("gated_activation");
         if (auto const known = check_kind(name, op.op->activation); !known) return known;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/core/assert.hpp>
 #include <shardwise/executor/ops/executed_op.hpp>
 #include <shardwise/executor/score_scale.hpp>
 #include <shardwise/executor/step_capacity.hpp>
@@ -84,7 +83,6 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
         auto const& held = std::get<HeldAttention<Backend>>(op.held);
         auto const& shape = held.options.shape;
         if (!shape.is_causal) return {};
-        SHARDWISE_ASSERT(op.inputs[0].rows == Rows::tokens && op.inputs[1].rows == Rows::tokens);
         if (shape.latent > 0) return to.cache.check_columns(to.cache_layer, op.inputs[1].width, 0);
         auto const heads = held.share.kv.size();
         auto const keys = held.is_fused ? heads * shape.key_dim : op.inputs[1].width;
