@@ -33,9 +33,17 @@ struct PlacedStages {
 namespace detail {
 
 [[nodiscard]] inline std::string name_of_device(DeviceId id) {
-    if (id.kind == DeviceClass::cpu) return "cpu";
-    if (id.kind == DeviceClass::disk) return "disk";
-    return id.kind == DeviceClass::mps ? "mps" : "device " + std::to_string(id.index);
+    switch (id.kind) {
+        case DeviceClass::cpu:
+            return "cpu";
+        case DeviceClass::disk:
+            return "disk";
+        case DeviceClass::mps:
+            return "mps";
+        case DeviceClass::gpu:
+            break;
+    }
+    return "device " + std::to_string(id.index);
 }
 
 }  // namespace detail
