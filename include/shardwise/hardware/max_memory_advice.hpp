@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/device_key.hpp>
 #include <shardwise/hardware/detected_device.hpp>
 #include <shardwise/json/writer.hpp>
 
@@ -34,31 +35,13 @@ struct MaxMemoryAdvice {
     return advice;
 }
 
-namespace detail {
-
-[[nodiscard]] inline std::string max_memory_key(DeviceId device) {
-    switch (device.kind) {
-        case DeviceClass::gpu:
-            return std::to_string(device.index);
-        case DeviceClass::mps:
-            return "mps";
-        case DeviceClass::cpu:
-            return "cpu";
-        case DeviceClass::disk:
-            break;
-    }
-    return "disk";
-}
-
-}  // namespace detail
-
 /// The advice as accelerate's `max_memory` in JSON, which `--max-memory` takes too: {"0": "36864MiB", "cpu":
 /// "57344MiB"}.
 [[nodiscard]] inline std::string max_memory_json(std::span<MaxMemoryAdvice const> advice) {
     JsonWriter json;
     json.begin_object();
     for (auto const& entry : advice) {
-        json.member(detail::max_memory_key(entry.device), std::to_string(entry.limit.count() >> 20U) + "MiB");
+        json.member(device_key(entry.device), std::to_string(entry.limit.count() >> 20U) + "MiB");
     }
     json.end_object();
     return std::move(json).text();
