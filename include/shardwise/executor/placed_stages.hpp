@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/device_key.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/layer_home.hpp>
 #include <shardwise/placement/placement.hpp>
@@ -29,16 +30,6 @@ struct PlacedStages {
 
     [[nodiscard]] std::int32_t size() const { return static_cast<std::int32_t>(devices.size()); }
 };
-
-namespace detail {
-
-[[nodiscard]] inline std::string name_of_device(DeviceId id) {
-    if (id.kind == DeviceClass::cpu) return "cpu";
-    if (id.kind == DeviceClass::disk) return "disk";
-    return id.kind == DeviceClass::mps ? "mps" : "device " + std::to_string(id.index);
-}
-
-}  // namespace detail
 
 /// The stages of a placed model. Layers stay whole and run in order: those of a device follow one another, what stands
 /// before the first layer is on the first stage's device or on one of its own, and so is what stands after the last;
@@ -122,10 +113,8 @@ namespace detail {
             out.begins.push_back(layers);
             continue;
         }
-        return refuse(
-            unit.path,
-            "runs beside layers of " + detail::name_of_device(stage) + " and is on " + detail::name_of_device(id),
-            "map it to " + detail::name_of_device(stage));
+        return refuse(unit.path, "runs beside layers of " + name_of_device(stage) + " and is on " + name_of_device(id),
+                      "map it to " + name_of_device(stage));
     }
     return out;
 }

@@ -13,6 +13,7 @@
 #include <shardwise/executor/executes_models.hpp>
 #include <shardwise/executor/executor_limits.hpp>
 #include <shardwise/executor/held_operation.hpp>
+#include <shardwise/executor/join_residual_norms.hpp>
 #include <shardwise/executor/kv_cache.hpp>
 #include <shardwise/executor/last_step.hpp>
 #include <shardwise/executor/pipeline_stage.hpp>
@@ -340,7 +341,7 @@ private:
         if (auto const done = hold(scratch_, scratch); !done) return done;
         if (auto const done = rotations_.allocate(context, limits_.step_tokens); !done) return done;
         if (auto const done = product_memory_.allocate(context); !done) return done;
-        for (auto& block : blocks_) block.bind(bodies_[block.body], arena_.data());
+        for (auto& block : blocks_) detail::bind_block(block, bodies_[block.body], arena_.data());
         if (auto const fits = detail::check_bound<Backend, Policy>(blocks_, cache_, rotations_); !fits) return fits;
         counted_.first.reserve(static_cast<std::size_t>(model_->config.experts) + 1);
         auto step = RankStep<Backend>::create(context, limits_, cache_.groups(), rule_);

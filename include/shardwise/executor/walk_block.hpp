@@ -29,8 +29,8 @@ template <ActivationElement T, ComputeBackend Backend, ReductionPolicy Policy, C
         if (!moved) return moved;
     }
     for (auto const& bound : block.operations) {
-        // What other ranks' experts make is computed once their rows have come.
-        bool const is_later = exchange != nullptr && walk.is_routed(bound);
+        // What other ranks' experts make is computed once their rows have come, an addition by the norm after it.
+        bool const is_later = bound.is_joined || (exchange != nullptr && walk.is_routed(bound));
         step.tracer([&](TraceRing& ring) {
             ring.begin_operation(name_of(bound.op->kind), bound.op->parameters[0], block.is_layer ? block.number : -1);
         });

@@ -64,6 +64,15 @@ struct ExecutedOp<EmbeddingOp, Backend, Policy> {
 
     [[nodiscard]] static std::int64_t scratch(CountedBlock const&, Operation const&, std::size_t) { return 0; }
 
+    [[nodiscard]] static Result<> check(BoundOperation<Backend, Policy> const& op, BoundTo<Backend> const&) {
+        if (op.output.width == op.op->out_features) return {};
+        return Error{ErrorCode::shape_mismatch}
+            .in("embedding")
+            .because("the output is not as wide as the table")
+            .got(op.output.width)
+            .expected(op.op->out_features);
+    }
+
     template <Communicator C, ActivationElement T>
     [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C, T>& walk,
                                       BoundOperation<Backend, Policy> const& op) {

@@ -167,9 +167,31 @@ private:
 
     /// The first number that follows the accelerators before, or the only id that the kind can have.
     [[nodiscard]] DeviceId default_id(DeviceKind kind) const {
-        if (kind == DeviceKind::cpu) return DeviceId::cpu();
-        if (kind == DeviceKind::disk) return DeviceId::disk();
+        switch (kind) {
+            case DeviceKind::cpu:
+                return DeviceId::cpu();
+            case DeviceKind::disk:
+                return DeviceId::disk();
+            case DeviceKind::cuda:
+            case DeviceKind::hip:
+            case DeviceKind::metal:
+                break;
+        }
         return DeviceId::gpu(static_cast<std::int32_t>(accelerators_));
+    }
+
+    [[nodiscard]] static bool suits(DeviceClass id, DeviceKind kind) {
+        switch (id) {
+            case DeviceClass::cpu:
+                return kind == DeviceKind::cpu;
+            case DeviceClass::disk:
+                return kind == DeviceKind::disk;
+            case DeviceClass::mps:
+                return kind == DeviceKind::metal;
+            case DeviceClass::gpu:
+                break;
+        }
+        return kind != DeviceKind::disk;
     }
 
     /// True where the device has an id of its own.
@@ -178,11 +200,8 @@ private:
         if (!found) return false;
         auto const id = parse_id(*found);
         if (!id) return fields.refuse("id", R"(must be a number, "mps", "cpu" or "disk")"), false;
-        bool const is_right = id->kind == DeviceClass::cpu    ? device.kind == DeviceKind::cpu
-                              : id->kind == DeviceClass::disk ? device.kind == DeviceKind::disk
-                              : id->kind == DeviceClass::mps  ? device.kind == DeviceKind::metal
-                                                              : device.kind != DeviceKind::disk;
-        if (!is_right) fields.refuse("id", "does not suit a device of kind " + std::string(name_of(device.kind)));
+        if (!suits(id->kind, device.kind))
+            fields.refuse("id", "does not suit a device of kind " + std::string(name_of(device.kind)));
         device.id = *id;
         return true;
     }
