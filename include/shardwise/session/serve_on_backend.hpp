@@ -6,9 +6,9 @@
 #include <shardwise/comm/broadcast.hpp>
 #include <shardwise/session/declared/serve_on_threads.hpp>
 #include <shardwise/session/rank_communicator.hpp>
+#include <shardwise/session/request_limits.hpp>
 #include <shardwise/session/run_rank.hpp>
 
-#include <algorithm>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -121,14 +121,7 @@ template <ComputeBackend Backend>
     if (!stages) return stages.error();
     auto const parameters = StoredParameters::open(files, model);
     if (!parameters) return parameters.error();
-    auto context = options.context;
-    if (model.config.max_positions > 0) context = std::min(context, model.config.max_positions);
-    ExecutorLimits const limits{.context = context,
-                                .step_tokens = std::max<std::int64_t>(std::min(options.step_tokens, context), 1),
-                                .kv_dtype = options.kv_dtype,
-                                .product_activations = options.product_activations,
-                                .has_graphs = options.has_graphs,
-                                .activations = options.activations};
+    auto const limits = detail::conversation_limits(model.config, options);
     detail::RequestBoard board;
     typename detail::RankCommunicator<Backend>::Meeting meeting(static_cast<std::int32_t>(own.ranks()));
     return run_threads(static_cast<std::int32_t>(options.ranks()),
