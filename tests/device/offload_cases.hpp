@@ -144,6 +144,44 @@ TEST_CASE("Models: stages on the processor and on devices make the host's tokens
     CHECK(mixed.error().message().find("stage 0") != std::string::npos);
 }
 
+TEST_CASE("Models: a conversation over stages on the processor and on devices is the host's, and its caches stay") {
+    using namespace shardwise;
+    using testing::TestDevice;
+    if (!testing::open_bench<TestDevice>()) return;
+    constexpr auto processor = RunDevices::processor;
+    testing::FormulaModel const model(testing::deep_llama);
+    auto const& described = model.checkpoint->model;
+    OpenCheckpoint files(model.source);
+    RunOptions options;
+    options.threads = 1;
+    options.context = 40;
+    options.step_tokens = 6;
+    options.limit = std::chrono::minutes(4);
+    testing::FakeRoom const room(2);
+    auto const said = testing::talk([&](auto const& next, auto const& take) {
+        return serve_on_backend<Host>(files, described, options, next, take);
+    });
+    for (auto const& devices : {std::vector<std::int32_t>{processor, 0}, {0, processor}, {0, processor, 0}}) {
+        CAPTURE(devices.size());
+        CAPTURE(devices[0]);
+        options.devices.numbers = devices;
+        options.pp = static_cast<std::int32_t>(devices.size());
+        options.layer_homes.assign(devices.size() == 2 ? 5 : 0, LayerHome::cpu);
+        std::int64_t steps = 0;
+        options.on_logits = [&](std::int64_t, std::span<float const>) { ++steps; };
+        CHECK(testing::talk([&](auto const& next, auto const& take) {
+                  return serve_on_backend<TestDevice>(files, described, options, next, take);
+              }) == said);
+        CHECK(steps == 6);
+    }
+    options.activations = Dtype::bf16;
+    auto const refused = serve_on_backend<TestDevice>(
+        files, described, options, [] { return std::optional<GenerationRequest>{}; }, [](auto const&) {});
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code() == ErrorCode::unsupported);
+    CHECK(refused.error().subject() == "activations");
+}
+
 TEST_CASE("place_by_need: what a strategy says fits a device is what is allocated there, at each limit") {
     using namespace shardwise;
     using testing::TestDevice;
