@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -130,6 +131,29 @@ template <class B>
         FakeRoom const room(of.tp * of.ep, of.free_bytes);
         return run_on_devices<B>(files, model.checkpoint->model, requests, options);
     }
+}
+
+/// Two requests of a conversation, of which the second begins with all that was said: the answers of serve(next, on_generation).
+template <class Serve>
+[[nodiscard]] std::vector<std::vector<std::int32_t>> talk(Serve const& serve) {
+    std::vector<std::vector<std::int32_t>> answers;
+    std::vector<std::int32_t> all{5, 9, 2};
+    auto const next = [&]() -> std::optional<GenerationRequest> {
+        if (answers.size() == 2) return std::nullopt;
+        GenerationRequest request;
+        request.prompt = all;
+        request.max_new_tokens = 3;
+        return request;
+    };
+    auto const take = [&](Result<Generation> const& made) {
+        REQUIRE(made);
+        answers.push_back(made->tokens);
+        all.insert(all.end(), made->tokens.begin(), made->tokens.end());
+        all.push_back(11);
+    };
+    auto const served = serve(next, take);
+    REQUIRE_MESSAGE(served, (served ? "" : served.error().message()));
+    return answers;
 }
 
 /// The host's tokens, from logits as near as sums in another order are; what was held is what was predicted.

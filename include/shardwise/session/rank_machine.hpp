@@ -43,7 +43,7 @@ public:
             return Error{ErrorCode::unsupported}
                 .in(Backend::name)
                 .at("stages")
-                .because("has no conversations whose stages are partly on the processor yet")
+                .because("are partly on the processor, which embeds no texts beside devices yet")
                 .fix("keep all stages on devices");
         }
         auto const device = options.devices.empty() ? 0 : options.devices.of_rank(rank);
