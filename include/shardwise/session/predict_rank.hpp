@@ -13,6 +13,7 @@
 #include <shardwise/session/plan_stages.hpp>
 #include <shardwise/session/rank_communicator.hpp>
 #include <shardwise/session/run_options.hpp>
+#include <shardwise/session/token_chooser.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -38,6 +39,8 @@ struct RankShare {
 /// What a rank will hold, the groups that it adds up with apart.
 struct RankPrediction {
     Bytes own{};
+    /// Its session's part of that.
+    Bytes session{};
     /// Of a rank on a device, in the host's memory.
     Bytes pinned{};
 };
@@ -49,7 +52,9 @@ template <ComputeBackend Backend, ReductionPolicy Policy>
                                                   RankShare const& share, StageBlocks const& blocks) {
     auto const held = predict_memory<Backend, Policy>(model, formats, share.place, limits, isa, share.experts, blocks);
     if (!held) return held.error();
-    RankPrediction out{held->total() + session_bytes(limits, model.config.vocab_size), held->pinned};
+    auto const beside = TokenChooser<Backend>::bytes_for(limits, model.config.vocab_size);
+    if (!beside) return beside.error();
+    RankPrediction out{.own = held->total() + *beside, .session = *beside, .pinned = held->pinned};
     if (options.ep == 1) return out;
     using Rows = ExpertParallel<Backend, typename RankCommunicator<Backend>::Type>;
     auto const shape = exchanged_rows(model.config, limits.step_tokens);

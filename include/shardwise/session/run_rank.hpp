@@ -89,7 +89,7 @@ public:
         if (!predicted) return predicted.error();
         predicted_ = *predicted;
         // What peers see is there already.
-        if (auto const fits = machine_.check_free(predicted_.own); !fits) return fits;
+        if (auto const fits = machine_.reserve(predicted_.own); !fits) return fits;
         auto load = options_.load;
         if (!is_first()) load.observer = {};
         if (options_.tp > 1) load.share_largest = largest_of_ranks(group());
@@ -250,7 +250,6 @@ public:
 
     /// What this rank holds.
     [[nodiscard]] RunMemory own_memory() {
-        auto const beside = session_bytes(limits_, model_.config.vocab_size);
         auto const rows = exchange_ ? exchange_->bytes() : Bytes{0};
         auto staging = world_.staging_bytes() + (group_ ? group_->staging_bytes() : Bytes{0});
         if (groups_) staging += team_->staging_bytes() + groups_->peers().staging_bytes();
@@ -258,7 +257,7 @@ public:
         if (!HasHostMemory<Backend>) staging = Bytes{0};
         return {.weights = executor_->weight_bytes(),
                 .cache = executor_->cache_bytes(),
-                .activations = executor_->activation_bytes() + rows + beside,
+                .activations = executor_->activation_bytes() + rows + predicted_.session,
                 .predicted = predicted_.own + staging + communicators_.bytes(),
                 .peak = machine_.memory().peak() + staging,
                 .held = machine_.memory().current() + staging,
