@@ -344,7 +344,7 @@ ExitCode run_run(Arguments const& arguments) {
         auto input = read_input(arguments, *request, *options, true);
         if (!input) return refuse(input.error(), stage_of_input(input.error()));
         auto const& model = input->model.model;
-        auto const context = detail::limits_for({input->request}, model.config, *options).context;
+        auto const context = detail::limits_for({input->request}, model, *options).context;
         auto const done = place_run(arguments, model, context, *options);
         if (!done) return refuse(done.error(), stage_of(done.error()));
         // Only what is placed looks for devices, and is warned of what it finds.

@@ -79,7 +79,8 @@ public:
         auto const before = rank.context.memory().current();
         for (auto const& block : model.program.blocks()) {
             if (block.role == ModuleRole::head && !limits.has_head) break;
-            executor.note_output(block);
+            executor.rule_.note(model.program.body(block));
+            executor.output_ = output_of(model.program.body(block), limits.activations);
             for (std::int32_t i = 0; i < block.count; ++i, ++number) {
                 if (!stage.has(number)) continue;
                 auto prefix = std::string(block.module);
@@ -131,6 +132,19 @@ public:
         return step_into(ids, parts, view_as<std::byte>(out), comm, exchange, stream, links);
     }
 
+    /// Of a model with an encoder: computes sources, each a part without a past, and keeps what the decoder reads of them; forward
+    /// then computes the sequences of these slots.
+    ///
+    /// Order   on `stream`, the collectives too
+    /// Errors  as forward; unsupported for a model that has no encoder before a decoder
+    template <Communicator C>
+    [[nodiscard]] Result<> encode(std::span<std::int32_t const> ids, std::span<SequencePart const> parts, C& comm,
+                                  Stream& stream, StageLinks<C> const& links = {}) {
+        if (sources_.empty()) return detail::not_executed("encoding for a model without a decoder that reads it");
+        constexpr ExpertParallel<Backend, C>* no_exchange = nullptr;
+        return step_into(ids, parts, {arena_.data(), {0, output_.width}}, comm, no_exchange, stream, links, true);
+    }
+
     /// Takes part in a step of the other groups that share the experts, without tokens of its own.
     ///
     /// Order   on `stream`, the collectives too
@@ -146,14 +160,7 @@ public:
     /// Errors  invalid_argument where `peers` are not the groups that `create` was told of; as ExpertParallel::create
     template <Communicator C>
     [[nodiscard]] Result<ExpertParallel<Backend, C>> make_exchange(RankHome<Backend> const& home, C& peers) const {
-        if (peers.size() != experts_.ranks || peers.rank() != experts_.rank) {
-            return Error{ErrorCode::invalid_argument}
-                .in("executor")
-                .at("ep")
-                .because("is not the group whose experts were loaded")
-                .got(peers.size())
-                .expected(experts_.ranks);
-        }
+        if (auto const checked = check_peers({peers.size(), peers.rank()}, experts_); !checked) return checked.error();
         return detail::make_exchange(home, peers, exchanged_rows(model_->config, limits_.step_tokens));
     }
 
@@ -194,14 +201,17 @@ private:
           experts_(experts),
           limits_(limits),
           is_bidirectional_(shardwise::is_bidirectional(model)),
-          can_repeat_(limits.has_graphs && StepGraphs<Backend>::can_capture(model)) {}
+          can_repeat_(limits.has_graphs && StepGraphs<Backend>::can_capture(model)),
+          sources_(model.program.has_encoder() ? static_cast<std::size_t>(limits.sequences) : 0) {}
 
     /// forward into what has `out`'s extents, in elements of what output() says.
     template <Communicator C>
     [[nodiscard]] Result<> step_into(std::span<std::int32_t const> ids, std::span<SequencePart const> parts,
                                      TensorView<std::byte, 2, Backend> out, C& comm,
-                                     ExpertParallel<Backend, C>* exchange, Stream& stream, StageLinks<C> const& links) {
-        if (auto const checked = check(ids, parts, out, exchange != nullptr); !checked) return checked;
+                                     ExpertParallel<Backend, C>* exchange, Stream& stream,
+                                     StageLinks<C> const& all_links, bool is_encoding = false) {
+        auto const links = step_links(all_links, blocks_, is_encoding);
+        if (auto const checked = check(ids, parts, out, exchange != nullptr, is_encoding); !checked) return checked;
         auto const tokens = static_cast<std::int64_t>(ids.size());
         for (auto const& part : parts) {
             if (auto const done = cache_.reserve(part.slot, part.past + part.tokens); !done) return done;
@@ -211,6 +221,9 @@ private:
         StepView<Backend> step{step_.table(), parts, scratch_.view(), &cache_, &rotations_};
         step.tracer = tracer_;
         step.activations = limits_.activations;
+        step.is_encoding = is_encoding;
+        if (is_encoding) note_sources(parts, sources_);
+        step.sources = sources_;
         step.routed_room =
             limits_.step_tokens * std::min(model_->config.experts_per_token,
                                            split_units(model_->config.experts, experts_.ranks, experts_.rank).size());
@@ -248,11 +261,12 @@ private:
         auto const rows = tokens * model_->config.experts_per_token;
         bool const repeats = can_repeat_ && rows <= Experts::few_rows &&
                              tokens == static_cast<std::int64_t>(parts.size()) && output_.is_logits && ends_model_ &&
-                             links.from < 0 && times_ == nullptr && repeats_collectives(comm) && exchange == nullptr;
+                             links.from < 0 && sources_.empty() && times_ == nullptr && repeats_collectives(comm) &&
+                             exchange == nullptr;
         auto const done = repeats ? graphs_.run(tokens, out.data(), comm, stream, walk_all) : walk_all();
         Result<> copied;
         bool const is_handed_on = links.to >= 0;
-        if (done && (is_handed_on || !output_.is_logits)) {
+        if (done && (is_handed_on || (!output_.is_logits && !is_encoding))) {
             visit_activations<Backend>(limits_.activations, [&]<class T>(T) {
                 auto const* const hidden = reinterpret_cast<T const*>(state.hidden);
                 auto const width = blocks_.back().operations.back().output.width;
@@ -263,16 +277,6 @@ private:
         }
         last_.event.record(stream);
         return done ? copied : done;
-    }
-
-    void note_output(shardwise::Block const& block) {
-        auto const& body = model_->program.body(block);
-        for (auto const& op : body.operations()) {
-            rule_.skipped_id = std::max(rule_.skipped_id, op.skipped_id);
-            if (op.kind == OpKind::last_token) rule_.takes_first = op.takes_first;
-        }
-        auto const& last = body.values()[static_cast<std::size_t>(body.operations().back().output)];
-        output_ = {last.rows, last.width, last.is_fp32, last.is_fp32 ? Dtype::f32 : limits_.activations};
     }
 
     [[nodiscard]] Result<Block> load_block(ParameterLoader<Backend>& parameters, shardwise::Block const& block,
@@ -289,6 +293,7 @@ private:
         held.program = &body;
         held.number = block.first + number;
         held.is_layer = block.is_numbered;
+        held.is_encoder = block.is_encoder;
         for (auto const& op : body.operations()) {
             auto operation = detail::visit_executed<Backend, Policy>(
                 op.kind, [&](auto of) { return of.load(loader, op, body, *cut); });
@@ -319,11 +324,11 @@ private:
         for (auto& block : blocks_) {
             detail::CountedBlock const counted{*model_, *block.program, block.cut, place_, experts_, limits_};
             scratch = std::max(scratch, detail::scratch_floats<Backend, Policy>(counted));
-            for (auto const& bound : block.operations) {
+            for (auto& bound : block.operations) {
                 if (bound.op->kind == OpKind::experts) can_repeat_ = can_repeat_ && Experts::repeats(bound.held);
                 auto const layer = cached_layer(*bound.op, block.cut);
                 if (!layer) continue;
-                block.cache_layer = layers.size();
+                bound.cache_layer = layers.size();
                 layers.push_back(*layer);
             }
         }
@@ -350,18 +355,12 @@ private:
     }
 
     [[nodiscard]] Result<> check(std::span<std::int32_t const> ids, std::span<SequencePart const> parts,
-                                 TensorView<std::byte, 2, Backend> out, bool has_exchange) const {
-        auto const refused = [] { return Error{ErrorCode::invalid_argument}.in("executor"); };
-        if (!has_exchange && experts_.ranks > 1) {
-            return refused()
-                .at("ep")
-                .because("needs an exchange: other ranks have some of the experts")
-                .got(experts_.ranks)
-                .fix("give forward what make_exchange made");
-        }
-        auto const checked =
-            check_step(ids, parts, limits_, is_bidirectional_, has_exchange, model_->config.vocab_size);
-        if (!checked) return checked;
+                                 TensorView<std::byte, 2, Backend> out, bool has_exchange, bool is_encoding) const {
+        if (auto const checked = check_exchange(has_exchange, experts_); !checked) return checked;
+        bool const is_whole = sources_.empty() ? is_bidirectional_ : is_encoding;
+        auto const checked = check_step(ids, parts, limits_, is_whole, has_exchange, model_->config.vocab_size);
+        if (!checked || is_encoding) return checked;
+        if (auto const known = sources_.empty() ? Result<>{} : check_sources(parts, sources_); !known) return known;
         auto const texts = static_cast<std::int64_t>(parts.size());
         auto const rows = output_.rows == Rows::sequences ? texts : static_cast<std::int64_t>(ids.size());
         return ends_model_ ? check_output_rows(output_, rows, out.extent(0), out.extent(1)) : Result<>{};
@@ -390,6 +389,8 @@ private:
     StepRotations<Backend> rotations_;
     ProductMemory<Backend> product_memory_;
     CountedRows counted_;
+    /// By slot, tokens of the source that was encoded.
+    std::vector<std::int64_t> sources_;
     RankStep<Backend> step_;
     StepGraphs<Backend> graphs_;
     /// Goes first: what a stream still reads outlives it.

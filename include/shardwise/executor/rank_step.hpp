@@ -9,6 +9,7 @@
 #include <shardwise/executor/step_capacity.hpp>
 #include <shardwise/kernels/step_table.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -24,7 +25,21 @@ struct StepRule {
     std::int64_t skipped_id = -1;
     /// The first row of each sequence is pooled, not the last one.
     bool takes_first = false;
+
+    /// Notes what a block of the model says of it.
+    void note(BlockBody const& body) {
+        for (auto const& op : body.operations()) {
+            skipped_id = std::max(skipped_id, op.skipped_id);
+            if (op.kind == OpKind::last_token) takes_first = op.takes_first;
+        }
+    }
 };
+
+/// What a model puts out whose last block this is.
+[[nodiscard]] inline ExecutorOutput output_of(BlockBody const& body, Dtype activations) {
+    auto const& last = body.values()[static_cast<std::size_t>(body.operations().back().output)];
+    return {last.rows, last.width, last.is_fp32, last.is_fp32 ? Dtype::f32 : activations};
+}
 
 /// The table that a rank's kernels read a step from, and what it is written from.
 template <ComputeBackend Backend>

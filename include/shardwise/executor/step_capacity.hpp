@@ -32,7 +32,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// What it keeps for an operation; nothing for one that has no past.
 [[nodiscard]] inline std::optional<KvLayer> cached_layer(Operation const& op, BlockCut const& cut) {
     if (op.kind == OpKind::gated_delta) return delta_layer(op.delta, cut.delta_heads.size());
-    if (op.kind == OpKind::attention && op.attention.is_causal) return kv_layer(op.attention, *cut.heads);
+    if (op.kind == OpKind::attention && keeps_rows(op.attention)) return kv_layer(op.attention, *cut.heads);
     return std::nullopt;
 }
 

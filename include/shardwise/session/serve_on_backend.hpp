@@ -114,6 +114,12 @@ template <ReductionPolicy Policy, ComputeBackend Backend>
 template <ComputeBackend Backend>
 [[nodiscard]] Result<> serve_on_backend(OpenCheckpoint& files, Model const& model, RunOptions const& options,
                                         NextRequest const& next, OnGeneration const& on_generation) {
+    if (model.program.has_encoder()) {
+        return Error{ErrorCode::unsupported}
+            .in(model.config.model_class.view())
+            .because("encodes each prompt as a whole, so that no conversation goes on in it")
+            .fix("give each prompt to a run of its own");
+    }
     // Requests come one at a time: no other shares the cache.
     auto own = options;
     own.cache_tokens = 0;
