@@ -119,4 +119,22 @@ struct PlacedStages {
     return out;
 }
 
+/// What each accelerator takes of a run, by budget, where `ranks` is what each of its ranks takes, `per_stage` of a stage, in the stages'
+/// order and as often as there are groups of experts. Where all layers are fetched the first one computes.
+[[nodiscard]] inline List<Bytes> needs_of_stages(Budgets const& budgets, PlacedStages const& stages,
+                                                 std::vector<Bytes> const& ranks, std::int32_t per_stage,
+                                                 CpuLayers cpu_layers) {
+    List<Bytes> needs(budgets.size());
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+        auto const stage = rank / static_cast<std::size_t>(per_stage) % stages.devices.size();
+        auto const id = stages.devices[stage];
+        bool const is_first = id.kind == DeviceClass::cpu && cpu_layers == CpuLayers::stream;
+        for (std::size_t i = 0; i < budgets.size(); ++i) {
+            if (!budgets[i].is_accelerator() || !(is_first ? i == 0 : budgets[i].id == id)) continue;
+            needs[i] += ranks[rank];
+        }
+    }
+    return needs;
+}
+
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -147,7 +147,47 @@ private:
         inner.rate("bandwidth", measured.bandwidth);
         inner.number("launch", measured.launch);
         read_rates(inner, "one_row", measured.one_row);
+        if (auto const list = inner.find("attention"))
+            read_attention(*list, inner.path("attention"), measured.attention);
         inner.finish();
+    }
+
+    void read_attention(JsonValue list, std::string const& path, AttentionRates& rates) {
+        if (!list.is_array()) return fault_.set(ErrorCode::invalid_field, path, "must be a list");
+        std::size_t count = 0;
+        for (auto const value : list) {
+            DescribedFields fields(value, path + "[" + std::to_string(count) + "]", fault_);
+            if (count == rates.size()) {
+                auto const reason = "has more than " + std::to_string(rates.size()) + " measurements";
+                return fault_.set(ErrorCode::invalid_field, path, reason);
+            }
+            AttentionRate rate;
+            for (auto const* const key : {"kv", "context", "decode", "prefill"}) fields.require(key);
+            read_cache_type(fields, rate.kv);
+            std::int32_t context = 0;
+            fields.integer("context", context, 1, 1 << 30);
+            rate.context = context;
+            fields.rate("decode", rate.decode);
+            fields.rate("prefill", rate.prefill);
+            fields.finish();
+            if (fault_.error) return;
+            if (rate.decode < 1.0) return fields.refuse("decode", "must be at least 1 per second");
+            if (rate.prefill < 1.0) return fields.refuse("prefill", "must be at least 1 per second");
+            for (std::size_t i = 0; i < count; ++i) {
+                if (rates[i].kv == rate.kv && rates[i].context == rate.context)
+                    return fields.refuse("context", "was measured before");
+            }
+            rates[count++] = rate;
+        }
+    }
+    void read_cache_type(DescribedFields& fields, Dtype& kv) {
+        auto const found = fields.find("kv");
+        if (!found) return;
+        auto const word = found->string();
+        for (auto const known : {Dtype::f32, Dtype::bf16, Dtype::i8}) {
+            if (word && *word == traits(known).short_name) return void(kv = known);
+        }
+        fields.refuse("kv", "is no element type of a cache: fp32, bf16 or int8");
     }
 
     void read_link(DescribedFields& fields, std::string_view key, Link& link) {
