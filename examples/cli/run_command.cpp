@@ -344,7 +344,7 @@ ExitCode run_run(Arguments const& arguments) {
     if (has_placement(arguments)) {
         auto input = read_input(arguments, *request, *options, true);
         if (!input) return refuse(input.error(), stage_of_input(input.error()));
-        auto const limits = detail::limits_for({input->request}, input->model.model.config, *options);
+        auto const limits = detail::limits_for({input->request}, input->model.model, *options);
         auto const done = place_run(arguments, input->model, limits, !ranks->is_group(), *options);
         if (!done) return refuse(done.error(), stage_of(done.error()));
         // Only what is placed looks for devices, and is warned of what it finds.

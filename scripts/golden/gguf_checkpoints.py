@@ -134,8 +134,8 @@ CASES = {
                        num_layers=2, num_heads=4, feed_forward_proj="relu", tie_word_embeddings=False,
                        decoder_start_token_id=0, pad_token_id=0),
     "t5_gated": dict(model_type="t5", vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=64, num_layers=2,
-                     num_decoder_layers=2, num_heads=4, feed_forward_proj="gated-gelu", tie_word_embeddings=False,
-                     decoder_start_token_id=0, pad_token_id=0),
+                     num_decoder_layers=1, num_heads=4, feed_forward_proj="gated-gelu", tie_word_embeddings=False,
+                     decoder_start_token_id=2, pad_token_id=0),
 }
 # Whole models of text and images, of which the converter writes the text model.
 IMAGES = dict(image_token_id=61, video_token_id=62, vision_start_token_id=59, vision_end_token_id=63)
@@ -170,7 +170,7 @@ COMMITTED = """gemma-f32 gpt_neox-f32 phi3_partial-f32 gpt_oss-bf16 qwen3_moe-bf
     cohere-q8_0 cohere2-q8_0 olmo2-q8_0 olmo3-q8_0 exaone4-q8_0 exaone4_full-q8_0
     glm4-q8_0 nemotron-q8_0 glm4_moe-q8_0 apertus-q8_0 minimax_m2-q8_0 qwen2_vl-q8_0 qwen3_vl-q8_0
     smollm3-q8_0 stablelm-q8_0 stablelm_parallel-q8_0 starcoder2-q8_0 seed_oss-q8_0 ernie4_5-q8_0 hunyuan-q8_0
-    xlm_roberta-q8_0 distilbert-q8_0 modernbert-q8_0 llama4-q8_0 qwen3_next-q8_0 qwen3_vl_moe-q8_0 t5_encoder-q8_0""".split()
+    xlm_roberta-q8_0 distilbert-q8_0 modernbert-q8_0 llama4-q8_0 qwen3_next-q8_0 qwen3_vl_moe-q8_0 t5_encoder-q8_0 t5-q8_0 t5_gated-q8_0""".split()
 # Keys that the published configs have as well, which transformers' class does not save.
 ALSO = {"minimax_m2": dict(rotary_dim=8, scoring_func="sigmoid"), "gpt2": dict(n_ctx=64), "cohere2": dict(rotary_pct=1.0)}
 TYPES = {"f32": gguf.LlamaFileType.ALL_F32, "bf16": gguf.LlamaFileType.MOSTLY_BF16, "q8_0": gguf.LlamaFileType.MOSTLY_Q8_0}
@@ -289,14 +289,17 @@ def main(folder, keep, wanted):
         for kind in TYPES:
             convert(place, kind, folder / f"{case}-{kind}.gguf")
         (place / "tokenizer.json").unlink()
-        if type(model) is T5ForConditionalGeneration:
-            continue
         ids = [(7 * i + i // 5 + 3) % VOCABULARY for i in range(14)]
+        # An encoder's decoder is given some tokens of its own.
+        target = [config["decoder_start_token_id"], 9, 4, 60, 33] if type(model) is T5ForConditionalGeneration else []
+        also = dict(decoder_input_ids=torch.tensor([target])) if target else {}
         with torch.no_grad():
-            got = model(torch.tensor([ids]))
+            got = model(torch.tensor([ids]), **also)
         # Of a decoder what follows the last token, of an encoder the states of all.
         rows = got.logits[0, -1:] if "logits" in got else got.last_hidden_state[0]
         golden[case] = {"ids": ids, "output": [float("%.8g" % value) for value in rows.double().flatten()]}
+        if target:
+            golden[case]["target"] = target
         print(case, float(rows.abs().max()), flush=True)
     if keep is not None:
         path = keep / "golden.json"

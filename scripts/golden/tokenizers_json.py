@@ -2,19 +2,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/tokenizer/: small tokenizers of every kind, and what PyPI tokenizers makes of texts.
 
-Run with a Python that has tokenizers 0.22.2. With `--compare PROGRAM COUNT`, compares a program with it on COUNT random strings
+Run with a Python that has tokenizers 0.22.2, sentencepiece and protobuf. With `--compare PROGRAM COUNT`, compares a program with it on COUNT random strings
 for each tokenizer instead: PROGRAM FILE reads texts that end with \\x01 and writes, for each, the ids, and after \\x02 each the
 text, the text with special tokens and the text streamed, and \\x01.
 """
 
+import base64
 import json
 import pathlib
 import random
 import subprocess
 import sys
+import tempfile
+import unicodedata
 import zlib
 
+import sentencepiece
 import tokenizers
+from sentencepiece import sentencepiece_model_pb2
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 PINNED = "0.22.2"
@@ -171,6 +176,35 @@ def unigram():
     return t
 
 
+def charsmap(rule):
+    """SentencePiece's table of characters by its own trainer: a rule by name, or for None what NFKC changes in TEXTS, as nmt_nfkc does."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = pathlib.Path(folder)
+        (place / "text").write_text("\n".join(WORDS) + "\n")
+        how = dict(normalization_rule_name=rule)
+        if rule is None:
+            letters = {c for text in TEXTS for c in text}
+            pairs = letters | {a + b for text in TEXTS for a, b in zip(text, text[1:])}
+            rules = {source: unicodedata.normalize("NFKC", source) for source in pairs if "\x00" not in source}
+            rules = {source: made for source, made in rules.items() if source != made and (len(source) == 1 or len(made) == 1)}
+            rules |= {c: " " for c in "\t\n\r\u00a0\u2003\u2028\u3000\u200b"} | {c: "" for c in "\x01\x02\x07\x7f\u00ad\ufeff"}
+            lines = ["%s\t%s\n" % tuple(" ".join("%X" % ord(c) for c in text) for text in rule) for rule in sorted(rules.items())]
+            (place / "rules.tsv").write_text("".join(lines))
+            how = dict(normalization_rule_tsv=str(place / "rules.tsv"))
+        sentencepiece.SentencePieceTrainer.train(input=str(place / "text"), model_prefix=str(place / "m"), vocab_size=40,
+                                                 hard_vocab_limit=False, minloglevel=2, **how)
+        model = sentencepiece_model_pb2.ModelProto.FromString((place / "m.model").read_bytes())
+    return base64.b64encode(model.normalizer_spec.precompiled_charsmap).decode()
+
+
+def t5(rule=None):
+    data = json.loads(unigram().to_str())
+    data["normalizer"] = {"type": "Precompiled", "precompiled_charsmap": charsmap(rule)}
+    data["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [
+        {"type": "WhitespaceSplit"}, {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}]}
+    return Tokenizer.from_str(json.dumps(data))
+
+
 def unigram_bytes():
     data = json.loads(unigram().to_str())
     data["model"]["byte_fallback"] = True
@@ -205,7 +239,7 @@ def all_tokenizers():
     base = byte_level()
     return {"gpt2": base, "llama3": llama3(base), "qwen2": qwen2(base), "deepseek3": deepseek3(base), "gpt4o": gpt4o(base), "smollm": smollm(base),
             "roberta": roberta(base), "llama2": llama2(), "gemma": gemma(), "bert": bert(), "bert_cased": bert_cased(), "unigram": unigram(),
-            "unigram_bytes": unigram_bytes(), "word_ends": word_ends(), "word_level": word_level()}
+            "unigram_bytes": unigram_bytes(), "word_ends": word_ends(), "word_level": word_level(), "t5": t5()}
 
 
 RANGES = [(0x20, 0x7E)] * 6 + [(0x9, 0xD), (0xA0, 0x17F), (0x1C0, 0x24F), (0x300, 0x345), (0x370, 0x3FF), (0x400, 0x52F), (0x531, 0x5F4), (0x600, 0x6FF),
@@ -249,9 +283,10 @@ def compare(program, count):
     folder = pathlib.Path("/tmp/shardwise_tokenizers")
     folder.mkdir(exist_ok=True)
     total = 0
-    for name, tokenizer in all_tokenizers().items():
+    for name, tokenizer in (all_tokenizers() | {"t5_nmt_nfkc": t5("nmt_nfkc")}).items():
         texts = [text.translate(SEPARATORS) for text in TEXTS] + [random_text(rng) for _ in range(count)]
-        path = folder / f"{name}.json"
+        path = folder / name / "tokenizer.json"
+        path.parent.mkdir(exist_ok=True)
         tokenizer.save(str(path))
         tokenizer = Tokenizer.from_file(str(path))
         out = subprocess.run([program, str(path)], input="".join(text + "\x01" for text in texts).encode(), stdout=subprocess.PIPE, check=False).stdout.decode()

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include "../executor/formula_model.hpp"
+#include "../executor/translations.hpp"
 #include "launched_ranks.hpp"
 #include "marked_processes.hpp"
 #include "program.hpp"
@@ -388,4 +390,39 @@ TEST_CASE("run: --product-activations int8 rounds in products only, with the sam
     CHECK(rounded.size() == full.size());
     CHECK(rounded != full);
     CHECK(logits("two", {"--product-activations", "int8", "--tp", "2"}) == rounded);
+}
+
+TEST_CASE("run: a decoder that reads an encoder makes transformers' tokens; what it does not do is refused by name") {
+    for (auto const& one : shardwise::testing::translations()) {
+        CAPTURE(one.name);
+        shardwise::testing::FormulaModel const model(one.config, one.seed);
+        auto const& folder = model.folder.path();
+        std::vector<std::vector<std::string>> const kinds{
+            {}, {"--tp", "2"}, {"--pp", "2"}, {"--tp", "2", "--ranks", "processes"}, {"--kv-dtype", "int8"}};
+        for (std::size_t i = 0; i < kinds.size(); ++i) {
+            auto const at = i % one.sources.size();
+            std::string prompt;
+            for (auto const id : one.sources[at]) prompt += (prompt.empty() ? "" : ",") + std::to_string(id);
+            std::vector<std::string> words{"run", folder, "--prompt-ids", prompt, "--max-new-tokens", "12", "--json"};
+            words.insert(words.end(), kinds[i].begin(), kinds[i].end());
+            auto const ran = run(words);
+            CHECK_MESSAGE(ran.status == 0, ran.err);
+            Answer const answer(ran.out);
+            auto expected = one.tokens[at];
+            // The token that ends a text is no part of it.
+            if (expected.size() < 12) expected.pop_back();
+            REQUIRE(answer.size("token_ids") == expected.size());
+            for (std::size_t token = 0; token < expected.size(); ++token)
+                CHECK(answer.integer("token_ids", token) == expected[token]);
+            CHECK(answer.size("prompt_ids") == one.sources[at].size());
+        }
+        auto const refused = [&](std::vector<std::string> const& words, std::string const& text) {
+            auto const ran = run(words);
+            CHECK(ran.status != 0);
+            CHECK_MESSAGE(ran.says(text), ran.err);
+        };
+        std::filesystem::copy_file(SHARDWISE_SOURCE_DIR "/tests/golden/tokenizer/t5.json", folder + "/tokenizer.json");
+        refused({"embed", folder, "--text", "one"}, "is an encoder and a decoder that reads it");
+        refused({"run", folder, "--prompt-ids", "1", "--tp", "7"}, "query heads");
+    }
 }

@@ -195,7 +195,7 @@ TEST_CASE("place_by_need: what a strategy says fits a device is what is allocate
     RunOptions options;
     options.step_tokens = of.step_tokens;
     options.devices.numbers = {0};
-    auto const limits = detail::limits_for(requests, described.config, options);
+    auto const limits = detail::limits_for(requests, described, options);
     EstimateRequest const request{
         .dtype = Dtype::f32, .kv_dtype = Dtype::f32, .context = limits.context, .prefill_chunk = limits.step_tokens};
     auto const modules = build_sequence(described, request);

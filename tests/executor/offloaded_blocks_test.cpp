@@ -140,3 +140,31 @@ TEST_CASE("stages_of_placement: layers on the cpu are fetched to the stage befor
     CHECK(away->begins == std::vector<std::int64_t>{0, 2});
     CHECK(away->homes == std::vector<LayerHome>{cpu, disk});
 }
+
+TEST_CASE("stages_of_placement: what stands between the layers of two stacks is computed with the layer before it") {
+    Budgets budgets;
+    for (std::int32_t i = 0; i < 2; ++i) budgets.push_back({DeviceId::gpu(i), Bytes{1}});
+    ModuleSequence modules;
+    Placement placement;
+    auto const add = [&](ModuleRole role, std::int32_t layer, std::int32_t device) {
+        PlacementUnit unit;
+        unit.path = "unit";
+        unit.role = role;
+        unit.layer = LayerId{layer};
+        modules.units.push_back(unit);
+        placement.device_of.push_back(device);
+    };
+    add(ModuleRole::embedding, -1, 0);
+    add(ModuleRole::layer, 0, 0);
+    add(ModuleRole::norm, -1, 0);
+    add(ModuleRole::layer, 1, 1);
+    add(ModuleRole::head, -1, 1);
+    auto const made = stages_of_placement(modules, budgets, placement);
+    REQUIRE_MESSAGE(made, (made ? "" : made.error().message()));
+    CHECK(made->devices == std::vector<DeviceId>{DeviceId::gpu(0), DeviceId::gpu(1)});
+    CHECK(made->begins == std::vector<std::int64_t>{0, 1, 2});
+    placement.device_of[2] = 1;
+    auto const refused = stages_of_placement(modules, budgets, placement);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().message().find("map it to device 0") != std::string::npos);
+}

@@ -7,8 +7,11 @@
 #include <doctest/doctest.h>
 
 #include "golden_models.hpp"
+#include "translations.hpp"
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <fstream>
 #include <sstream>
@@ -181,6 +184,67 @@ TEST_CASE("RankExecutor: an encoder takes its sequences whole") {
     REQUIRE_FALSE(done);
     CHECK(done.error().code() == ErrorCode::invalid_argument);
     CHECK(done.error().message().find("sees in both directions") != std::string::npos);
+}
+
+/// The logits after all targets: their sources are encoded together, and their tokens come `chunk` at a time.
+template <class Policy>
+std::vector<float> translate(FormulaModel const& model, Translation const& one, std::int32_t ranks, std::int64_t chunk,
+                             Dtype kv_dtype = Dtype::f32) {
+    auto const parameters = StoredParameters::open(model.source, model.checkpoint->model);
+    REQUIRE(parameters);
+    std::vector<float> out;
+    auto const done = run_threads(ranks, [&](Threads& comm) -> Result<> {
+        HostContext context({.threads = 1});
+        auto stream = context.make_stream();
+        ExecutorLimits const limits{.sequences = 3, .context = 24, .step_tokens = 32, .kv_dtype = kv_dtype};
+        TensorPlace const place{comm.size(), comm.rank()};
+        auto executor =
+            RankExecutor<Host, Policy>::create(context, model.checkpoint->model, *parameters, place, limits);
+        if (!executor) return executor.error();
+        EncoderStep const sources(one.sources);
+        if (auto const ran = executor->encode(sources.ids, sources.parts, comm, stream); !ran) return ran;
+        if (auto const ended = stream.synchronize(Deadline::after(std::chrono::seconds(20))); !ended) return ended;
+        auto const width = executor->output().width;
+        std::vector<float> all(one.targets.size() * static_cast<std::size_t>(width));
+        std::vector<std::int64_t> past(one.targets.size(), 0);
+        for (bool is_left = true; is_left;) {
+            is_left = false;
+            EncoderStep step({});
+            for (std::size_t i = 0; i < one.targets.size(); ++i) {
+                auto const& target = one.targets[i];
+                auto const count = std::min(chunk, static_cast<std::int64_t>(target.size()) - past[i]);
+                if (count < 1) continue;
+                is_left = true;
+                step.parts.push_back({static_cast<std::int64_t>(i), past[i], count});
+                auto const begin = target.begin() + past[i];
+                step.ids.insert(step.ids.end(), begin, begin + count);
+                past[i] += count;
+            }
+            if (!is_left) break;
+            auto const values = step.run(*executor, comm, stream);
+            if (!values) return values.error();
+            for (std::size_t i = 0; i < step.parts.size(); ++i)
+                std::copy_n(values->begin() + static_cast<std::ptrdiff_t>(i) * width, width,
+                            all.begin() + step.parts[i].slot * width);
+        }
+        if (comm.rank() == comm.size() - 1) out = std::move(all);
+        return {};
+    });
+    CHECK_MESSAGE(done, (done ? "" : done.error().message()));
+    return out;
+}
+
+TEST_CASE("RankExecutor: decoders that read an encoder give transformers' logits within 1e-4, over any ranks") {
+    for (auto const& one : translations()) {
+        CAPTURE(one.name);
+        FormulaModel const model(one.config, one.seed);
+        CHECK(worst(translate<Fast>(model, one, 1, 32), one.logits) < 1e-4);
+        CHECK(worst(translate<Fast>(model, one, 3, 5), one.logits) < 1e-4);
+        CHECK(worst(translate<Fast>(model, one, 1, 32, Dtype::bf16), one.logits) < 0.05);
+        auto const alone = translate<Deterministic>(model, one, 1, 5);
+        CHECK(worst(alone, one.logits) < 1e-4);
+        for (std::int32_t const ranks : {2, 3, 4}) CHECK(translate<Deterministic>(model, one, ranks, 1) == alone);
+    }
 }
 
 }  // namespace

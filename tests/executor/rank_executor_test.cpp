@@ -108,17 +108,28 @@ TEST_CASE("RankExecutor: a stream that queues its work gives the same bits") {
     }
 }
 
-TEST_CASE("RankExecutor: a decoder over an encoder is refused by what it does") {
+TEST_CASE("RankExecutor: a decoder that reads an encoder is refused where nothing was encoded") {
     FormulaModel const model(R"({"model_type":"t5","vocab_size":31,"d_model":16,"d_ff":8,"num_layers":1,)"
                              R"("num_heads":2,"d_kv":8})");
     auto const parameters = StoredParameters::open(model.source, model.checkpoint->model);
     REQUIRE(parameters);
     HostContext context({.threads = 1});
-    auto const executor = RankExecutor<Host, Fast>::create(context, model.checkpoint->model, *parameters, {1, 0},
-                                                           {.sequences = 1, .context = 8, .step_tokens = 8});
-    REQUIRE_FALSE(executor);
-    CHECK(executor.error().code() == ErrorCode::unsupported);
-    CHECK(executor.error().message().find("cross-attention") != std::string::npos);
+    auto const done = run_threads(1, [&](Threads& comm) -> Result<> {
+        auto executor = RankExecutor<Host, Fast>::create(context, model.checkpoint->model, *parameters, {1, 0},
+                                                         {.sequences = 2, .context = 8, .step_tokens = 8});
+        if (!executor) return executor.error();
+        auto stream = context.make_stream();
+        std::int32_t const ids[] = {3, 4};
+        SequencePart const source{0, 0, 2};
+        if (auto const encoded = executor->encode(ids, {&source, 1}, comm, stream); !encoded) return encoded;
+        std::vector<float> logits(31);
+        TensorView<float, 2, Host> const view(logits.data(), {1, 31});
+        SequencePart const other{1, 0, 2};
+        return executor->forward(ids, {&other, 1}, view, comm, stream);
+    });
+    REQUIRE_FALSE(done);
+    CHECK(done.error().code() == ErrorCode::invalid_argument);
+    CHECK_MESSAGE(done.error().message().find("has no source") != std::string::npos, done.error().message());
 }
 
 }  // namespace

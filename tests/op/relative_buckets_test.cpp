@@ -39,3 +39,17 @@ TEST_CASE("relative_bucket: beyond the reach all keys of one side share a bucket
     CHECK(relative_bucket(relative_reach, 32) == relative_bucket(100'000, 32));
     CHECK(relative_bucket(-relative_reach, 32) == relative_bucket(-100'000, 32));
 }
+
+TEST_CASE(
+    "past_bucket: earlier keys fall into the buckets that transformers gives them where no query sees later ones") {
+    // T5Attention._relative_position_bucket of transformers 4.57.6 without `bidirectional`; before the first each distance has its own.
+    constexpr std::int64_t begins_of_32[] = {16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113};
+    for (std::int64_t distance = 0; distance < 300; ++distance) {
+        auto expected = distance < 16 ? distance : std::int64_t{15};
+        for (auto const begin : begins_of_32) expected += distance >= begin ? 1 : 0;
+        CAPTURE(distance);
+        CHECK(past_bucket(distance, 32, 128) == expected);
+    }
+    constexpr std::int64_t of_8[] = {0, 1, 2, 3, 4, 5, 6, 6, 7, 7, 7};
+    for (std::int64_t distance = 0; distance < 11; ++distance) CHECK(past_bucket(distance, 8, 9) == of_8[distance]);
+}

@@ -232,6 +232,56 @@ TEST_CASE("The WordPiece vocabulary of a GGUF file gives the ids of the tokenize
     agree(cased, "bert_cased.json");
 }
 
+TEST_CASE("The unigram model of a GGUF file gives the ids of the tokenizer.json it was made from") {
+    auto const document = parse_json(golden_file("texts.json"));
+    auto const original = parse_json(golden_file("t5.json"));
+    REQUIRE(document);
+    REQUIRE(original);
+    std::vector<std::string> tokens;
+    std::vector<float> scores;
+    std::vector<std::int32_t> types;
+    auto const vocabulary = *original->root().find("model")->find("vocab");
+    for (auto const pair : vocabulary) {
+        for (auto const part : pair) {
+            if (part.is_string()) tokens.emplace_back(*part.string());
+            if (part.is_number()) scores.push_back(static_cast<float>(*part.real()));
+        }
+        types.push_back(tokens.size() == 3 ? 2 : tokens.size() < 3 ? 3 : 1);
+    }
+    // What fills the vocabulary up counts for nothing.
+    tokens.emplace_back("[PAD1]");
+    scores.push_back(-10000.0F);
+    types.push_back(5);
+    auto const table =
+        detail::read_base64(*original->root().find("normalizer")->find("precompiled_charsmap")->string());
+    REQUIRE(table);
+    GgufBytes file;
+    file.add("tokenizer.ggml.model", "t5");
+    file.add_texts("tokenizer.ggml.tokens", tokens);
+    file.add_numbers("tokenizer.ggml.scores", GgufValueType::f32, scores);
+    file.add_numbers("tokenizer.ggml.token_type", GgufValueType::i32, types);
+    file.add_numbers("tokenizer.ggml.precompiled_charsmap", GgufValueType::u8,
+                     std::vector<std::uint8_t>(table->begin(), table->end()));
+    file.add("tokenizer.ggml.eos_token_id", 1U);
+    file.add_flag("tokenizer.ggml.add_eos_token", true);
+    auto const made = read(file);
+    if (!made) FAIL(made.error().message());
+    auto const json = parse_tokenizer_json(golden_file("t5.json"), "t5.json");
+    REQUIRE(json);
+    for (auto const value : document->root()) {
+        auto const text = std::string(value.string().value_or(""));
+        INFO(text);
+        auto const ids = made->encode(text);
+        REQUIRE(ids);
+        CHECK(*ids == json->encode(text).value());
+        CHECK(made->decode(*ids).value() == json->decode(*ids).value());
+    }
+    file.add_flag("tokenizer.ggml.add_space_prefix", false);
+    auto const refused = read(file);
+    REQUIRE(!refused);
+    CHECK(refused.error().place() == "tokenizer.ggml.add_space_prefix");
+}
+
 TEST_CASE("What stands around a text is what the keys of a BERT file say") {
     auto const ids_of = [](GgufBytes const& file) {
         auto const tokenizer = read(file);

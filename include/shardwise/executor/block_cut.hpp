@@ -34,7 +34,7 @@ struct BlockCut {
     std::vector<std::optional<InputPieces>> pieces;
     /// By value: which of its units stay together for the sum that they go into.
     std::vector<UnitGrain> grains;
-    /// Of the block's attention, where it has one.
+    /// Of the block's attentions, where it has any.
     std::optional<HeadShare> heads;
     /// Of the block's gated delta rule, where it has one: the rank's key heads.
     UnitRange delta_heads;
@@ -212,10 +212,12 @@ private:
 
     [[nodiscard]] Result<> cut_heads(Operation const& op) {
         auto const& shape = op.attention;
-        if (shape.is_cross) return not_executed("cross-attention");
+        if (shape.is_cross && shape.kv_heads != shape.heads)
+            return not_executed("cross-attention whose queries share keys");
         auto const cut = pieces(op.output) ? *pieces(op.output) : head_pieces(shape.heads, shape.value_dim);
         auto const share = head_share(shape.heads, shape.kv_heads, cut, place_.ranks, place_.rank);
         if (!share) return share.error();
+        if (cut_.heads && !(*cut_.heads == *share)) return not_executed("a block whose attentions are cut unlike");
         cut_.heads = *share;
         auto const of = [](UnitRange heads, std::int64_t width, std::int64_t first = 0) {
             return UnitRange{first + heads.begin * width, first + heads.end * width};

@@ -4,9 +4,12 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/executor_limits.hpp>
 #include <shardwise/executor/held_block.hpp>
+#include <shardwise/parallel/place.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -80,6 +83,53 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
             return refused().at("id").because("is not in the vocabulary").got(id).between(0, vocabulary - 1);
     }
     return {};
+}
+
+/// Checks that a step has an exchange where other groups of ranks have some of the experts.
+///
+/// Errors  invalid_argument
+[[nodiscard]] inline Result<> check_exchange(bool has_exchange, TensorPlace experts) {
+    if (has_exchange || experts.ranks == 1) return {};
+    return Error{ErrorCode::invalid_argument}
+        .in("executor")
+        .at("ep")
+        .because("needs an exchange: other ranks have some of the experts")
+        .got(experts.ranks)
+        .fix("give forward what make_exchange made");
+}
+
+/// Checks that peers are the groups whose experts were loaded.
+///
+/// Errors  invalid_argument
+[[nodiscard]] inline Result<> check_peers(TensorPlace peers, TensorPlace experts) {
+    if (peers.ranks == experts.ranks && peers.rank == experts.rank) return {};
+    return Error{ErrorCode::invalid_argument}
+        .in("executor")
+        .at("ep")
+        .because("is not the group whose experts were loaded")
+        .got(peers.ranks)
+        .expected(experts.ranks);
+}
+
+/// Checks that sequences of a decoder that reads an encoder's states have some: `sources` are their tokens, by slot.
+///
+/// Errors  invalid_argument
+[[nodiscard]] inline Result<> check_sources(std::span<SequencePart const> parts,
+                                            std::span<std::int64_t const> sources) {
+    for (auto const& part : parts) {
+        if (sources[static_cast<std::size_t>(part.slot)] > 0) continue;
+        return Error{ErrorCode::invalid_argument}
+            .in("executor")
+            .at("slot " + std::to_string(part.slot))
+            .because("has no source, whose states the decoder reads")
+            .fix("encode the sequence's source first");
+    }
+    return {};
+}
+
+/// Notes by slot the tokens of sources that are encoded.
+inline void note_sources(std::span<SequencePart const> parts, std::span<std::int64_t> sources) {
+    for (auto const& part : parts) sources[static_cast<std::size_t>(part.slot)] = part.tokens;
 }
 
 /// Checks what an executor's output is put into.

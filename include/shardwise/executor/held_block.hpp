@@ -7,6 +7,7 @@
 #include <shardwise/executor/block_cut.hpp>
 #include <shardwise/executor/held_operation.hpp>
 #include <shardwise/executor/kv_cache.hpp>
+#include <shardwise/executor/source_operations.hpp>
 #include <shardwise/executor/step_capacity.hpp>
 #include <shardwise/executor/step_rotations.hpp>
 #include <shardwise/kernels/step_table.hpp>
@@ -52,6 +53,15 @@ struct BoundOperation {
     bool is_joined = false;
     /// The order of its experts' rows; null where it has none.
     std::int32_t* workspace = nullptr;
+    /// Of what is kept of sequences, the number among the layers of the cache.
+    std::size_t cache_layer = 0;
+    /// It makes of an encoder's states what is kept of them: once for a sequence.
+    bool is_of_source = false;
+
+    /// True of what computes when a sequence's source is encoded.
+    [[nodiscard]] bool keeps_source() const {
+        return is_of_source || (op->kind == OpKind::attention && op->attention.is_cross);
+    }
 };
 
 /// A block as one rank holds it.
@@ -68,10 +78,11 @@ struct HeldBlock {
     BlockCut cut;
     std::vector<BoundOperation<Backend, Policy>> operations;
     BoundValue input;
+    /// Of a decoder's layer, the encoder's states; null elsewhere.
+    BoundValue source;
+    bool is_encoder = false;
     /// The number of its rotation among those of the rank, where it has one.
     std::size_t rotation = 0;
-    /// Its attention's number among the layers of the cache.
-    std::size_t cache_layer = 0;
 
     /// Says where its values and workspaces lie; check_bound asks whether operations fit between them.
     void bind(PlannedBody const& planned, std::byte* arena) {
@@ -86,11 +97,14 @@ struct HeldBlock {
             return {at(plan.item_of[of]), cut.width(id), local.rows, local.is_fp32};
         };
         input = value(0);
+        auto const of_source = source_operations(*program);
+        source = value(of_source.states);
         for (std::size_t number_of = 0; number_of < operations.size(); ++number_of) {
             auto& bound = operations[number_of];
             for (std::size_t slot = 0; slot < bound.inputs.size(); ++slot)
                 bound.inputs[slot] = value(bound.op->inputs[slot]);
             bound.output = value(bound.op->output);
+            bound.is_of_source = of_source.is_of_source[number_of];
             if (auto const item = plan.workspace_of[number_of]; item >= 0)
                 bound.workspace = reinterpret_cast<std::int32_t*>(at(item));
         }
@@ -113,6 +127,10 @@ struct StepView {
     /// What activations lie in.
     Dtype activations = Dtype::f32;
     Tracer tracer{};
+    /// The step encodes sources: what decoders' layers keep of them is made, and nothing else of theirs.
+    bool is_encoding = false;
+    /// By slot, tokens of the sequence's source.
+    std::span<std::int64_t const> sources{};
 };
 
 /// What the host knows of a router's choice: by expert its first row, and the end of the last.

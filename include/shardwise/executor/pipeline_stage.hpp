@@ -40,6 +40,15 @@ struct StageLinks {
     std::int32_t to = -1;
 };
 
+/// The links of one step of a stage's blocks: sources travel through all stages, what a decoder computes from its embedding on.
+template <Communicator C, class Blocks>
+[[nodiscard]] StageLinks<C> step_links(StageLinks<C> links, Blocks const& blocks, bool is_encoding) {
+    if (is_encoding || blocks.empty()) return links;
+    if (blocks.front().is_encoder) links.from = -1;
+    if (blocks.back().is_encoder) links.to = -1;
+    return links;
+}
+
 /// Takes a hidden state of so many elements from the stage before.
 ///
 /// Order  on `stream`; the communicator outlives what is in it

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
@@ -49,14 +50,15 @@ struct PlacedStages {
     };
     PlacedStages out;
     std::int64_t layers = 0;
-    std::vector<std::size_t> beside;
+    /// Units that are no layers, and how many layers are before them.
+    std::vector<std::pair<std::size_t, std::int64_t>> beside;
     bool is_resident = true;
     DeviceId last{};
     for (std::size_t i = 0; i < modules.units.size(); ++i) {
         auto const& unit = modules.units[i];
         auto const id = budgets[static_cast<std::size_t>(placement.device_of[i])].id;
         if (unit.role != ModuleRole::layer || unit.layer.value() < 0) {
-            beside.push_back(i);
+            beside.emplace_back(i, layers);
             continue;
         }
         if (unit.layer.value() < layers) {
@@ -84,22 +86,24 @@ struct PlacedStages {
     if (out.devices.empty()) {
         out.begins = {0};
         out.devices = {DeviceId{DeviceClass::cpu, 0}};
-        for (auto const i : beside) {
-            auto const id = budgets[static_cast<std::size_t>(placement.device_of[i])].id;
+        for (auto const& one : beside) {
+            auto const id = budgets[static_cast<std::size_t>(placement.device_of[one.first])].id;
             if (!id.is_accelerator()) continue;
             out.devices = {id};
             break;
         }
     }
     out.begins.push_back(layers);
-    auto const first_layer = std::find_if(modules.units.begin(), modules.units.end(),
-                                          [](PlacementUnit const& unit) { return unit.role == ModuleRole::layer; });
-    auto const layers_begin = static_cast<std::size_t>(first_layer - modules.units.begin());
-    for (auto const i : beside) {
-        auto const& unit = modules.units[i];
-        auto const id = budgets[static_cast<std::size_t>(placement.device_of[i])].id;
-        bool const is_before = i < layers_begin;
-        auto const& stage = is_before ? out.devices.front() : out.devices.back();
+    for (auto const& one : beside) {
+        auto const& unit = modules.units[one.first];
+        auto const id = budgets[static_cast<std::size_t>(placement.device_of[one.first])].id;
+        bool const is_before = one.second == 0;
+        bool const is_between = !is_before && one.second < layers;
+        // What stands between two stacks is computed with the layer before it.
+        auto const after = std::upper_bound(out.begins.begin(), out.begins.end() - 1, one.second - 1);
+        auto const stage = is_between  ? out.devices[static_cast<std::size_t>(after - out.begins.begin()) - 1]
+                           : is_before ? out.devices.front()
+                                       : out.devices.back();
         if (!id.is_accelerator() || id == stage || !stage.is_accelerator()) continue;
         bool const is_new = std::find(out.devices.begin(), out.devices.end(), id) == out.devices.end();
         // A stage of its own, without layers; one at either end.
@@ -108,7 +112,7 @@ struct PlacedStages {
             out.begins.insert(out.begins.begin(), 0);
             continue;
         }
-        if (is_new && !is_before && out.begins[out.begins.size() - 2] < layers) {
+        if (is_new && !is_before && !is_between && out.begins[out.begins.size() - 2] < layers) {
             out.devices.push_back(id);
             out.begins.push_back(layers);
             continue;

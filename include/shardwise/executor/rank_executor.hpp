@@ -4,7 +4,6 @@
 #include <shardwise/backend/brief_memory.hpp>
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/comm/device/device_communicator.hpp>
-#include <shardwise/core/checked.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/trace_ring.hpp>
 #include <shardwise/executor/activation_element.hpp>
@@ -14,11 +13,11 @@
 #include <shardwise/executor/executes_models.hpp>
 #include <shardwise/executor/executor_limits.hpp>
 #include <shardwise/executor/held_operation.hpp>
+#include <shardwise/executor/hidden_rows.hpp>
 #include <shardwise/executor/join_residual_norms.hpp>
 #include <shardwise/executor/kv_cache.hpp>
 #include <shardwise/executor/last_step.hpp>
 #include <shardwise/executor/output_of.hpp>
-#include <shardwise/executor/pipeline_stage.hpp>
 #include <shardwise/executor/product_memory.hpp>
 #include <shardwise/executor/rank_home.hpp>
 #include <shardwise/executor/rank_step.hpp>
@@ -27,7 +26,6 @@
 #include <shardwise/executor/step_graphs.hpp>
 #include <shardwise/executor/step_rotations.hpp>
 #include <shardwise/executor/walk_block.hpp>
-#include <shardwise/kernels/copy_rows.hpp>
 #include <shardwise/memory/activations.hpp>
 #include <shardwise/parallel/place.hpp>
 
@@ -65,8 +63,8 @@ public:
     /// to outlive this, which waits for its last step when it goes; `parameters` is not needed afterwards.
     ///
     /// Errors  unsupported for operations that are not executed yet; those of check_load_options and of loading, file_unreadable
-    ///         also for a file that becomes shorter meanwhile; out_of_memory;
-    ///         size_overflow; invalid_argument for limits below 1 or beyond the model's positions
+    ///         also for a file that becomes shorter meanwhile; out_of_memory; size_overflow; invalid_argument for limits below 1 or
+    ///         beyond the model's positions
     [[nodiscard]] static Result<RankExecutor> create(RankHome<Backend> const& rank, Model const& model,
                                                      StoredParameters const& parameters, TensorPlace place,
                                                      ExecutorLimits const& limits, TensorPlace experts = {},
@@ -134,6 +132,19 @@ public:
         return step_into(ids, parts, view_as<std::byte>(out), comm, exchange, stream, links);
     }
 
+    /// Of a model with an encoder: computes sources, each a part without a past, and keeps what the decoder reads of them; forward
+    /// then computes the sequences of these slots.
+    ///
+    /// Order   on `stream`, the collectives too
+    /// Errors  as forward; unsupported for a model that has no encoder before a decoder
+    template <Communicator C>
+    [[nodiscard]] Result<> encode(std::span<std::int32_t const> ids, std::span<SequencePart const> parts, C& comm,
+                                  Stream& stream, StageLinks<C> const& links = {}) {
+        if (sources_.empty()) return detail::not_executed("encoding for a model without a decoder that reads it");
+        constexpr ExpertParallel<Backend, C>* no_exchange = nullptr;
+        return step_into(ids, parts, {arena_.data(), {0, output_.width}}, comm, no_exchange, stream, links, true);
+    }
+
     /// Takes part in a step of the other groups that share the experts, without tokens of its own.
     ///
     /// Order   on `stream`, the collectives too
@@ -149,14 +160,7 @@ public:
     /// Errors  invalid_argument where `peers` are not the groups that `create` was told of; as ExpertParallel::create
     template <Communicator C>
     [[nodiscard]] Result<ExpertParallel<Backend, C>> make_exchange(RankHome<Backend> const& home, C& peers) const {
-        if (peers.size() != experts_.ranks || peers.rank() != experts_.rank) {
-            return Error{ErrorCode::invalid_argument}
-                .in("executor")
-                .at("ep")
-                .because("is not the group whose experts were loaded")
-                .got(peers.size())
-                .expected(experts_.ranks);
-        }
+        if (auto const checked = check_peers({peers.size(), peers.rank()}, experts_); !checked) return checked.error();
         return detail::make_exchange(home, peers, exchanged_rows(model_->config, limits_.step_tokens));
     }
 
@@ -203,14 +207,17 @@ private:
           limits_(limits),
           output_(output_of(model, limits)),
           is_bidirectional_(shardwise::is_bidirectional(model)),
-          can_repeat_(limits.has_graphs && StepGraphs<Backend>::can_capture(model)) {}
+          can_repeat_(limits.has_graphs && !model.program.has_encoder() && StepGraphs<Backend>::can_capture(model)),
+          sources_(model.program.has_encoder() ? static_cast<std::size_t>(limits.sequences) : 0) {}
 
     /// forward into what has `out`'s extents, in elements of what output() says.
     template <Communicator C>
     [[nodiscard]] Result<> step_into(std::span<std::int32_t const> ids, std::span<SequencePart const> parts,
                                      TensorView<std::byte, 2, Backend> out, C& comm,
-                                     ExpertParallel<Backend, C>* exchange, Stream& stream, StageLinks<C> const& links) {
-        if (auto const checked = check(ids, parts, out, exchange != nullptr); !checked) return checked;
+                                     ExpertParallel<Backend, C>* exchange, Stream& stream,
+                                     StageLinks<C> const& all_links, bool is_encoding = false) {
+        auto const links = step_links(all_links, blocks_, is_encoding);
+        if (auto const checked = check(ids, parts, out, exchange != nullptr, is_encoding); !checked) return checked;
         auto const tokens = static_cast<std::int64_t>(ids.size());
         for (auto const& part : parts) {
             if (auto const done = cache_.reserve(part.slot, part.past + part.tokens); !done) return done;
@@ -223,9 +230,10 @@ private:
         StepView<Backend> step{step_.table(), parts, scratch_.view(), &cache_, &rotations_};
         step.tracer = tracer_;
         step.activations = limits_.activations;
-        step.routed_room =
-            limits_.step_tokens * std::min(model_->config.experts_per_token,
-                                           split_units(model_->config.experts, experts_.ranks, experts_.rank).size());
+        step.is_encoding = is_encoding;
+        if (is_encoding) note_sources(parts, sources_);
+        step.sources = sources_;
+        step.routed_room = routed_room(model_->config, limits_, experts_);
         typename ProductMemory<Backend>::Loan const loan(product_memory_, stream);
         // Only logits are put there.
         auto const made = output_.rows == Rows::sequences ? step_.table().sequences() : out.extent(0);
@@ -233,24 +241,18 @@ private:
         if (links.from >= 0) {
             auto const& input = blocks_.front().input;
             state.hidden = input.data;
-            visit_activations<Backend>(limits_.activations, [&]<class T>(T) {
-                submit_receive<Backend>(links, reinterpret_cast<T*>(input.data), tokens * input.width, stream);
-            });
+            detail::receive_hidden<Backend>(links, limits_.activations, input.data, tokens * input.width, stream);
         }
-        if (times_ != nullptr) {
-            // What other stages take is no time of this one.
-            auto const received = stream.synchronize(Deadline::after(std::chrono::hours(1)));
-            if (!received) return received;
-            times_->begin(tokens, static_cast<std::int64_t>(parts.size()));
-        }
+        // What other stages take is no time of this one.
+        auto const begun = times_ == nullptr ? Result<>{} : times_->begin(tokens, std::ssize(parts), stream);
+        if (!begun) return begun;
         std::size_t at = 0;
         auto const walk = [&](std::size_t end) -> Result<> {
             if (offloaded_.has_any()) tracer_([](TraceRing& ring) { ring.end_gap("fetch weights"); });
             for (; at < end; ++at) {
                 auto walked = walk_block(blocks_[at], step, state, comm, exchange, stream);
-                if (walked && times_ != nullptr) walked = stream.synchronize(Deadline::after(std::chrono::hours(1)));
+                if (walked && times_ != nullptr) walked = times_->end_block(first_timed_ + at, stream);
                 if (!walked) return walked;
-                if (times_ != nullptr) times_->end_block(first_timed_ + at);
             }
             return {};
         };
@@ -261,15 +263,10 @@ private:
         auto const done =
             repeats ? graphs_.run(step_.table().tokens(), out.data(), comm, stream, walk_all) : walk_all();
         Result<> copied;
-        bool const is_handed_on = links.to >= 0;
-        if (done && (is_handed_on || !output_.is_logits)) {
-            visit_activations<Backend>(limits_.activations, [&]<class T>(T) {
-                auto const* const hidden = reinterpret_cast<T const*>(state.hidden);
-                auto const width = blocks_.back().operations.back().output.width;
-                if (is_handed_on) return submit_send<Backend>(links, hidden, tokens * width, stream);
-                TensorView<T const, 2, Backend> const rows_of{hidden, {out.extent(0), out.extent(1)}};
-                copied = copy_rows<T>(rows_of, view_as<T>(out), stream);
-            });
+        if (done && (links.to >= 0 || (!output_.is_logits && !is_encoding))) {
+            TensorView<std::byte const, 2, Backend> const hidden{state.hidden,
+                                                               {tokens, blocks_.back().operations.back().output.width}};
+            copied = detail::hand_on<Backend>(links, limits_.activations, hidden, out, stream);
         }
         last_.event.record(stream);
         return done ? copied : done;
@@ -298,6 +295,7 @@ private:
         held.program = &body;
         held.number = block.first + number;
         held.is_layer = block.is_numbered;
+        held.is_encoder = block.is_encoder;
         for (auto const& op : body.operations()) {
             auto operation = detail::visit_executed<Backend, Policy>(
                 op.kind, [&](auto of) { return of.load(loader, op, body, *cut); });
@@ -328,25 +326,23 @@ private:
         for (auto& block : blocks_) {
             detail::CountedBlock const counted{*model_, *block.program, block.cut, place_, experts_, limits_};
             scratch = std::max(scratch, detail::scratch_floats<Backend, Policy>(counted));
-            for (auto const& bound : block.operations) {
+            for (auto& bound : block.operations) {
                 if (bound.op->kind == OpKind::experts) can_repeat_ = can_repeat_ && Experts::repeats(bound.held);
                 auto const layer = cached_layer(*bound.op, block.cut);
                 if (!layer) continue;
-                block.cache_layer = layers.size();
+                bound.cache_layer = layers.size();
                 layers.push_back(*layer);
             }
         }
         auto cache = KvCache<Backend>::create(context, layers, kv_capacity(limits_));
         if (!cache) return cache.error();
         cache_ = std::move(*cache);
-        auto const hold = [&](auto& to, std::int64_t count) -> Result<> {
-            auto made = std::remove_reference_t<decltype(to)>::allocate(context, count);
-            if (!made) return made.error();
-            to = std::move(*made);
-            return {};
-        };
-        if (auto const done = hold(arena_, arena.count()); !done) return done;
-        if (auto const done = hold(scratch_, scratch); !done) return done;
+        auto arena_memory = decltype(arena_)::allocate(context, arena.count());
+        if (!arena_memory) return arena_memory.error();
+        arena_ = std::move(*arena_memory);
+        auto scratch_memory = decltype(scratch_)::allocate(context, scratch);
+        if (!scratch_memory) return scratch_memory.error();
+        scratch_ = std::move(*scratch_memory);
         if (auto const done = rotations_.allocate(context, limits_.step_tokens); !done) return done;
         if (auto const done = product_memory_.allocate(context); !done) return done;
         for (auto& block : blocks_) detail::bind_block(block, bodies_[block.body], arena_.data());
@@ -359,11 +355,12 @@ private:
     }
 
     [[nodiscard]] Result<> check(std::span<std::int32_t const> ids, std::span<SequencePart const> parts,
-                                 TensorView<std::byte, 2, Backend> out, bool has_exchange) const {
+                                 TensorView<std::byte, 2, Backend> out, bool has_exchange, bool is_encoding) const {
         if (auto const checked = check_exchange(has_exchange, experts_.ranks); !checked) return checked;
-        auto const checked =
-            check_step(ids, parts, limits_, is_bidirectional_, has_exchange, model_->config.vocab_size);
-        if (!checked) return checked;
+        bool const is_whole = sources_.empty() ? is_bidirectional_ : is_encoding;
+        auto const checked = check_step(ids, parts, limits_, is_whole, has_exchange, model_->config.vocab_size);
+        if (!checked || is_encoding) return checked;
+        if (auto const known = sources_.empty() ? Result<>{} : check_sources(parts, sources_); !known) return known;
         auto const texts = static_cast<std::int64_t>(parts.size());
         auto const rows = output_.rows == Rows::sequences ? texts : static_cast<std::int64_t>(ids.size());
         auto const expected = std::clamp(out.extent(0), rows, std::max(rows, step_bucket(texts)));
@@ -392,6 +389,8 @@ private:
     StepRotations<Backend> rotations_;
     ProductMemory<Backend> product_memory_;
     CountedRows counted_;
+    /// By slot, tokens of the source that was encoded.
+    std::vector<std::int64_t> sources_;
     RankStep<Backend> step_;
     StepGraphs<Backend> graphs_;
     /// Goes first: what a stream still reads outlives it.

@@ -32,7 +32,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// What it keeps for an operation; nothing for one that has no past.
 [[nodiscard]] inline std::optional<KvLayer> cached_layer(Operation const& op, BlockCut const& cut) {
     if (op.kind == OpKind::gated_delta) return delta_layer(op.delta, cut.delta_heads.size());
-    if (op.kind == OpKind::attention && op.attention.is_causal) return kv_layer(op.attention, *cut.heads);
+    if (op.kind == OpKind::attention && keeps_rows(op.attention)) return kv_layer(op.attention, *cut.heads);
     return std::nullopt;
 }
 
@@ -73,6 +73,13 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
                     .dtype = limits.activations,
                     .token_limit = limits.step_tokens};
     return plan_activations(local, op_context(local, step, {.ep = experts.ranks, .ep_rank = experts.rank}));
+}
+
+/// The most rows that a rank's experts are given in a step.
+[[nodiscard]] inline std::int64_t routed_room(ModelConfig const& config, ExecutorLimits const& limits,
+                                              TensorPlace experts) {
+    auto const own = split_units(config.experts, experts.ranks, experts.rank).size();
+    return limits.step_tokens * std::min(config.experts_per_token, own);
 }
 
 /// A body as one rank computes it.

@@ -21,14 +21,19 @@ template <ActivationElement T, ComputeBackend Backend, ReductionPolicy Policy, C
     BlockWalk<Backend, Policy, C, T> walk{
         block, step, state, comm, exchange, stream, step.table.tokens(), step.table.sequences()};
     state.counted.choice = no_value;
-    if (block.operations.empty()) return {};
-    if (auto const in = walk.view(block.input); !block.reads_ids && state.hidden != block.input.data) {
+    // An encoder computes when sources are encoded, and then a decoder's layers make of its states what they keep, and no more.
+    bool const is_kept = step.is_encoding && !block.is_encoder;
+    bool const is_idle = is_kept ? block.source.data == nullptr : block.is_encoder && !step.is_encoding;
+    if (block.operations.empty() || is_idle) return {};
+    auto const& input = is_kept ? block.source : block.input;
+    if (auto const in = walk.view(input); (is_kept || !block.reads_ids) && state.hidden != input.data) {
         // The block before left its result at the place of its own output.
         auto const* const from = reinterpret_cast<T const*>(state.hidden);
         auto const moved = move_values<Backend>(from, in.data(), in.elements(), stream);
         if (!moved) return moved;
     }
     for (auto const& bound : block.operations) {
+        if (is_kept ? !bound.keeps_source() : bound.is_of_source) continue;
         // What other ranks' experts make is computed once their rows have come, an addition by the norm after it.
         bool const is_later = bound.is_joined || (exchange != nullptr && walk.is_routed(bound));
         step.tracer([&](TraceRing& ring) {
@@ -43,7 +48,7 @@ template <ActivationElement T, ComputeBackend Backend, ReductionPolicy Policy, C
             ring.end_operation(walk.view(bound.output).elements() * size);
         });
     }
-    state.hidden = block.operations.back().output.data;
+    state.hidden = is_kept ? input.data : block.operations.back().output.data;
     return {};
 }
 

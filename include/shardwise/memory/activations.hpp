@@ -45,7 +45,7 @@ enum class Phase : std::uint8_t { prefill, decode };
 [[nodiscard]] constexpr bool is_bidirectional(Model const& model) {
     for (auto const& body : model.program.bodies()) {
         for (auto const& op : body.operations()) {
-            if (op.kind == OpKind::attention && !op.attention.is_causal && !op.attention.is_cross) return true;
+            if (op.kind == OpKind::attention && !keeps_rows(op.attention)) return true;
         }
     }
     return false;

@@ -67,6 +67,8 @@ struct Block {
     std::int32_t body = 0;
     /// True for a run of numbered layers, also of length 1.
     bool is_numbered = false;
+    /// True of an encoder's whose states a decoder reads: it runs once for a sequence, over all of its source.
+    bool is_encoder = false;
 };
 
 /// A model's computation: bodies once, blocks in execution order as runs. Move-only: names may live in its own arena.
@@ -98,6 +100,10 @@ public:
                            static_cast<std::int32_t>(count), body, true});
     }
 
+    /// The blocks so far are an encoder's, and those that follow the decoder's.
+    constexpr void end_encoder() {
+        for (auto& block : blocks_) block.is_encoder = true;
+    }
     /// Puts others in the place of all blocks; bodies stay.
     constexpr void replace_blocks(List<Block> blocks) { blocks_ = static_cast<List<Block>&&>(blocks); }
 
@@ -108,6 +114,8 @@ public:
     [[nodiscard]] constexpr BlockBody const& body(Block const& block) const {
         return bodies_[static_cast<std::size_t>(block.body)];
     }
+    /// True where a decoder reads what an encoder makes of a source.
+    [[nodiscard]] constexpr bool has_encoder() const { return !blocks_.empty() && blocks_[0].is_encoder; }
     /// The numbers of layers are below this, in the longest of its lists.
     [[nodiscard]] constexpr std::int64_t layers() const {
         std::int64_t end = 0;

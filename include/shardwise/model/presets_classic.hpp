@@ -112,6 +112,7 @@ namespace detail {
     auto config = classic_preset("t5", name, Dtype::f32, 32128, hidden_size, layers, heads, 512);
     config.intermediate_size = intermediate_size;
     config.head_dim = 64;
+    config.decoder_start = 0;
     config.position_buckets = 32;
     config.norm_epsilon = 1e-6;
     config.activation = ActivationKind::relu;

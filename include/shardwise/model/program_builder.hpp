@@ -140,6 +140,9 @@ public:
         }
     }
 
+    /// What was written so far is an encoder, whose states the blocks of a decoder read.
+    constexpr void end_encoder() { program_.end_encoder(); }
+
     [[nodiscard]] constexpr BlockProgram finish() && { return std::move(program_); }
 
 private:

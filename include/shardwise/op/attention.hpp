@@ -28,7 +28,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// rank needs whole. An attention without a cache (bert) takes none. `grain` is that of the heads that ranks share.
 [[nodiscard]] constexpr std::int64_t cached_elements(AttentionShape const& shape, bool is_latent_cached,
                                                      std::int64_t tp, std::int64_t tp_rank, UnitGrain grain = {}) {
-    if (!shape.is_causal && !shape.is_cross) return 0;
+    if (!keeps_rows(shape)) return 0;
     if (shape.latent > 0 && is_latent_cached) return shape.latent;
     auto const heads = UnitSplit::kv(shape.kv_heads, shape.heads).units_of(tp, tp_rank, grain);
     return heads * (shape.key_dim + shape.value_dim);

@@ -93,6 +93,11 @@ struct AttentionShape {
     bool has_yarn_scores = false;
 };
 
+/// Whether a sequence's keys and values are kept from step to step: an encoder's own are not.
+[[nodiscard]] constexpr bool keeps_rows(AttentionShape const& shape) {
+    return shape.is_causal || shape.is_cross;
+}
+
 /// The numbers of a head that change its scores: a sink or a slope, or a bias for each offset of a key from -bias_reach on.
 [[nodiscard]] constexpr std::int64_t score_numbers(AttentionShape const& shape) {
     return shape.bias_reach > 0 ? 2 * shape.bias_reach + 1 : 1;

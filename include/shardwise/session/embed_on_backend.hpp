@@ -300,6 +300,12 @@ template <ComputeBackend Backend>
                                            std::string(model.config.model_class.view()) + " is not"
                                      : std::string("are not divided by their length"));
     }
+    if (model.program.has_encoder()) {
+        return Error{ErrorCode::unsupported}
+            .in(model.config.model_class.view())
+            .because("is an encoder and a decoder that reads it, of which no text has one embedding")
+            .fix("name a checkpoint of the encoder alone, or generate with it");
+    }
     bool const is_whole = is_bidirectional(model);
     auto limits = detail::embed_limits(model, texts, options.step_tokens, is_whole);
     if (!limits) return limits.error();

@@ -9,7 +9,6 @@
 #include <shardwise/executor/stored_parameters.hpp>
 #include <shardwise/parallel/expert_parallel.hpp>
 #include <shardwise/parallel/place.hpp>
-#include <shardwise/session/generation.hpp>
 #include <shardwise/session/plan_stages.hpp>
 #include <shardwise/session/rank_communicator.hpp>
 #include <shardwise/session/run_options.hpp>

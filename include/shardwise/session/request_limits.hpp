@@ -3,7 +3,7 @@
 
 #include <shardwise/core/checked.hpp>
 #include <shardwise/executor/executor_limits.hpp>
-#include <shardwise/model/config.hpp>
+#include <shardwise/model/architecture.hpp>
 #include <shardwise/session/generation.hpp>
 #include <shardwise/session/run_options.hpp>
 
@@ -15,21 +15,29 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// The room that requests need.
-[[nodiscard]] inline ExecutorLimits limits_for(std::vector<GenerationRequest> const& requests,
-                                               ModelConfig const& config, RunOptions const& options) {
+[[nodiscard]] inline ExecutorLimits limits_for(std::vector<GenerationRequest> const& requests, Model const& model,
+                                               RunOptions const& options) {
+    auto const& config = model.config;
+    bool const has_encoder = model.program.has_encoder();
     constexpr auto most = std::numeric_limits<std::int64_t>::max();
     std::int64_t longest = 1;
+    std::int64_t longest_source = 0;
     for (auto const& request : requests) {
         auto const prompt = static_cast<std::int64_t>(request.prompt.size());
-        auto const whole = checked_add(prompt, std::max<std::int64_t>(request.max_new_tokens, 0));
+        // An encoder takes the prompt, and the decoder begins with a token of its own.
+        auto const whole = checked_add(has_encoder ? 1 : prompt, std::max<std::int64_t>(request.max_new_tokens, 0));
         longest = std::max(longest, whole ? *whole : most);
+        if (has_encoder) longest_source = std::max(longest_source, prompt);
     }
+    longest = std::max(longest, longest_source);
     auto context = options.context > 0 ? options.context : longest;
     if (options.context <= 0 && config.max_positions > 0) context = std::min(context, config.max_positions);
     auto const sequences = std::clamp<std::int64_t>(
         options.sequences, 1, std::max<std::int64_t>(static_cast<std::int64_t>(requests.size()), 1));
     auto const room = checked_multiply(sequences, context);
-    auto const step = std::clamp(options.step_tokens, std::int64_t{1}, std::max(room ? *room : most, std::int64_t{1}));
+    auto const chunk = std::clamp(options.step_tokens, std::int64_t{1}, std::max(room ? *room : most, std::int64_t{1}));
+    // A source is encoded in one step.
+    auto const step = std::max(chunk, std::min(longest_source, context));
     return {.sequences = sequences,
             .context = context,
             .step_tokens = step,

@@ -29,7 +29,7 @@ template <ReductionPolicy Policy, ComputeBackend Backend = Host>
                                          typename RankCommunicator<Backend>::Meeting* meeting = nullptr) {
     auto const started = std::chrono::steady_clock::now();
     RunReport report;
-    RunRank<Policy, Backend> rank(world, model, options, limits_for(requests, model.config, options));
+    RunRank<Policy, Backend> rank(world, model, options, limits_for(requests, model, options));
     auto done = agree_on(world, rank.open(meeting));
     if (done) done = agree_on(world, rank.load(parameters, stages));
     if (done) done = agree_on(world, rank.begin());

@@ -22,6 +22,8 @@ struct RunningSequence {
     std::vector<std::int32_t> tokens;
     /// Of them, those in the cache.
     std::int64_t computed = 0;
+    /// Of a model with an encoder, the prompt that is still to be encoded; `request.prompt` is what its decoder begins with.
+    std::vector<std::int32_t> source{};
 
     [[nodiscard]] std::int64_t made() const { return static_cast<std::int64_t>(tokens.size() - request.prompt.size()); }
 };

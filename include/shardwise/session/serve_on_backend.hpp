@@ -145,6 +145,12 @@ template <ComputeBackend Backend>
 [[nodiscard]] Result<> serve_on_backend(OpenCheckpoint& files, Model const& model, RunOptions const& options,
                                         NextRequest const& next, OnGeneration const& on_generation) {
     if (auto const checked = detail::check_stage_devices(options); !checked) return checked;
+    if (model.program.has_encoder()) {
+        return Error{ErrorCode::unsupported}
+            .in(model.config.model_class.view())
+            .because("encodes each prompt as a whole, so that no conversation goes on in it")
+            .fix("give each prompt to a run of its own");
+    }
     // Requests come one at a time: no other shares the cache.
     auto own = options;
     own.cache_tokens = 0;

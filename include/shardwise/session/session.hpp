@@ -7,6 +7,7 @@
 #include <shardwise/core/trace_ring.hpp>
 #include <shardwise/executor/rank_executor.hpp>
 #include <shardwise/kernels/sample.hpp>
+#include <shardwise/session/check_generation_request.hpp>
 #include <shardwise/session/generation.hpp>
 #include <shardwise/session/kept_sequence.hpp>
 #include <shardwise/session/running_sequence.hpp>
@@ -69,28 +70,8 @@ public:
     ///         ids outside of the vocabulary, or sampling options outside of their range; out_of_memory for a request that the
     ///         cache cannot hold even alone
     [[nodiscard]] Result<std::int64_t> add(GenerationRequest request) {
-        Error error{ErrorCode::invalid_argument};
-        error.in("request");
-        auto const length = static_cast<std::int64_t>(request.prompt.size());
-        if (length < 1) return error.at("prompt").because("has no tokens").fix("give at least one token");
-        if (request.max_new_tokens < 0)
-            return error.at("max_new_tokens").because("is negative").got(request.max_new_tokens);
-        if (length > limits_.context) {
-            return error.at("prompt")
-                .because("is longer than the context")
-                .got(length)
-                .at_most(limits_.context)
-                .fix("shorten the prompt or make a longer context");
-        }
-        auto const vocabulary = executor_->model().config.vocab_size;
-        for (auto const id : request.prompt) {
-            if (id < 0 || id >= vocabulary)
-                return error.at("prompt")
-                    .because("has an id that is not in the vocabulary")
-                    .got(id)
-                    .between(0, vocabulary - 1);
-        }
-        if (auto const checked = detail::check_sampling({request.sampling}, vocabulary); !checked)
+        auto const& config = executor_->model().config;
+        if (auto const checked = check_generation_request(request, limits_, config.vocab_size, has_encoder()); !checked)
             return checked.error();
         if (auto const needed = cached_tokens(request); !executor_->cache().could_hold(needed)) {
             return Error{ErrorCode::out_of_memory}
@@ -113,8 +94,9 @@ public:
     /// Whether the last sequence that ended stays in the cache, for a prompt that begins with its tokens: a conversation's next
     /// turn. The next request to be admitted takes its place, whatever it is. Every rank is told alike.
     void keep_last(bool keeps) {
-        keeps_last_ = keeps;
-        if (!keeps) forget();
+        // What a decoder has computed belongs to its source.
+        keeps_last_ = keeps && !has_encoder();
+        if (!keeps_last_) forget();
     }
 
     /// Gives back what is kept for a next request, the pages of the sequence that ended last; every rank calls it alike, between
@@ -143,6 +125,7 @@ public:
     /// Errors  those of the executor, of sampling, and of the collectives; deadline_exceeded
     [[nodiscard]] Result<std::vector<Generation>> step(Deadline deadline, OnToken const& on_token = {}) {
         admit();
+        if (auto const done = encode_sources(deadline); !done) return done.error();
         auto ended = std::exchange(cancelled_, {});
         auto const plan = plan_step(ended);
         if (plan.parts.empty() && exchange_ == nullptr) return ended;
@@ -219,10 +202,13 @@ private:
 
     /// Tokens of a request that are in the cache at most: the last one that it makes is not.
     [[nodiscard]] std::int64_t cached_tokens(GenerationRequest const& request) const {
-        auto const prompt = static_cast<std::int64_t>(request.prompt.size());
+        auto const given = static_cast<std::int64_t>(request.prompt.size());
+        auto const prompt = has_encoder() ? 1 : given;
         auto const more = std::max<std::int64_t>(request.max_new_tokens, 1) - 1;
-        return more < limits_.context - prompt ? prompt + more : limits_.context;
+        // The decoder's tokens and those of its source have the same pages.
+        return std::max(more < limits_.context - prompt ? prompt + more : limits_.context, given);
     }
+    [[nodiscard]] bool has_encoder() const { return executor_->model().program.has_encoder(); }
 
     void admit() {
         while (!waiting_.empty()) {
@@ -241,10 +227,39 @@ private:
             auto next = std::move(waiting_.front());
             waiting_.pop_front();
             Running sequence{next.number, free_slots_.back(), std::move(next.request), {}, known};
+            if (has_encoder()) {
+                auto const start = static_cast<std::int32_t>(executor_->model().config.decoder_start);
+                sequence.source = std::exchange(sequence.request.prompt, {start});
+            }
             sequence.tokens = sequence.request.prompt;
             free_slots_.pop_back();
             running_.push_back(std::move(sequence));
         }
+    }
+    /// Encodes the prompts of sequences that were admitted, as many in a step as fit.
+    [[nodiscard]] Result<> encode_sources(Deadline deadline) {
+        for (std::size_t next = 0; next < running_.size();) {
+            std::vector<std::int32_t> ids;
+            std::vector<SequencePart> parts;
+            for (; next < running_.size(); ++next) {
+                auto& source = running_[next].source;
+                if (source.empty()) continue;
+                auto const tokens = static_cast<std::int64_t>(source.size());
+                if (static_cast<std::int64_t>(ids.size()) + tokens > limits_.step_tokens) break;
+                parts.push_back({running_[next].slot, 0, tokens});
+                ids.insert(ids.end(), source.begin(), source.end());
+                source.clear();
+            }
+            if (parts.empty()) return {};
+            tracer_([](TraceRing& ring) { ring.begin_step(); });
+            if (auto const done = executor_->encode(ids, parts, *comm_, *stream_, relay_.links); !done) return done;
+            if (auto const done = stream_->synchronize(deadline); !done) return done;
+            tracer_([&](TraceRing& ring) {
+                ring.end_step(static_cast<std::int64_t>(ids.size()), static_cast<std::int64_t>(parts.size()));
+            });
+            ++steps_;
+        }
+        return {};
     }
     void forget() {
         if (!kept_) return;

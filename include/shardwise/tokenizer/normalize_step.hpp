@@ -5,6 +5,7 @@
 #include <shardwise/tokenizer/byte_tokens.hpp>
 #include <shardwise/tokenizer/growth.hpp>
 #include <shardwise/tokenizer/pattern.hpp>
+#include <shardwise/tokenizer/precompiled_map.hpp>
 #include <shardwise/tokenizer/text_piece.hpp>
 #include <shardwise/tokenizer/unicode_normalize.hpp>
 
@@ -53,7 +54,7 @@ struct ToByteLevel {};
 
 /// One step from a text to the text that is cut.
 using NormalizeStep = std::variant<NormalizeForm, LowercaseText, StripMarks, NormalizeForBert, ReplaceMatches,
-                                   PrependText, StripSpace, ToByteLevel>;
+                                   PrependText, StripSpace, ToByteLevel, PrecompiledMap>;
 
 namespace detail {
 
@@ -152,7 +153,8 @@ inline void rewrite(NormalizeStep const& step, std::u32string& text) {
 
 /// What a tokenizer.json calls the steps, in their order.
 inline constexpr std::array<std::string_view, std::variant_size_v<NormalizeStep>> normalize_step_names{
-    "normalization form", "Lowercase", "StripAccents", "BertNormalizer", "Replace", "Prepend", "Strip", "ByteLevel"};
+    "normalization form", "Lowercase",  "StripAccents", "BertNormalizer", "Replace", "Prepend", "Strip",
+    "ByteLevel",          "Precompiled"};
 
 }  // namespace detail
 
@@ -167,6 +169,12 @@ inline Result<> normalize_text(NormalizeStep const& step, TextPiece& piece, std:
         if (piece.text.size() + prepend->text.size() > limit) return detail::grows_too_long(name, limit);
         piece.text.insert(0, prepend->text);
         if (piece.from_first > 0) piece.from_first += prepend->text.size();
+    } else if (auto const* map = std::get_if<PrecompiledMap>(&step)) {
+        auto const front = map->apply(std::u32string_view(piece.text).substr(0, piece.from_first));
+        auto text = map->apply(piece.text);
+        if (!text) return text.error();
+        piece = {std::move(*text), front ? front->size() : 0};
+        piece.from_first = std::min(piece.from_first, piece.text.size());
     } else if (auto const* strip = std::get_if<StripSpace>(&step)) {
         detail::strip_space(piece, *strip);
     } else {

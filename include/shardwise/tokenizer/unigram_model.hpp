@@ -27,8 +27,16 @@ public:
 
     /// Used by readers: sets what follows from the scores.
     void finish() {
-        lowest_ = 0.0;
-        for (std::size_t i = 0; i < scores.size(); ++i) lowest_ = i == 0 ? scores[0] : std::min(lowest_, scores[i]);
+        finish([](std::size_t) { return true; });
+    }
+    /// The same, where only tokens that `counts` says have scores of texts.
+    template <class Counts>
+    void finish(Counts const& counts) {
+        std::optional<double> lowest;
+        for (std::size_t i = 0; i < scores.size(); ++i) {
+            if (counts(i) && (!lowest || scores[i] < *lowest)) lowest = scores[i];
+        }
+        lowest_ = lowest.value_or(0.0);
     }
 
     void append(std::vector<TokenId>& ids, std::string_view piece) const {

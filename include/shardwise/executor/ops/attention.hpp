@@ -4,6 +4,7 @@
 #include <shardwise/executor/ops/executed_op.hpp>
 #include <shardwise/executor/score_scale.hpp>
 #include <shardwise/executor/step_capacity.hpp>
+#include <shardwise/kernels/attention.hpp>
 #include <shardwise/op/alibi_slopes.hpp>
 #include <shardwise/op/relative_buckets.hpp>
 #include <shardwise/parallel/attend_heads.hpp>
@@ -30,6 +31,7 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
         auto const& shape = op.attention;
         auto const& config = from.model().config;
         if constexpr (!HasHostMemory<Backend>) {
+            if (shape.is_cross) return no_kernel<Backend>("cross-attention");
             if (shape.chunk > 0) return no_kernel<Backend>("attention in chunks");
             if (shape.has_rounded_slopes) return no_kernel<Backend>("rounded linear biases (ALiBi)");
             if (shape.score_step > 0) return no_kernel<Backend>("scores that grow with the position");
@@ -59,7 +61,7 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
         auto const& heads = block.cut.heads;
         if (heads) to.add_vector(op, 0, heads->query.size() * score_numbers(op.attention));
         if (heads && block.model.config.alibi) to.add_weights(4 * heads->query.size());
-        if (!op.attention.is_causal) return {};
+        if (!keeps_rows(op.attention)) return {};
         auto const bytes = kv_layer_bytes(kv_layer(op.attention, *heads), kv_capacity(block.limits), to.grain);
         if (!bytes) return Error{ErrorCode::size_overflow}.in("kv cache").at("context").got(block.limits.context);
         to.cache += bytes->count();
@@ -82,7 +84,7 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
     [[nodiscard]] static Result<> check(BoundOperation<Backend, Policy> const& op, BoundTo<Backend> const& to) {
         auto const& held = std::get<HeldAttention<Backend>>(op.held);
         auto const& shape = held.options.shape;
-        if (!shape.is_causal) return {};
+        if (!keeps_rows(shape)) return {};
         if (shape.latent > 0) return to.cache.check_columns(to.cache_layer, op.inputs[1].width, 0);
         auto const heads = held.share.kv.size();
         auto const keys = held.is_fused ? heads * shape.key_dim : op.inputs[1].width;
@@ -96,6 +98,7 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
         auto const& held = std::get<HeldAttention<Backend>>(op.held);
         auto const& shape = held.options.shape;
         if (shape.latent > 0) return run_latent(walk, op, held);
+        if (shape.is_cross) return run_cross(walk, op, held);
         using ConstMatrix = typename BlockWalk<Backend, Policy, C, T>::ConstMatrix;
         typename BlockWalk<Backend, Policy, C, T>::Vector const none;
         typename BlockWalk<Backend, Policy, C, T>::Vector const per_head = held.per_head.view();
@@ -133,7 +136,7 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
                 return attend(StepRows<T, Backend>{k, {}, -1}, StepRows<T, Backend>{v, {}, -1});
         }
         auto& cache = *step.cache;
-        auto const layer = walk.block.cache_layer;
+        auto const layer = op.cache_layer;
         auto const stored = cache.store_bound(layer, ConstMatrix(k), ConstMatrix(v), step.table, stream);
         if (!stored) return stored;
         return cache.with_element([&]<class Cache>(Cache) {
@@ -190,8 +193,10 @@ private:
         if (!stored) return stored.error();
         auto const buckets = from.model().config.position_buckets;
         auto const reach = op.attention.bias_reach;
+        bool const is_causal = op.attention.is_causal;
         // Fewer would leave no bucket for near keys, or none for those further away.
-        if (buckets < 4 || reach <= buckets / 4 || reach > (1 << 20)) {
+        auto const sides = is_causal ? 1 : 2;
+        if (buckets < 2 * sides || reach <= buckets / (2 * sides) || reach > (1 << 20)) {
             return Error{ErrorCode::unsupported}
                 .in("attention")
                 .at(op.parameters[0])
@@ -203,11 +208,52 @@ private:
         if (!table) return table.error();
         std::vector<float> biases;
         for (auto head = own.begin; head < own.end; ++head) {
-            for (auto offset = -reach; offset <= reach; ++offset)
-                biases.push_back(
-                    (*table)[static_cast<std::size_t>(relative_bucket(offset, buckets, reach) * heads + head)]);
+            for (auto offset = -reach; offset <= reach; ++offset) {
+                // A causal query sees no key after it.
+                auto const bucket = is_causal ? past_bucket(std::max<std::int64_t>(-offset, 0), buckets, reach)
+                                              : relative_bucket(offset, buckets, reach);
+                biases.push_back((*table)[static_cast<std::size_t>(bucket * heads + head)]);
+            }
         }
         return hold_floats<Backend>(from.context(), biases);
+    }
+
+    /// Keeps keys and values of sources that are being encoded, or attends to what is kept: each sequence to all of its source.
+    template <Communicator C, ActivationElement T>
+    [[nodiscard]] static Result<> run_cross(BlockWalk<Backend, Policy, C, T>& walk,
+                                            BoundOperation<Backend, Policy> const& op,
+                                            HeldAttention<Backend> const& held) {
+        if constexpr (!std::same_as<Backend, Host>) {
+            return no_kernel<Backend>("cross-attention");
+        } else {
+            auto const& step = walk.step;
+            auto& cache = *step.cache;
+            auto const layer = op.cache_layer;
+            TensorView<T const, 2, Host> const k = walk.view(op.inputs[1]);
+            TensorView<T const, 2, Host> const v = walk.view(op.inputs[2]);
+            if (step.is_encoding) return cache.store_bound(layer, k, v, step.table, walk.stream);
+            auto options = held.options;
+            options.shape.heads = held.share.query.size();
+            options.shape.kv_heads = held.share.kv.size();
+            if (options.shape.heads == 0) return {};
+            auto const q = walk.view(op.inputs[0]);
+            auto const out = walk.view(op.output);
+            return cache.with_element([&]<class Cache>(Cache) -> Result<> {
+                std::int64_t first = 0;
+                for (auto const& part : step.parts) {
+                    auto const source = step.sources[static_cast<std::size_t>(part.slot)];
+                    auto const needed = attention_workspace(options, part.tokens, source);
+                    bool const is_split = needed > 0 && step.scratch.elements() >= needed;
+                    auto const done = attention<T, Cache>(
+                        q.rows(first, part.tokens), cache.template keys<Cache>(layer, part.slot, source),
+                        cache.template values<Cache>(layer, part.slot, source), out.rows(first, part.tokens), options,
+                        walk.stream, is_split ? step.scratch : TensorView<float, 1, Host>{});
+                    if (!done) return done;
+                    first += part.tokens;
+                }
+                return {};
+            });
+        }
     }
 
     template <Communicator C, ActivationElement T>
@@ -221,7 +267,7 @@ private:
         auto& stream = walk.stream;
         auto const scale = held.options.scale;
         auto& cache = *walk.step.cache;
-        auto const layer = walk.block.cache_layer;
+        auto const layer = op.cache_layer;
         auto const& step = walk.step;
         auto const stored = cache.store_bound(layer, latents, {}, step.table, stream);
         if (!stored) return stored;

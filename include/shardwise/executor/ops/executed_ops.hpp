@@ -52,8 +52,8 @@ template <ComputeBackend Backend, ReductionPolicy Policy, class Blocks>
 [[nodiscard]] Result<> check_bound(Blocks const& blocks, KvCache<Backend> const& cache,
                                    StepRotations<Backend> const& rotations) {
     for (HeldBlock<Backend, Policy> const& block : blocks) {
-        BoundTo<Backend> const to{cache, block.cache_layer, rotations, block.rotation};
         for (auto const& bound : block.operations) {
+            BoundTo<Backend> const to{cache, bound.cache_layer, rotations, block.rotation};
             auto const fits = visit_executed<Backend, Policy>(bound.op->kind, [&](auto of) -> Result<> {
                 if constexpr (requires { of.check(bound, to); }) {
                     if constexpr (!requires { of.changes_rows; }) {

@@ -108,7 +108,7 @@ struct ExecutedOp<GatedDeltaOp, Backend, Policy> {
         auto const out = walk.view(op.output);
         auto const& step = walk.step;
         auto& cache = *step.cache;
-        auto const layer = walk.block.cache_layer;
+        auto const layer = op.cache_layer;
         for (auto const& part : step.parts) {
             if (auto const stands = cache.check_state(layer, part.slot, part.past); !stands) return stands;
         }

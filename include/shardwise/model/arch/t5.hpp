@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/core/list.hpp>
+#include <shardwise/model/arch/detail/square_root.hpp>
 #include <shardwise/model/arch/detail/t5_stack.hpp>
 #include <shardwise/model/architecture.hpp>
 #include <shardwise/model/gguf_default.hpp>
@@ -33,6 +34,7 @@ struct T5 {
             .in_gguf("attention.relative_buckets_count"),
         positive_field("relative_attention_max_distance", 128),
         natural_field("n_positions", &ModelConfig::max_positions, 0).in_gguf("context_length"),
+        natural_field("decoder_start_token_id", &ModelConfig::decoder_start, 0).in_gguf("decoder_start_token_id"),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
         real_field("layer_norm_epsilon", &ModelConfig::norm_epsilon, 1e-6).in_gguf("attention.layer_norm_rms_epsilon"),
         activation_field("feed_forward_proj", ActivationKind::relu).gating("is_gated_act"),
@@ -111,6 +113,13 @@ struct T5 {
         derive_absent(fields, config);
         auto const decoder_layers = config.own["num_decoder_layers"];
         if (auto const ok = detail::check_size("num_decoder_layers", decoder_layers); !ok) return ok;
+        if (has_decoder(config) && (config.decoder_start < 0 || config.decoder_start >= config.vocab_size)) {
+            return Error{ErrorCode::invalid_field}
+                .at("decoder_start_token_id")
+                .because("is not in the vocabulary")
+                .got(config.decoder_start)
+                .between(0, config.vocab_size - 1);
+        }
         if (decoder_layers > LayerSet::capacity) {
             return Error{ErrorCode::capacity_exceeded}
                 .at("num_decoder_layers")
@@ -149,8 +158,13 @@ struct T5 {
     static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
         ProgramBuilder model(tree);
         detail::append_t5_stack(model, config, false);
-        if (has_decoder(config)) detail::append_t5_stack(model, config, true);
-        model.head("lm_head");
+        if (has_decoder(config)) {
+            model.end_encoder();
+            detail::append_t5_stack(model, config, true);
+        }
+        // A head that is the table of embeddings reads smaller states.
+        auto const root = detail::square_root(static_cast<double>(config.hidden_size));
+        model.head("lm_head", config.tie_word_embeddings ? 1.0 / root : 1.0);
         return std::move(model).finish();
     }
 

@@ -103,6 +103,11 @@ inline void read_normalizer(JsonPart const& step, std::vector<NormalizeStep>& ou
         out.push_back(StripSpace{step.flag("strip_left", true), step.flag("strip_right", true)});
     } else if (type == "ByteLevel") {
         out.push_back(ToByteLevel{});
+    } else if (type == "Precompiled") {
+        auto const bytes = read_base64(step.text("precompiled_charsmap"));
+        auto map = bytes ? PrecompiledMap::read(*bytes) : Result<PrecompiledMap>(Error{ErrorCode::malformed_file});
+        if (!map) return step.refuse(ErrorCode::invalid_field, "precompiled_charsmap", "holds no table of characters");
+        out.push_back(std::move(*map));
     } else {
         step.refuse_kind(type);
     }

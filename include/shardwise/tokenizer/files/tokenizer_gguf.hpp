@@ -37,11 +37,16 @@ public:
             if (auto const done = read_word_piece(); !done) return done.error();
             return std::move(parts_);
         }
+        if (model == "t5") {
+            if (auto const done = read_unigram(); !done) return done.error();
+            if (auto const done = read_special(false); !done) return done.error();
+            return std::move(parts_);
+        }
         if (model != "gpt2" && model != "llama") {
             return Error{ErrorCode::unsupported}
                 .at("tokenizer.ggml.model")
                 .because("the tokenizer " + model + " is not supported")
-                .fix("known: bert, gpt2, llama; give token ids, or use a checkpoint with a tokenizer.json");
+                .fix("known: bert, gpt2, llama, t5; give token ids, or use a checkpoint with a tokenizer.json");
         }
         bool const is_scored = model == "llama";
         if (auto const done = is_scored ? read_scored() : read_byte_level(); !done) return done.error();
@@ -51,6 +56,7 @@ public:
 
 private:
     // Source  llama.cpp, llama.h, llama_token_type
+    static constexpr std::int64_t type_normal = 1;
     static constexpr std::int64_t type_unknown = 2;
     static constexpr std::int64_t type_control = 3;
     static constexpr std::int64_t type_user_defined = 4;
@@ -142,21 +148,65 @@ private:
         return {};
     }
 
-    Result<> read_scored() {
-        ScoredModel model;
-        if (auto const done = read_tokens(model.vocabulary); !done) return done.error();
-        auto const scores = metadata_.find("tokenizer.ggml.scores");
-        if (!scores || scores->type != GgufValueType::array || scores->element != GgufValueType::f32 ||
-            scores->count != model.vocabulary.size()) {
+    Result<std::vector<float>> read_scores(std::size_t tokens) const {
+        auto const found = metadata_.find("tokenizer.ggml.scores");
+        if (!found || found->type != GgufValueType::array || found->element != GgufValueType::f32 ||
+            found->count != tokens) {
             return invalid("tokenizer.ggml.scores", "must be a list of f32, one for each token");
         }
-        model.scores.resize(model.vocabulary.size());
-        GgufCursor cursor(metadata_.source(), scores->offset, window);
-        for (auto& score : model.scores) {
+        std::vector<float> scores(tokens);
+        GgufCursor cursor(metadata_.source(), found->offset, window);
+        for (auto& score : scores) {
             if (!cursor.read(score))
                 return Error{ErrorCode::malformed_file}.at("tokenizer.ggml.scores").because("ends early");
             if (score != score) return invalid("tokenizer.ggml.scores", "has a NaN");
         }
+        return scores;
+    }
+
+    /// SentencePiece's unigram model, as the tokenizer.json of t5 and xlm-roberta has it.
+    ///
+    /// Source  llama.cpp, conversion/t5.py, for the keys; llama-vocab.cpp (llm_tokenizer_ugm) for which scores count
+    Result<> read_unigram() {
+        UnigramModel model;
+        if (auto const done = read_tokens(model.vocabulary); !done) return done.error();
+        auto const scores = read_scores(model.vocabulary.size());
+        if (!scores) return scores.error();
+        model.scores.assign(scores->begin(), scores->end());
+        if (auto const id = known_id("tokenizer.ggml.unknown_token_id", 2)) model.unknown = id;
+        // What fills the vocabulary up is less likely than any text.
+        model.finish([&](std::size_t id) { return type_of(static_cast<TokenId>(id)) == type_normal; });
+        if (auto const table = metadata_.find("tokenizer.ggml.precompiled_charsmap")) {
+            std::string bytes;
+            for (auto const byte : integers("tokenizer.ggml.precompiled_charsmap")) bytes += static_cast<char>(byte);
+            auto map = PrecompiledMap::read(bytes);
+            if (!map || bytes.size() != table->count)
+                return invalid("tokenizer.ggml.precompiled_charsmap", "holds no table of characters");
+            parts_.normalizer.push_back(*std::move(map));
+        }
+        if (metadata_.integer("tokenizer.ggml.add_space_prefix").value_or(1) == 0) {
+            return Error{ErrorCode::unsupported}
+                .at("tokenizer.ggml.add_space_prefix")
+                .because("is false, and words without a space before them are not cut yet");
+        }
+        constexpr char32_t mark = U'\u2581';
+        if (metadata_.integer("tokenizer.ggml.remove_extra_whitespaces").value_or(1) != 0)
+            parts_.splitter.push_back(SplitAtMatches{known_pattern(R"(\s)"), SplitBehavior::removed, false});
+        parts_.splitter.push_back(ReplaceCharacter{U' ', mark});
+        parts_.splitter.push_back(PrefixPieces{mark, false});
+        parts_.splitter.push_back(
+            SplitAtMatches{Pattern::literal(std::u32string(1, mark)), SplitBehavior::merged_with_next, false});
+        parts_.decoder.push_back(DecodeWordMarks{"\xE2\x96\x81", true});
+        parts_.model = std::move(model);
+        return {};
+    }
+
+    Result<> read_scored() {
+        ScoredModel model;
+        if (auto const done = read_tokens(model.vocabulary); !done) return done.error();
+        auto scores = read_scores(model.vocabulary.size());
+        if (!scores) return scores.error();
+        model.scores = *std::move(scores);
         if (auto const id = known_id("tokenizer.ggml.unknown_token_id", 0)) model.unknown = id;
         bool const adds_space = metadata_.integer("tokenizer.ggml.add_space_prefix").value_or(1) != 0;
         parts_.model = std::move(model);
@@ -272,8 +322,8 @@ private:
 
 }  // namespace detail
 
-/// The tokenizer that a GGUF file's metadata holds: byte-level BPE (`gpt2`), SentencePiece scores (`llama`) or WordPiece
-/// (`bert`). What a file does not say is as in BERT's own: words of more than 100 code points are unknown.
+/// The tokenizer that a GGUF file's metadata holds: byte-level BPE (`gpt2`), SentencePiece scores (`llama`), its unigram
+/// model (`t5`) or WordPiece (`bert`). What a file does not say is as in BERT's own: words of more than 100 code points are unknown.
 ///
 /// Errors  missing_field, invalid_field, unsupported, malformed_file, capacity_exceeded with the key; file_unreadable
 /// Source  ggml docs/gguf.md, tokenizer.ggml

@@ -112,10 +112,12 @@ struct T5Sublayer {
     auto const q = layer.linear(normed, "q", "q");
     auto const k = layer.linear(source, "k", "k");
     auto const v = layer.linear(source, "v", "v");
-    // An encoder's blocks read the first one's table.
-    auto const scores = shape.bias_reach > 0
-                            ? std::string_view{"/encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"}
-                            : layer.at("relative_attention_bias.weight");
+    // All blocks of a stack read the first one's table.
+    std::string_view scores;
+    if (shape.bias_reach > 0) {
+        scores = shape.is_causal ? "/decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+                                 : "/encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight";
+    }
     auto const context = layer.body.attention(q, k, v, shape, scores);
     return layer.body.add(in, layer.linear(context, "attention_out", "o"));
 }
@@ -138,11 +140,12 @@ constexpr void append_t5_dense(T5Sublayer const& layer, ModelConfig const& confi
 constexpr void write_t5_block(BlockBuilder& body, ModelConfig const& config, bool is_decoder) {
     auto shape = plain_attention(config, is_decoder);
     shape.score_scale = 1.0;
-    if (!is_decoder) shape.bias_reach = config.own["relative_attention_max_distance"];
+    shape.bias_reach = config.own["relative_attention_max_distance"];
     auto hidden = append_t5_attention({body, "layer.0", "layer.0.SelfAttention"}, body.input(), no_value, shape);
     if (!is_decoder) return append_t5_dense({body, "layer.1", "layer.1.DenseReluDense"}, config, hidden);
     shape.is_causal = false;
     shape.is_cross = true;
+    shape.bias_reach = 0;
     auto const encoded = body.external("encoder", config.hidden_size);
     hidden = append_t5_attention({body, "layer.1", "layer.1.EncDecAttention"}, hidden, encoded, shape);
     append_t5_dense({body, "layer.2", "layer.2.DenseReluDense"}, config, hidden);
