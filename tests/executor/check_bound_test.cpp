@@ -29,9 +29,9 @@ std::string message_of(Operation const& op, HeldOperation<Host, Fast> held, std:
                        std::int64_t output, KvCache<Host> const& cache = {}, StepRotations<Host> const& rotations = {},
                        std::size_t layer = 0) {
     std::vector<HostBlock> blocks(1);
-    blocks[0].cache_layer = layer;
     BoundOperation<Host, Fast> bound;
     bound.op = &op;
+    bound.cache_layer = layer;
     bound.held = std::move(held);
     for (std::size_t i = 0; i < inputs.size(); ++i) bound.inputs[i] = of_width(inputs[i]);
     bound.output = of_width(output);
