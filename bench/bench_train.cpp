@@ -94,11 +94,15 @@ std::string step_job(StepCase const& one, int ranks, bool is_compiled) {
                       ",\"compiled\":" + (is_compiled ? "true" : "false"),
                   threads / ranks);
 }
-void compare_steps(Report& report, StepCase const& one, std::int32_t ranks, int calls, int rounds, double goal) {
+/// Ranks are threads of this process, or processes of one thread each.
+void compare_steps(Report& report, StepCase const& one, std::int32_t ranks, int calls, int rounds, double goal,
+                   bool is_processes = false) {
     Training const training(one.config, one.vocabulary, one.batch, one.context);
-    auto const name = one.name + (ranks > 1 ? ", dp " + std::to_string(ranks) : "");
+    auto const kind = is_processes ? " processes" : " threads";
+    auto const name = one.name + (ranks > 1 ? ", dp " + std::to_string(ranks) + kind : "");
     race_peer(
-        report, name, goal, [&](int some) { return training.step(some, ranks); },
+        report, name, goal,
+        [&](int some) { return is_processes ? training.step_in_processes(some, ranks) : training.step(some, ranks); },
         {{" eager", step_job(one, ranks, false)}, {" compiled", step_job(one, ranks, true)}}, calls, rounds);
 }
 
@@ -315,7 +319,7 @@ void compare_head(Report& report, HostStream& stream) {
 
 }  // namespace
 
-/// bench_train [--json] [memory|demo|d512|dp|fast|overlap|pipelines|precision|checkpoint|parts]
+/// bench_train [--json] [memory|demo|d512|dp|dp-processes|fast|overlap|pipelines|precision|checkpoint|parts]
 int main(int argc, char** argv) {
     Report report;
     std::string_view only;
@@ -332,6 +336,7 @@ int main(int argc, char** argv) {
     StepCase const large{"step, d 512, 8 layers, 4 x 512", llama(512, 1408, 8, 8, 8192, false, 512), 8192, 4, 512};
     if (is_asked("d512")) compare_steps(report, large, 1, 1, 3, 1.1);
     if (is_asked("dp")) compare_steps(report, demo_case(), 2, 5, 5, 1.35);
+    if (is_asked("dp-processes")) compare_steps(report, demo_case(), 2, 5, 5, 1.35, true);
     if (is_asked("fast")) {
         compare_fast(report, demo_case(), 1, 5, 7);
         compare_fast(report, large, 1, 1, 5);

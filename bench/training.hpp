@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/comm/shared_memory.hpp>
 #include <shardwise/model/files/checkpoint.hpp>
 #include <shardwise/train/checkpoint/checkpoint_saver.hpp>
 #include <shardwise/train/train_ranks.hpp>
@@ -14,6 +15,7 @@
 #include <fstream>
 #include <optional>
 #include <string>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -96,6 +98,22 @@ public:
         return best;
     }
 
+    /// The same by processes of one thread each, over memory that they share; this one is rank 0.
+    [[nodiscard]] double step_in_processes(int calls, std::int32_t ranks) const {
+        auto const key = "bench-train-" + std::to_string(::getpid());
+        std::vector<pid_t> others;
+        for (std::int32_t rank = 1; rank < ranks; ++rank) {
+            others.push_back(::fork());
+            if (others.back() == 0) ::_exit(step_as_rank(key, rank, ranks, calls) < 0.0 ? 1 : 0);
+        }
+        auto const best = step_as_rank(key, 0, ranks, calls);
+        for (auto const process : others) {
+            int status = 0;
+            if (::waitpid(process, &status, 0) != process || status != 0) stop("a rank of a process of its own failed");
+        }
+        return best;
+    }
+
     struct Saved {
         /// How much longer the steps took beside which a checkpoint was written.
         double factor = 0.0;
@@ -166,6 +184,23 @@ public:
     }
 
 private:
+    /// Of a process: seconds of rank 0's shortest step.
+    [[nodiscard]] double step_as_rank(std::string const& key, std::int32_t rank, std::int32_t ranks, int calls) const {
+        double best = rank == 0 ? 1e30 : 0.0;
+        auto comm = take(SharedMemory::join(key, rank, ranks));
+        HostContext context({.threads = 1});
+        auto const program = take(TrainingProgram::create(checkpoint_->model));
+        auto weights = take(TrainingWeights::initialise(context, checkpoint_->model, {}));
+        auto const all = batches(batch_);
+        TrainOptions const options{
+            .steps = calls + 1, .micro_batch = batch_ / ranks, .schedule = {.learning_rate = 3e-4, .total = calls + 1}};
+        auto trainer =
+            take(Trainer<AdamW, SharedMemory>::create(context, comm, program, weights, AdamW{}, all, options));
+        auto stream = context.make_stream();
+        if (auto const done = time_steps(trainer, stream, calls, best); !done) stop(done.error().message());
+        return best;
+    }
+
     std::filesystem::path folder_;
     std::int64_t batch_;
     std::int64_t context_;

@@ -13,6 +13,7 @@
 #include "run_device_words.hpp"
 #include "values.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,9 +42,8 @@ namespace {
 }
 
 /// The devices to measure beside the processor.
-[[nodiscard]] Result<RunDevices> read_calibrated_devices(Arguments const& arguments) {
-    // Measuring looks for devices itself, and says what there is to say.
-    std::vector<std::string> warnings;
+[[nodiscard]] Result<RunDevices> read_calibrated_devices(Arguments const& arguments,
+                                                         std::vector<std::string>& warnings) {
     auto devices = read_run_devices(arguments, warnings);
     if (devices && devices->empty() && arguments.devices) {
         return Error{ErrorCode::invalid_argument}
@@ -103,10 +103,16 @@ ExitCode run_calibrate(Arguments const& arguments) {
     if (!color) return report(color.error(), Stage::arguments, arguments.json);
     auto const options = read_calibration_options(arguments);
     if (!options) return report(options.error(), Stage::arguments, arguments.json);
-    auto const devices = read_calibrated_devices(arguments);
+    std::vector<std::string> warnings;
+    auto const devices = read_calibrated_devices(arguments, warnings);
     if (!devices) return report(devices.error(), Stage::arguments, arguments.json);
-    auto const answer = answer_calibrate(arguments, *options, *devices, *color);
+    auto answer = answer_calibrate(arguments, *options, *devices, *color);
     if (!answer) return report(answer.error(), Stage::work, arguments.json);
+    // Measuring looks for devices itself, and may warn of the same.
+    for (auto& warning : warnings) {
+        auto& all = answer->warnings;
+        if (std::find(all.begin(), all.end(), warning) == all.end()) all.push_back(std::move(warning));
+    }
     print_warnings(answer->warnings);
     print_text(arguments.json ? calibrate_json(*answer) : calibrate_text(*answer, style_of_stdout(*color)));
     return ExitCode::done;

@@ -28,7 +28,12 @@ void device_json(JsonWriter& json, DeviceCalibration const& device) {
     json.member("host_to_device", device.host_to_device).member("device_to_host", device.device_to_host);
     json.member("copy_latency", device.copy_latency).member("launch", device.launch);
     products_json(json, device.products);
-    json.end_object();
+    json.key("attention").begin_array();
+    for (auto const& rate : device.attention) {
+        json.begin_object().member("kv", traits(rate.kv).short_name).member("context", rate.context);
+        json.member("decode_bytes_per_s", rate.decode).member("prefill_operations_per_s", rate.prefill).end_object();
+    }
+    json.end_array().end_object();
 }
 
 [[nodiscard]] std::string products_text(std::vector<ProductRate> const& products, Style const& style) {
@@ -40,11 +45,20 @@ void device_json(JsonWriter& json, DeviceCalibration const& device) {
     return table.text(style) + "\n";
 }
 
+[[nodiscard]] std::string attention_text(std::vector<AttentionRate> const& rates, Style const& style) {
+    Table table({"attention", "context", "decode", "prefill"});
+    for (auto const& rate : rates) {
+        table.add({std::string(traits(rate.kv).short_name), std::to_string(rate.context), giga(rate.decode) + " GB/s",
+                   giga(rate.prefill) + " Gop/s"});
+    }
+    return table.text(style) + "\n";
+}
+
 [[nodiscard]] std::string device_text(DeviceCalibration const& device, Style const& style) {
     return style.bold(device.id()) + "\n\nmemory " + giga(device.memory) + " GB/s, from the host " +
            giga(device.host_to_device) + " GB/s, to it " + giga(device.device_to_host) + " GB/s, a short copy " +
            duration(device.copy_latency) + ", a launch " + duration(device.launch) + "\n\n" +
-           products_text(device.products, style);
+           products_text(device.products, style) + attention_text(device.attention, style);
 }
 
 }  // namespace

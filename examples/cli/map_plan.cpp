@@ -7,6 +7,7 @@
 #include <shardwise/placement/fixes.hpp>
 #include <shardwise/placement/inverse.hpp>
 #include <shardwise/placement/optimal.hpp>
+#include <shardwise/placement/place_by_need.hpp>
 #include <shardwise/placement/sequential.hpp>
 
 #include "map_profile.hpp"
@@ -52,6 +53,23 @@ template <PlacementStrategy Strategy>
             return DeviceMap<Custom>{Custom{.entries = custom}}.plan(modules, budgets);
     }
     return Error{ErrorCode::unsupported};
+}
+
+[[nodiscard]] Result<MapPlan> plan_by_need(ModuleSequence const& modules, Budgets const& budgets,
+                                           MapRequest const& request, List<MapEntry> const& custom,
+                                           NeedOfRun const& need) {
+    auto plan = plan_by_request(modules, budgets, request, custom);
+    if (!plan || !plan->fits || !need) return plan;
+    auto const place = [&](Budgets const& offered) -> Result<Placement> {
+        plan = plan_by_request(modules, offered, request, custom);
+        if (!plan) return plan.error();
+        if (!plan->fits) return plan->reason.value_or(Error{ErrorCode::out_of_memory});
+        return plan->placement;
+    };
+    auto const placement =
+        place_by_need(modules, budgets, place, [&](Placement const& found) { return need(modules, budgets, found); });
+    if (!placement) return placement.error();
+    return plan;
 }
 
 /// Gives blocks the workspace that they have with activations of another element type.
@@ -161,7 +179,7 @@ struct LastKind {
 }  // namespace
 
 Result<PlacedModules> plan_map(PlacementTask const& task, MapRequest& request, List<MapEntry> const& custom,
-                               MapAnswer& answer, Optional<Dtype> activations) {
+                               MapAnswer& answer, Optional<Dtype> activations, NeedOfRun const& need) {
     if (auto const checked = task.check(request.estimate); !checked) return in_flags(checked.error());
     auto const is_answered = answer_inverse(task, request, answer);
     if (!is_answered) return is_answered.error();
@@ -175,7 +193,7 @@ Result<PlacedModules> plan_map(PlacementTask const& task, MapRequest& request, L
     if (is_custom) {
         for (auto& warning : Custom{.entries = custom}.warnings(modules)) answer.warnings.push_back(std::move(warning));
     }
-    auto plan = plan_by_request(modules, budgets, request, custom);
+    auto plan = plan_by_need(modules, budgets, request, custom, need);
     if (!plan) return plan.error();
     // A disk makes everything fit; what --max asks for leaves disks out.
     answer.fits = plan->fits && *is_answered;

@@ -332,7 +332,8 @@ ExitCode run_run(Arguments const& arguments) {
         model->warnings.insert(model->warnings.end(), warnings.begin(), warnings.end());
         options->context = conversation_context(model->model.config);
         if (has_placement(arguments)) {
-            auto const done = place_run(arguments, model->model, options->context, *options);
+            auto const limits = detail::conversation_limits(model->model.config, *options);
+            auto const done = place_run(arguments, *model, limits, true, *options);
             if (!done) return refuse(done.error(), stage_of(done.error()));
         }
         auto const talked = run_interactive(arguments, *model, *request, *options);
@@ -343,9 +344,8 @@ ExitCode run_run(Arguments const& arguments) {
     if (has_placement(arguments)) {
         auto input = read_input(arguments, *request, *options, true);
         if (!input) return refuse(input.error(), stage_of_input(input.error()));
-        auto const& model = input->model.model;
-        auto const context = detail::limits_for({input->request}, model, *options).context;
-        auto const done = place_run(arguments, model, context, *options);
+        auto const limits = detail::limits_for({input->request}, input->model.model, *options);
+        auto const done = place_run(arguments, input->model, limits, !ranks->is_group(), *options);
         if (!done) return refuse(done.error(), stage_of(done.error()));
         // Only what is placed looks for devices, and is warned of what it finds.
         input->model.warnings.insert(input->model.warnings.end(), warnings.begin(), warnings.end());

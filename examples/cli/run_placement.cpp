@@ -6,6 +6,7 @@
 #include <shardwise/placement/custom.hpp>
 #include <shardwise/placement/max_memory.hpp>
 #include <shardwise/placement/placement_task.hpp>
+#include <shardwise/session/run_on_vendor.hpp>
 
 #include "choices.hpp"
 #include "custom_map.hpp"
@@ -27,19 +28,20 @@ namespace {
 
 /// What --strategy finds; an error where nothing fits.
 [[nodiscard]] Result<PlacedModules> find_placement(Arguments const& arguments, PlacementTask const& task,
-                                                   std::int64_t context, RunOptions const& options) {
+                                                   ExecutorLimits const& limits, RunOptions const& options,
+                                                   NeedOfRun const& need) {
     auto const& log = options.log;
     auto words = arguments;
     // The degrees cut what a stage computes, not what devices hold.
     words.tp = words.pp = words.ep = std::nullopt;
     auto request = read_map_request(words);
     if (!request) return request.error();
-    request->estimate.context = context;
+    request->estimate.context = limits.context;
     request->estimate.prefill_chunk = options.step_tokens;
     // What a rank allocates, whatever the model's own element type is.
     request->estimate.kv_dtype = options.kv_dtype;
     MapAnswer answer;
-    auto planned = plan_map(task, *request, {}, answer, options.activations);
+    auto planned = plan_map(task, *request, {}, answer, options.activations, need);
     if (planned && !answer.fits) {
         auto const help = answer.fixes.empty() ? std::string("name more or larger devices, or +cpu:64GiB")
                                                : sentence(answer.fixes.front(), answer);
@@ -88,8 +90,9 @@ namespace {
 /// a strategy by `placed_on`.
 ///
 /// Errors  invalid_argument for a device of the map that is not among them
-[[nodiscard]] Result<> name_devices(PlacedModules const& placed, PlacedStages const& stages, CpuLayers cpu_layers,
-                                    std::vector<OwnAccelerator> const& placed_on, RunOptions& options) {
+[[nodiscard]] Result<> name_devices(Budgets const& budgets, Placement const& placement, PlacedStages const& stages,
+                                    CpuLayers cpu_layers, std::vector<OwnAccelerator> const& placed_on,
+                                    RunOptions& options) {
     auto const named = std::exchange(options.devices.numbers, {});
     auto const number_of = [&](DeviceId id) {
         for (std::size_t i = 0; i < placed_on.size(); ++i) {
@@ -98,8 +101,8 @@ namespace {
         return id.index;
     };
     // Those that hold no layer, too.
-    for (auto const device : placed.placement.device_of) {
-        auto const id = placed.budgets[static_cast<std::size_t>(device)].id;
+    for (auto const device : placement.device_of) {
+        auto const id = budgets[static_cast<std::size_t>(device)].id;
         if (!id.is_accelerator() || std::find(named.begin(), named.end(), number_of(id)) != named.end()) continue;
         return Error{ErrorCode::invalid_argument}
             .in("--map")
@@ -159,14 +162,49 @@ Result<> check_placement_flags(Arguments const& arguments, RunDevices const& dev
     return {};
 }
 
-Result<> place_run(Arguments const& arguments, Model const& model, std::int64_t context, RunOptions& options) {
-    auto const classes = model.tree.no_split_classes();
-    PlacementTask const task(model, classes);
-    auto const placed = arguments.map ? read_placement(*arguments.map, task, context)
-                                      : find_placement(arguments, task, context, options);
-    if (!placed) return placed.error();
+Result<> place_run(Arguments const& arguments, LoadedModel& model, ExecutorLimits const& limits, bool are_threads,
+                   RunOptions& options) {
+    auto const classes = model.model.tree.no_split_classes();
+    PlacementTask const task(model.model, classes);
     auto const cpu_layers = read_cpu_layers(arguments);
     if (!cpu_layers) return cpu_layers.error();
+    DeviceChoice choice;
+    // Each stage has a device: no other one cuts it, but --tp.
+    if (!options.devices.empty() && !arguments.tp) options.tp = 1;
+    if (!options.devices.empty() && !arguments.map) {
+        auto found = choose_devices(*arguments.devices);
+        if (!found) return found.error();
+        choice = *std::move(found);
+        auto devices = runtime_devices(choice.accelerators);
+        if (!devices) return devices.error();
+        options.devices = *std::move(devices);
+    }
+    // What a placement makes of the options.
+    auto const take = [&](Budgets const& budgets, Placement const& placement, PlacedStages const& stages,
+                          RunOptions& own) -> Result<> {
+        own.pp = stages.size();
+        own.stage_begins = stages.begins;
+        own.layer_homes = stages.homes;
+        if (own.devices.empty()) return {};
+        return name_devices(budgets, placement, stages, *cpu_layers, choice.accelerators, own);
+    };
+    auto const need = [&](ModuleSequence const& modules, Budgets const& budgets,
+                          Placement const& placement) -> Result<List<Bytes>> {
+        auto const stages = stages_of_placement(modules, budgets, placement, *cpu_layers);
+        if (!stages) return stages.error();
+        auto own = options;
+        own.log = {};
+        if (auto const taken = take(budgets, placement, *stages, own); !taken) return taken.error();
+        auto const ranks = detail::predict_on_vendor(*model.files, model.model, limits, own, are_threads);
+        if (!ranks) return ranks.error();
+        return needs_of_stages(budgets, *stages, *ranks, own.tp, *cpu_layers);
+    };
+    // Without the devices' back end nothing is allocated: where it runs says so.
+    bool const allocates = !options.devices.empty() && detail::has_vendor(options.devices.vendor);
+    auto const placed = arguments.map
+                            ? read_placement(*arguments.map, task, limits.context)
+                            : find_placement(arguments, task, limits, options, allocates ? need : NeedOfRun{});
+    if (!placed) return placed.error();
     auto stages = stages_of_placement(placed->modules, placed->budgets, placed->placement, *cpu_layers);
     if (!stages) return stages.error();
     if (arguments.pp && options.pp != stages->size()) {
@@ -177,25 +215,7 @@ Result<> place_run(Arguments const& arguments, Model const& model, std::int64_t 
             .expected(stages->size())
             .fix("leave it out");
     }
-    if (!options.devices.empty()) {
-        // Each stage has a device: no other one cuts it, but --tp.
-        if (!arguments.tp) options.tp = 1;
-        DeviceChoice choice;
-        if (!arguments.map) {
-            auto found = choose_devices(*arguments.devices);
-            if (!found) return found.error();
-            choice = *std::move(found);
-            auto devices = runtime_devices(choice.accelerators);
-            if (!devices) return devices.error();
-            options.devices = *std::move(devices);
-        }
-        if (auto const named = name_devices(*placed, *stages, *cpu_layers, choice.accelerators, options); !named)
-            return named;
-    }
-    options.pp = stages->size();
-    options.stage_begins = std::move(stages->begins);
-    options.layer_homes = std::move(stages->homes);
-    return {};
+    return take(placed->budgets, placed->placement, *stages, options);
 }
 
 Result<> share_placement(Arguments const& arguments, HostCommunicator& world, RunOptions& options) {

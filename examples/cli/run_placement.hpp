@@ -2,12 +2,12 @@
 #pragma once
 
 #include <shardwise/comm/host_communicator.hpp>
-#include <shardwise/model/architecture.hpp>
+#include <shardwise/executor/executor_limits.hpp>
 #include <shardwise/session/run_options.hpp>
 
 #include "arguments.hpp"
+#include "load_model.hpp"
 
-#include <cstdint>
 #include <string_view>
 
 namespace shardwise::cli {
@@ -23,12 +23,13 @@ namespace shardwise::cli {
 /// Errors  invalid_argument
 [[nodiscard]] Result<> check_placement_flags(Arguments const& arguments, RunDevices const& devices);
 
-/// Takes the stages from --map, or lets --strategy place the model on --devices, for sequences of `context` tokens.
+/// Takes the stages from --map, or lets --strategy place the model on --devices, for what `limits` bounds; on devices of this machine so
+/// that all that ranks allocate there fits. `model` is runnable.
 ///
 /// Errors  out_of_memory where it does not fit, with what would help; those of reading maps and devices; unsupported
 ///         for a map that is no pipeline; invalid_argument where --pp says otherwise
-[[nodiscard]] Result<> place_run(Arguments const& arguments, Model const& model, std::int64_t context,
-                                 RunOptions& options);
+[[nodiscard]] Result<> place_run(Arguments const& arguments, LoadedModel& model, ExecutorLimits const& limits,
+                                 bool are_threads, RunOptions& options);
 
 /// Gives all ranks the first one's placement: what is free on a device may have changed from one look at it to the next.
 ///

@@ -163,8 +163,13 @@ TEST_CASE("add_measured: what was measured of a device is what plans price by, a
     calibration.read_all = 40e9;
     auto machine = describe_machine(calibration, detection);
     REQUIRE(machine.devices.size() == 2);
-    REQUIRE(add_measured(machine, detection, measured_gpu()));
+    auto measured = measured_gpu();
+    measured.attention = {{Dtype::f32, 64, 1e9, 2e9}, {Dtype::bf16, 1024, 3e9, 4e9}};
+    REQUIRE(add_measured(machine, detection, measured));
     auto const& gpu = machine.devices[0];
+    CHECK(device_rates(gpu, Dtype::bf16, default_efficiency, {Dtype::bf16, 2000}).decode_attention == 3e9);
+    CHECK(device_rates(gpu, Dtype::bf16, default_efficiency, {Dtype::f32, 8}).prefill_attention == 2e9);
+    CHECK(gpu.measured.attention[2].context == 0);
     CHECK(gpu.measured.products.bf16 == 8e13);
     CHECK(gpu.measured.one_row.bf16 == 7e11);
     CHECK(gpu.measured.bandwidth == 8e11);

@@ -200,6 +200,34 @@ TEST_CASE("block price: a rank of four does about a quarter of a layer's product
     CHECK(at(4) == near(at(1) / 4.0).epsilon(0.01));
 }
 
+TEST_CASE("block price: attention takes what was measured of it, by length and element type of the cache") {
+    auto const model = describe(presets::llama_3_8b).value();
+    auto const& body = model.program.body(model.program.blocks()[1]);
+    auto device = presets::four_a100_40gb[0];
+    auto const seconds = [&](Pass pass, std::int64_t tokens, CacheKind const& cache) {
+        Step const of{.batch = 4, .new_tokens = tokens, .context = 8192, .kv_dtype = cache.kv};
+        auto const known = device_rates(device, Dtype::bf16, perfect, cache);
+        return block_price(body, of, {.pass = pass, .batch = 4}, {}, known, {}, perfect).terms.total();
+    };
+    auto const before = seconds(Pass::decode, 1, {Dtype::bf16, 8192});
+    auto const prompt_before = seconds(Pass::prefill, 8192, {Dtype::bf16, 8192});
+    device.measured.attention[0] = {Dtype::bf16, 1024, 1e9, 1e10};
+    device.measured.attention[1] = {Dtype::bf16, 4096, 1e8, 1e11};
+    device.measured.attention[2] = {Dtype::i8, 4096, 1e30, 1e30};
+    // 4 sequences of 8,192 tokens, each of 8 heads of 128 keys and as many values of 2 bytes.
+    CHECK(seconds(Pass::decode, 1, {Dtype::bf16, 8192}) - before ==
+          doctest::Approx(4.0 * 8192 * 4096 / 1e8).epsilon(0.01));
+    CHECK(seconds(Pass::decode, 1, {Dtype::bf16, 4000}) - before ==
+          doctest::Approx(4.0 * 8192 * 4096 / 1e9).epsilon(0.01));
+    CHECK(seconds(Pass::decode, 1, {Dtype::bf16, 100}) == seconds(Pass::decode, 1, {Dtype::bf16, 1024}));
+    CHECK(seconds(Pass::decode, 1, {Dtype::f32, 8192}) > before);
+    CHECK(seconds(Pass::decode, 1, {Dtype::bf16, 0}) == before);
+    // 32 heads of 128 by half of all pairs.
+    auto const pairs = 4.0 * 8192 * 8193 / 2;
+    CHECK(seconds(Pass::prefill, 8192, {Dtype::bf16, 8192}) - prompt_before ==
+          doctest::Approx(pairs * 32 * (4 * 128 + 5) / 1e11).epsilon(0.05));
+}
+
 TEST_CASE("device rates: peaks in the model's type, eight bits only where there is a unit for them") {
     auto const a100 = *find_device_preset("A100-80GB");
     auto const h100 = *find_device_preset("H100-80GB");

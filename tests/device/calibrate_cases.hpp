@@ -5,6 +5,7 @@
 
 #include "backends.hpp"
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -16,6 +17,7 @@ namespace shardwise::testing {
 inline DeviceCalibrationOptions hasty_calibration() {
     return {.probe_bytes = Bytes{1 << 16},
             .extent = {256, 4},
+            .attention = {.heads = 2, .kv_heads = 1, .head_dim = 16, .prompt = 4, .contexts = {4, 16, 40}},
             .probe_time = std::chrono::milliseconds(1),
             .limit = 10 * DeviceCalibrationOptions{}.limit};
 }
@@ -34,11 +36,11 @@ TEST_CASE("calibrate_device: every rate is measured, and all memory is given bac
     auto const note = [&steps](WorkProgress const& progress) {
         CHECK(progress.done == steps);
         ++steps;
-        CHECK(progress.total == 3 + 2 * static_cast<std::int64_t>(calibrated_formats.size()));
+        CHECK(progress.total == 6 + 2 * static_cast<std::int64_t>(calibrated_formats.size()));
     };
     auto const found = calibrate_device(bench->context(), testing::hasty_calibration(), Observer(note));
     REQUIRE_MESSAGE(found, (found ? "" : found.error().message()));
-    CHECK(steps == 3 + 2 * static_cast<std::int64_t>(calibrated_formats.size()));
+    CHECK(steps == 6 + 2 * static_cast<std::int64_t>(calibrated_formats.size()));
     CHECK(found->id() == std::string(B::name) + ":0");
     for (auto const rate : {found->memory, found->host_to_device, found->device_to_host}) {
         CHECK(rate > 1e5);
@@ -59,6 +61,16 @@ TEST_CASE("calibrate_device: every rate is measured, and all memory is given bac
         CHECK(product.bytes > 1e3);
         CHECK(product.bytes < 1e14);
     }
+    REQUIRE(found->attention.size() == 9);
+    for (std::size_t i = 0; i < found->attention.size(); ++i) {
+        auto const& rate = found->attention[i];
+        CHECK(rate.kv == std::array{Dtype::f32, Dtype::bf16, Dtype::i8}[i / 3]);
+        CHECK(rate.context == std::array{4, 16, 40}[i % 3]);
+        for (auto const value : {rate.decode, rate.prefill}) {
+            CHECK(value > 1e2);
+            CHECK(value < 1e17);
+        }
+    }
     CHECK(bench->context().memory().current() == before);
 }
 
@@ -75,6 +87,9 @@ TEST_CASE("calibrate_device: what is not measured in time is named, and impossib
     options = testing::hasty_calibration();
     options.extent.width = 100;
     CHECK(calibrate_device(bench->context(), options).error().code() == ErrorCode::invalid_argument);
+    options = testing::hasty_calibration();
+    options.attention.kv_heads = 3;
+    CHECK(calibrate_device(bench->context(), options).error().place() == "attention");
     options = testing::hasty_calibration();
     options.probe_bytes = Bytes{0};
     CHECK(calibrate_device(bench->context(), options).error().code() == ErrorCode::invalid_argument);

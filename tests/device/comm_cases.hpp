@@ -248,27 +248,7 @@ TEST_CASE_TEMPLATE("Models: texts are embedded, and a conversation goes on, on e
     options.threads = 1;
     options.context = 40;
     options.limit = std::chrono::minutes(4);
-    auto const talk = [&](auto const& serve) {
-        std::vector<std::vector<std::int32_t>> answers;
-        std::vector<std::int32_t> all{5, 9, 2};
-        auto const next = [&]() -> std::optional<GenerationRequest> {
-            if (answers.size() == 2) return std::nullopt;
-            GenerationRequest request;
-            request.prompt = all;
-            request.max_new_tokens = 3;
-            return request;
-        };
-        auto const take = [&](Result<Generation> const& made) {
-            REQUIRE(made);
-            answers.push_back(made->tokens);
-            all.insert(all.end(), made->tokens.begin(), made->tokens.end());
-            all.push_back(11);
-        };
-        auto const served = serve(next, take);
-        REQUIRE_MESSAGE(served, (served ? "" : served.error().message()));
-        return answers;
-    };
-    auto const said = talk([&](auto const& next, auto const& take) {
+    auto const said = testing::talk([&](auto const& next, auto const& take) {
         return serve_on_backend<Host>(files, described, options, next, take);
     });
     for (std::int32_t const tp : {1, 2}) {
@@ -283,7 +263,7 @@ TEST_CASE_TEMPLATE("Models: texts are embedded, and a conversation goes on, on e
                 CHECK(std::abs((*found)[i].values[k] - (*wanted)[i].values[k]) < 1e-4F);
         }
         options.tp = tp;
-        CHECK(talk([&](auto const& next, auto const& take) {
+        CHECK(testing::talk([&](auto const& next, auto const& take) {
                   return serve_on_backend<B>(files, described, options, next, take);
               }) == said);
     }
@@ -294,7 +274,7 @@ TEST_CASE_TEMPLATE("Models: texts are embedded, and a conversation goes on, on e
         CAPTURE(has_graphs);
         options.has_graphs = has_graphs;
         auto const before = testing::FakeMachine::get().calls("begin_capture");
-        CHECK(talk([&](auto const& next, auto const& take) {
+        CHECK(testing::talk([&](auto const& next, auto const& take) {
                   return serve_on_backend<B>(files, described, options, next, take);
               }) == said);
         CHECK((testing::FakeMachine::get().calls("begin_capture") > before) == has_graphs);

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/executor/placed_stages.hpp>
+#include <shardwise/placement/model_sequence.hpp>
+#include <shardwise/placement/place_by_need.hpp>
+#include <shardwise/placement/sequential.hpp>
+#include <shardwise/session/predict_rank.hpp>
+
 #include "backends.hpp"
 #include "expert_model_cases.hpp"
 #include "model_cases.hpp"
@@ -136,6 +142,127 @@ TEST_CASE("Models: stages on the processor and on devices make the host's tokens
     REQUIRE_FALSE(mixed);
     CHECK(mixed.error().code() == ErrorCode::invalid_argument);
     CHECK(mixed.error().message().find("stage 0") != std::string::npos);
+}
+
+TEST_CASE("Models: a conversation over stages on the processor and on devices is the host's, and its caches stay") {
+    using namespace shardwise;
+    using testing::TestDevice;
+    if (!testing::open_bench<TestDevice>()) return;
+    constexpr auto processor = RunDevices::processor;
+    testing::FormulaModel const model(testing::deep_llama);
+    auto const& described = model.checkpoint->model;
+    OpenCheckpoint files(model.source);
+    RunOptions options;
+    options.threads = 1;
+    options.context = 40;
+    options.step_tokens = 6;
+    options.limit = std::chrono::minutes(4);
+    testing::FakeRoom const room(2);
+    auto const said = testing::talk([&](auto const& next, auto const& take) {
+        return serve_on_backend<Host>(files, described, options, next, take);
+    });
+    for (auto const& devices : {std::vector<std::int32_t>{processor, 0}, {0, processor}, {0, processor, 0}}) {
+        CAPTURE(devices.size());
+        CAPTURE(devices[0]);
+        options.devices.numbers = devices;
+        options.pp = static_cast<std::int32_t>(devices.size());
+        options.layer_homes.assign(devices.size() == 2 ? 5 : 0, LayerHome::cpu);
+        std::int64_t steps = 0;
+        options.on_logits = [&](std::int64_t, std::span<float const>) { ++steps; };
+        CHECK(testing::talk([&](auto const& next, auto const& take) {
+                  return serve_on_backend<TestDevice>(files, described, options, next, take);
+              }) == said);
+        CHECK(steps == 6);
+    }
+    options.activations = Dtype::bf16;
+    auto const refused = serve_on_backend<TestDevice>(
+        files, described, options, [] { return std::optional<GenerationRequest>{}; }, [](auto const&) {});
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code() == ErrorCode::unsupported);
+    CHECK(refused.error().subject() == "activations");
+}
+
+TEST_CASE("place_by_need: what a strategy says fits a device is what is allocated there, at each limit") {
+    using namespace shardwise;
+    using testing::TestDevice;
+    if (!testing::open_bench<TestDevice>()) return;
+    testing::ModelCase of{.config = testing::deep_llama, .sequences = 1, .new_tokens = 2};
+    testing::FormulaModel const model(of.config);
+    auto const& described = model.checkpoint->model;
+    std::vector<GenerationRequest> requests(1);
+    requests[0].prompt = {5, 9, 30};
+    requests[0].max_new_tokens = of.new_tokens;
+    RunOptions options;
+    options.step_tokens = of.step_tokens;
+    options.devices.numbers = {0};
+    auto const limits = detail::limits_for(requests, described, options);
+    EstimateRequest const request{
+        .dtype = Dtype::f32, .kv_dtype = Dtype::f32, .context = limits.context, .prefill_chunk = limits.step_tokens};
+    auto const modules = build_sequence(described, request);
+    OpenCheckpoint files(model.source);
+    PlacedStages stages;
+    auto const predict = [&]() -> Result<Bytes> {
+        options.stage_begins = stages.begins;
+        options.layer_homes = stages.homes;
+        auto const ranks = predict_on_devices<TestDevice>(files, described, limits, options);
+        if (!ranks) return ranks.error();
+        return ranks->front();
+    };
+    auto const place = [&](std::int64_t limit) {
+        Budgets budgets;
+        budgets.push_back({DeviceId::gpu(0), Bytes{limit}});
+        budgets.push_back({DeviceId::cpu(), Bytes{std::int64_t{1} << 40U}});
+        auto const fill = [&](Budgets const& offered) { return Sequential{}(modules, offered); };
+        return place_by_need(modules, budgets, fill, [&](Placement const& placement) -> Result<List<Bytes>> {
+            auto const found = stages_of_placement(modules, budgets, placement);
+            if (!found) return found.error();
+            stages = *found;
+            auto const rank = predict();
+            if (!rank) return rank.error();
+            return needs_of_stages(budgets, stages, {*rank}, 1, CpuLayers::stream);
+        });
+    };
+    // With the last layers in the host's memory.
+    std::vector<std::int64_t> needed;
+    for (std::size_t away = 0; away <= 5; ++away) {
+        stages.begins = {0, 5};
+        stages.homes.assign(5, LayerHome::resident);
+        std::fill_n(stages.homes.rbegin(), away, LayerHome::cpu);
+        auto const rank = predict();
+        REQUIRE_MESSAGE(rank, (rank ? "" : rank.error().message()));
+        needed.push_back(rank->count());
+    }
+    // Two slots hold what one and two layers away would have left.
+    CHECK(needed[1] == needed[0]);
+    CHECK(needed[2] == needed[0]);
+    CHECK(needed[3] < needed[2]);
+    CHECK(needed[5] < needed[4]);
+    for (auto const away : std::vector<std::size_t>{0, 3, 4, 5}) {
+        CAPTURE(away);
+        of.free_bytes = needed[away];
+        REQUIRE(place(needed[away]));
+        CHECK(std::count(stages.homes.begin(), stages.homes.end(), LayerHome::cpu) ==
+              static_cast<std::ptrdiff_t>(away));
+        of.homes = stages.homes;
+        auto const ran = testing::run_model<TestDevice>(model, of, requests, nullptr);
+        REQUIRE_MESSAGE(ran, (ran ? "" : ran.error().message()));
+        CHECK(ran->ranks[0].predicted == Bytes{needed[away]});
+        CHECK(ran->ranks[0].peak == ran->ranks[0].predicted);
+        auto const less = place(needed[away] - 1);
+        CHECK(bool(less) == (away < 5));
+        if (less) {
+            CHECK(std::count(stages.homes.begin(), stages.homes.end(), LayerHome::cpu) ==
+                  static_cast<std::ptrdiff_t>(std::max<std::size_t>(away + 1, 3)));
+        } else {
+            CHECK(less.error().code() == ErrorCode::out_of_memory);
+            CHECK(less.error().needed() == Bytes{needed[away]});
+            CHECK(less.error().available() == Bytes{needed[away] - 1});
+        }
+#if !defined(SHARDWISE_HAS_CUDA) && !defined(SHARDWISE_HAS_HIP)
+        of.free_bytes = needed[away] - 1;
+        CHECK_FALSE(testing::run_model<TestDevice>(model, of, requests, nullptr));
+#endif
+    }
 }
 
 #if !defined(SHARDWISE_HAS_CUDA) && !defined(SHARDWISE_HAS_HIP)

@@ -72,7 +72,12 @@ Device any_device(std::mt19937_64& random, std::int32_t index) {
     device.uuid = "GPU-01234567-89ab-cdef-0123-456789abcdef";
     device.pci = "00000000:3B:00.0";
     device.numa = static_cast<std::int32_t>(random() % 8);
-    device.measured = {rates(), number(), 0.1 + 0.2, rates()};
+    device.measured = {rates(), number(), 0.1 + 0.2, rates(), {}};
+    for (std::size_t i = 0; i < random() % 13; ++i) {
+        auto const kv = i % 3 == 0 ? Dtype::f32 : i % 3 == 1 ? Dtype::bf16 : Dtype::i8;
+        auto const rate = [&] { return 1.0 + std::abs(number()); };
+        device.measured.attention[i] = {kv, static_cast<std::int64_t>(i) + 1, rate(), rate()};
+    }
     return device;
 }
 
@@ -144,7 +149,18 @@ TEST_CASE("read_topology: a field that does not exist is refused with the name t
 }
 
 TEST_CASE("read_topology: what is missing or impossible is refused by file, field and reason") {
-    using Case = std::pair<char const*, char const*>;  // members, place
+    using Case = std::pair<std::string, char const*>;  // members, place
+    auto const attention_row = [](std::string const& row) {
+        return R"("preset": "T4", "measured": {"attention": [{)" + row + "}]}";
+    };
+    auto const same = R"("kv": "bf16", "context": 8, "decode": 1e9, "prefill": 1e9)";
+    auto const twice = attention_row(std::string(same) + "},{" + same);
+    std::string rows;
+    for (int i = 1; i <= 13; ++i) {
+        rows += (i > 1 ? "},{" : "") + std::string(R"("kv": "bf16", "decode": 1, "prefill": 1, "context": )") +
+                std::to_string(i);
+    }
+    auto const many = attention_row(rows);
     for (auto const& [members, place] :
          {Case{R"("memory": 1)", "devices[0].kind"},
           Case{R"("kind": "cuda")", "devices[0].memory"},
@@ -167,6 +183,23 @@ TEST_CASE("read_topology: what is missing or impossible is refused by file, fiel
           Case{R"("preset": "T4", "measured": {"products": {"fp16": 0.5}})", "devices[0].measured.products.fp16"},
           Case{R"("preset": "T4", "measured": {"one_row": {"int8": 0.5}})", "devices[0].measured.one_row.int8"},
           Case{R"("preset": "T4", "measured": {"bandwidth": 0.3})", "devices[0].measured.bandwidth"},
+          Case{R"("preset": "T4", "measured": {"attention": {}})", "devices[0].measured.attention"},
+          Case{R"("preset": "T4", "measured": {"attention": [{"kv": "fp32", "context": 8, "decode": 1e9}]})",
+               "devices[0].measured.attention[0].prefill"},
+          Case{attention_row(R"("kv": "fp8", "context": 8, "decode": 1e9, "prefill": 1e9)"),
+               "devices[0].measured.attention[0].kv"},
+          Case{attention_row(R"("kv": 8, "context": 8, "decode": 1e9, "prefill": 1e9)"),
+               "devices[0].measured.attention[0].kv"},
+          Case{attention_row(R"("kv": "bf16", "context": 0, "decode": 1e9, "prefill": 1e9)"),
+               "devices[0].measured.attention[0].context"},
+          Case{attention_row(R"("kv": "bf16", "context": 8, "decode": 0, "prefill": 1e9)"),
+               "devices[0].measured.attention[0].decode"},
+          Case{attention_row(R"("kv": "bf16", "context": 8, "decode": 1e9, "prefill": -1)"),
+               "devices[0].measured.attention[0].prefill"},
+          Case{attention_row(R"("kv": "bf16", "context": 8, "decode": 1e9, "prefill": 1e9, "launch": 1)"),
+               "devices[0].measured.attention[0].launch"},
+          Case{twice, "devices[0].measured.attention[1].context"},
+          Case{many, "devices[0].measured.attention"},
           Case{R"("preset": "T4", "link": {"type": "pcie", "bandwidth": 0.016})", "devices[0].link.bandwidth"},
           Case{R"("preset": "T4", "peak": 1)", "devices[0].peak"},
           Case{R"("preset": "T4", "network": {"bandwidth": 1})", "devices[0].network.type"},
@@ -187,7 +220,8 @@ TEST_CASE("read_topology: what is missing or impossible is refused by file, fiel
           Case{R"("preset": "T4", "note": 1)", "devices[0].note"},
           Case{R"("preset": "T4"}, {"preset": "T4", "id": 0)", "devices[1].id"},
           Case{R"("kind": "cpu", "memory": 1}, {"kind": "cpu", "memory": 1)", "devices[1].id"}}) {
-        auto const error = refusal_of_device(members);
+        CAPTURE(members);
+        auto const error = refusal_of_device(members.c_str());
         CHECK(error.place() == place);
         CHECK_FALSE(error.reason().empty());
     }

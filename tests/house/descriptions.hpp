@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "chains.hpp"
 #include "text_file.hpp"
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 /// Checks that each thing is described in one place only.
@@ -17,8 +21,8 @@ namespace house {
 /// Files that may have a `default:`: their switches are over errno, vendors' codes or characters. In a switch over an
 /// enumeration of ours it would hide what a new member lacks.
 inline constexpr std::array<std::string_view, 9> files_with_default{
-    "json/detail/string_rest.hpp",    "model/files/name_pattern.hpp",   "plan/detail/svg_canvas.hpp",
-    "tokenizer/jinja/lexer.hpp",      "tokenizer/parse_pattern.hpp",    "hardware/vendor/amd_smi_api.hpp",
+    "json/detail/string_rest.hpp",      "model/files/name_pattern.hpp", "plan/detail/svg_canvas.hpp",
+    "tokenizer/jinja/lexer.hpp",        "tokenizer/parse_pattern.hpp",  "hardware/vendor/amd_smi_api.hpp",
     "hardware/vendor/nvml_session.hpp", "core/files/write_file.hpp",    "core/files/regular_file.hpp"};
 inline constexpr std::size_t max_defaults = 12;
 /// The only switch over the kinds of operations.
@@ -28,12 +32,54 @@ inline constexpr std::string_view file_of_operations = "op/visit_op.hpp";
 inline constexpr std::array<std::string_view, 5> enumerations_of_tables{"WeightFormat", "PackedForm", "QuantMethod",
                                                                         "GgmlType", "GgmlFileType"};
 
+/// Chains of comparisons over an enumeration that are right: they ask for a property that few enumerators have, or all but a
+/// few have not. Who adds an enumerator looks at the chain and counts it here.
+struct KnownChain {
+    std::string_view file;
+    std::string_view enumeration;
+    std::size_t enumerators;
+};
+inline constexpr std::array<KnownChain, 19> known_chains{{
+    // Calls whose text has less than the others'.
+    {"comm/call.hpp", "CollectiveKind", 10},
+    // What single engines refuse, and what those say of quantisations whose words are not in the table.
+    {"deploy/check_deploy.hpp", "Engine", 5},
+    {"deploy/quant_words.hpp", "Engine", 5},
+    // Schemes that are named by a type of ggml.
+    {"executor/held_format.hpp", "QuantMethod", 10},
+    {"quant/scheme.hpp", "QuantMethod", 10},
+    // Operations that have a past.
+    {"executor/step_capacity.hpp", "OpKind", 14},
+    // The whole pass, or one of its parts.
+    {"executor/training/training_pass.hpp", "BackwardPart", 3},
+    // Numbers, and values that hold others.
+    {"json/value.hpp", "JsonKind", 8},
+    {"tokenizer/jinja/value.hpp", "JinjaKind", 18},
+    // Formats whose elements are no codes of eight bits and less.
+    {"kernels/detail/multiply_tiles.cuh", "WeightFormat", 15},
+    // Values whose sizes the file says, and types that are plain numbers.
+    {"model/files/gguf.hpp", "GgufValueType", 13},
+    {"model/files/gguf_config.hpp", "GgmlType", 35},
+    // Places where a reader takes a value; elsewhere it is refused or passed over.
+    {"model/files/safetensors_reader.hpp", "State", 13},
+    {"model/files/tree_json.hpp", "Place", 9},
+    // Models that have a tokenizer, or checkpoints a config.json.
+    {"tokenizer/files/load_tokenizer.hpp", "SourceKind", 4},
+    {"train/checkpoint/checkpoint_files.hpp", "SourceKind", 4},
+    // Nodes that are assigned to, and tokens that begin no statement.
+    {"tokenizer/jinja/execute.hpp", "JinjaNodeKind", 35},
+    {"tokenizer/jinja/parse_template.hpp", "JinjaNodeKind", 35},
+    {"tokenizer/jinja/parse_template.hpp", "JinjaTokenKind", 11},
+}};
+
 /// Where the names of families may stand: their own files and presets, formats of others (tokenizers and layouts of chats are
 /// called after families, but are not theirs), and lists of what an engine serves.
 inline constexpr std::array<std::string_view, 4> folders_of_families{"model/arch/", "model/presets", "tokenizer/",
                                                                      "deploy/engines/"};
 
-inline std::string_view code_of(std::string_view line) { return line.substr(0, line.find("//")); }
+inline std::string_view code_of(std::string_view line) {
+    return line.substr(0, line.find("//"));
+}
 
 /// The text between the quotes that follow `mark` in a line; empty where there is none.
 inline std::string quoted_after(std::string_view line, std::string_view mark) {
@@ -41,6 +87,52 @@ inline std::string quoted_after(std::string_view line, std::string_view mark) {
     if (at == std::string_view::npos) return {};
     auto const begin = at + mark.size();
     return std::string(line.substr(begin, line.find('"', begin) - begin));
+}
+
+/// Chains of comparisons over enumerations of three and more, and known ones whose enumeration has grown or that are gone.
+inline std::vector<std::string> check_chains(std::filesystem::path const& include,
+                                             std::vector<std::string> const& files) {
+    std::map<std::string, std::string> texts;
+    std::map<std::string, std::size_t> all;
+    for (auto const& file : files) {
+        texts[file] = read_text(include / file);
+        for (auto const& [name, count] : enumerations_of(tokens_of(texts[file])))
+            all[name] = std::max(all[name], count);
+    }
+    std::vector<std::string> found;
+    std::set<std::pair<std::string, std::string>> met;
+    for (auto const& file : files) {
+        auto const tokens = tokens_of(texts[file]);
+        // Of enumerations of one name a file means its own.
+        auto enumerations = all;
+        for (auto const& [name, count] : enumerations_of(tokens)) enumerations[name] = count;
+        std::set<std::string> names;
+        for (auto const& [name, count] : enumerations)
+            if (count > 2) names.insert(name);
+        for (auto const& chain : ChainFinder(tokens, names).find()) {
+            auto const known = std::find_if(known_chains.begin(), known_chains.end(), [&](KnownChain const& each) {
+                return each.file == file && each.enumeration == chain.enumeration;
+            });
+            auto const count = enumerations[chain.enumeration];
+            auto const place = "include/shardwise/" + file + ":" + std::to_string(chain.line) + ": ";
+            if (known == known_chains.end()) {
+                found.push_back(place + "a chain over " + chain.enumeration +
+                                " falls back for what a new enumerator lacks: use a switch without default");
+            } else if (known->enumerators != count) {
+                found.push_back(place + "a chain over " + chain.enumeration + " is known for " +
+                                std::to_string(known->enumerators) + " enumerators of now " + std::to_string(count) +
+                                ": see what it does for the others (tests/house/descriptions.hpp)");
+            }
+            met.emplace(file, chain.enumeration);
+        }
+    }
+    for (auto const& known : known_chains) {
+        if (texts.contains(std::string(known.file)) &&
+            !met.contains({std::string(known.file), std::string(known.enumeration)}))
+            found.push_back("include/shardwise/" + std::string(known.file) + ": has no chain over " +
+                            std::string(known.enumeration) + ": it is no known one any more");
+    }
+    return found;
 }
 
 /// What breaks these rules below ROOT/include/shardwise, a line each.
@@ -64,7 +156,7 @@ inline std::vector<std::string> check_descriptions(std::filesystem::path const& 
         }
     }
 
-    std::vector<std::string> found;
+    std::vector<std::string> found = check_chains(include, files);
     std::size_t defaults = 0;
     for (auto const& file : files) {
         auto const is_below = [&](std::string_view folder) { return file.starts_with(folder); };
@@ -84,7 +176,8 @@ inline std::vector<std::string> check_descriptions(std::filesystem::path const& 
                 auto const name = std::string(each);
                 if (code.find("case " + name + "::") != std::string_view::npos ||
                     code.find("using enum " + name + ";") != std::string_view::npos)
-                    found.push_back(place + "switches over " + name + ": read the format's row, to which others are added");
+                    found.push_back(place + "switches over " + name +
+                                    ": read the format's row, to which others are added");
             }
             if (may_name) continue;
             for (auto const& family : families) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <shardwise/kernels/add.hpp>
 #include <shardwise/kernels/residual_norm.hpp>
 #include <shardwise/kernels/rms_norm.hpp>
 
@@ -9,6 +10,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <vector>
 
@@ -54,6 +56,21 @@ TEST_CASE_TEMPLATE("residual_norm: adds the parts in rank order and normalises, 
             check_close<T>(
                 single, [&](std::int64_t row, std::int64_t i) { return before.at(row, i) + addends[0].at(row, i); },
                 1.0, 10.0);
+            // The executor's steps: where the addend lay is what the norm makes.
+            auto bound = before;
+            auto over = addends[0];
+            REQUIRE(detail::residual_norm_bound<T>(addends[0].read(), bound.view(), weight.flat(), over.view(), 1e-5F,
+                                                   stream));
+            REQUIRE(
+                detail::residual_norm_bound<T>(over.read(), bound.view(), weight.flat(), over.view(), 1e-5F, stream));
+            auto again = before;
+            REQUIRE(add<T>(again.read(), addends[0].read(), again.view(), stream));
+            REQUIRE(rms_norm<T>(again.read(), weight.flat(), normal.view(), 1e-5F, stream));
+            REQUIRE(add<T>(again.read(), normal.read(), again.view(), stream));
+            REQUIRE(rms_norm<T>(again.read(), weight.flat(), normal.view(), 1e-5F, stream));
+            auto const size = over.values.size() * sizeof(T);
+            CHECK(std::memcmp(over.values.data(), normal.values.data(), size) == 0);
+            CHECK(std::memcmp(bound.values.data(), again.values.data(), size) == 0);
         }
     }
     HostContext context({.threads = 1});

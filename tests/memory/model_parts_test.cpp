@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/memory/model_parts.hpp>
+#include <shardwise/memory/part_grains.hpp>
 #include <shardwise/model/architectures.hpp>
 #include <shardwise/model/presets.hpp>
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 
 using namespace shardwise;
@@ -76,4 +80,33 @@ TEST_CASE("parts: every preset's layers are counted once") {
         }
         CHECK(layers == parts.layers);
     }
+}
+
+TEST_CASE("parts: layers whose blocks have unlike sizes run the body cut in unlike ways, and are visited so") {
+    auto config = presets::llama_3_8b;
+    config.hidden_size = 512;
+    config.intermediate_size = 1536;
+    config.layers = 16;
+    auto const model = *describe(config);
+    // llama.cpp's mixture has Q5_K in the first eighth of ffn_down, whose blocks of 256 inputs stay whole. IQ4_NL is held decoded, so that
+    // elsewhere each stands alone.
+    auto const parts = request_parts(model, {.quant = *parse_quant_scheme("IQ4_NL")});
+    auto const plain = model.program.bodies().size();
+    REQUIRE(parts.bodies.size() == plain + 1);
+    std::int32_t layer_body = -1;
+    for (auto const& block : model.program.blocks())
+        if (block.is_numbered) layer_body = block.body;
+    auto const& first = parts.bodies[static_cast<std::size_t>(layer_body)].grains;
+    auto const& rest = parts.bodies.back();
+    CHECK(rest.body == layer_body);
+    std::int64_t most = 0;
+    REQUIRE(first.size() == rest.grains.size());
+    for (std::size_t id = 0; id < first.size(); ++id) most = std::max(most, first[id].units / rest.grains[id].units);
+    CHECK(most == 256);
+    std::string visited;
+    parts.for_each_block(model.program, 1, 16, [&](std::size_t body, std::int64_t count) {
+        if (parts.bodies[body].body != layer_body) return;
+        visited += (body < plain ? "first " : "rest ") + std::to_string(count) + " ";
+    });
+    CHECK(visited == "first 1 rest 14 ");
 }

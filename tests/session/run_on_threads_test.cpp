@@ -6,7 +6,7 @@
 
 #include "formula_llama.hpp"
 #include "letters.hpp"
-#include "translations.hpp"
+#include "../executor/translations.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -42,14 +42,9 @@ public:
         dataset_.emplace(*std::move(dataset));
         return {};
     }
-    struct Trained {
-        std::vector<double> losses{};
-        /// Exchanged while backward passes went on.
-        std::int64_t early_buckets = 0;
-    };
-    /// Two steps.
-    template <Communicator C>
-    [[nodiscard]] Result<Trained> train(C& comm, ZeroStage zero) const {
+    /// Trains two steps and tells their losses; `look(trainer, stream)` comes before and after them.
+    template <Communicator C, class Look>
+    [[nodiscard]] Result<std::vector<double>> train(C& comm, ZeroStage zero, Look const& look) const {
         HostContext host({.threads = 1});
         auto const program = TrainingProgram::create(checkpoint_->model);
         if (!program) return program.error();
@@ -64,14 +59,14 @@ public:
         auto trainer = Trainer<AdamW, C>::create(host, comm, *program, *weights, AdamW{}, *batches, options);
         if (!trainer) return trainer.error();
         auto stream = host.make_stream();
-        Trained out;
+        std::vector<double> losses;
         for (int i = 0; i < 2; ++i) {
             auto const step = trainer->step(stream);
             if (!step) return step.error();
-            out.losses.push_back((*step)->loss);
+            losses.push_back((*step)->loss);
         }
-        out.early_buckets = trainer->gradients().early_buckets();
-        return out;
+        if (auto const done = look(*trainer, stream); !done) return done.error();
+        return losses;
     }
 
 private:
@@ -82,8 +77,9 @@ private:
     std::optional<TokenDataset> dataset_;
 };
 
-/// Trains over the ranks of a communicator that one thread of a rank uses at a time: buckets are exchanged beside backward passes, and
-/// the losses are those of one rank.
+/// Trains over the ranks of a communicator that one thread of a rank uses at a time: buckets are exchanged beside backward passes, the
+/// losses are those of one rank, and a rank that fails while some of its buckets are under way ends the step on all. The group has failed
+/// then.
 ///
 /// Errors  what differs, or the communicator's
 template <Communicator C>
@@ -91,18 +87,35 @@ template <Communicator C>
     auto const differs = [](std::string const& what) { return Error{ErrorCode::invalid_argument}.because(what); };
     SmallTraining training;
     if (auto const opened = training.open(); !opened) return opened;
-    SmallTraining::Trained alone;
+    std::vector<double> alone;
     auto const ran = run_threads(1, [&](Threads& own) -> Result<> {
-        auto trained = training.train(own, ZeroStage::none);
-        if (!trained) return trained.error();
-        alone = *std::move(trained);
+        auto losses = training.train(own, ZeroStage::none, [](auto&, auto&) { return Result<>{}; });
+        if (!losses) return losses.error();
+        alone = *std::move(losses);
         return {};
     });
     if (!ran) return ran;
-    auto const trained = training.train(comm, zero);
-    if (!trained) return trained.error();
-    if (trained->early_buckets < 2) return differs("has exchanged no bucket beside a backward pass");
-    return trained->losses == alone.losses ? Result<>{} : Result<>{differs("has other losses than one rank")};
+    auto const ranks = comm.size();
+    auto const losses = training.train(comm, zero, [&](auto& trainer, HostStream& stream) -> Result<> {
+        if (trainer.gradients().early_buckets() < 2) return differs("has exchanged no bucket beside a backward pass");
+        bool const is_faulty = trainer.comm().rank() == ranks - 1;
+        auto const before = trainer.gradients().early_buckets();
+        // In the stream of this thread.
+        trainer.phases().on_begin([&trainer, before, is_faulty](TrainingPhase phase, std::int64_t) -> Result<> {
+            bool const has_sent = trainer.gradients().early_buckets() > before;
+            if (!is_faulty || phase != TrainingPhase::bucket || !has_sent) return {};
+            return Error{ErrorCode::file_unwritable}.in("loss.csv").because("the disk is full");
+        });
+        auto const step = trainer.step(stream);
+        if (trainer.gradients().early_buckets() == before) return differs("had no bucket under way as it failed");
+        if (step) return differs("took a step that a rank failed in");
+        auto const text = step.error().message();
+        bool const is_told = text.find("rank " + std::to_string(ranks - 1)) != std::string::npos &&
+                             text.find("loss.csv: the disk is full") != std::string::npos;
+        return is_told ? Result<>{} : Result<>{differs("was told: " + text)};
+    });
+    if (!losses) return losses.error();
+    return *losses == alone ? Result<>{} : Result<>{differs("has other losses than one rank")};
 }
 
 }  // namespace shardwise::testing

@@ -50,6 +50,20 @@ inline constexpr std::array<DeviceFormat, 15> device_format_table{{
 // clang-format on
 static_assert(has_each_format(device_format_table), "device_format_table says of each format whether devices run it");
 
+template <class Block>
+[[nodiscard]] constexpr bool packs(WeightFormat format) {
+    auto const& row = device_format_table[static_cast<std::size_t>(format)];
+    auto const& of = traits(format);
+    return of.block_elements == Block::elements && of.block_bytes == Block::bytes &&
+           row.plane_bits == std::int64_t{Block::high_bits} && row.scale_bytes == Block::scale_bytes &&
+           row.super_bytes == Block::super_bytes && row.pack == &pack_device_blocks<Block>;
+}
+static_assert(packs<Q4Block<2>>(WeightFormat::q4_0) && packs<Q4Block<4>>(WeightFormat::q4_1) &&
+                  packs<Q5Block<2>>(WeightFormat::q5_0) && packs<Q5Block<4>>(WeightFormat::q5_1) &&
+                  packs<Q4SuperBlock>(WeightFormat::q4_k) && packs<Q5SuperBlock>(WeightFormat::q5_k) &&
+                  packs<Q6SuperBlock>(WeightFormat::q6_k),
+              "the blocks that are packed have the sizes of their formats' rows");
+
 [[nodiscard]] constexpr DeviceFormat const& device_format(WeightFormat format) {
     return device_format_table[static_cast<std::size_t>(format)];
 }

@@ -10,6 +10,7 @@
 #include <shardwise/calibrate/calibrated_formats.hpp>
 #include <shardwise/calibrate/device_calibration.hpp>
 #include <shardwise/calibrate/device_timer.hpp>
+#include <shardwise/calibrate/measure_attention.hpp>
 #include <shardwise/calibrate/memory_rates.hpp>
 #include <shardwise/calibrate/product_rates.hpp>
 #include <shardwise/calibrate/rate_probe.hpp>
@@ -18,6 +19,7 @@
 #include <shardwise/kernels/device/fill.hpp>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -32,6 +34,7 @@ struct DeviceCalibrationOptions {
     Bytes probe_bytes = memory_probe_bytes;
     /// The largest product.
     ProductExtent extent{4096, 2048};
+    AttentionExtent attention{};
     /// For each of the probes.
     std::chrono::nanoseconds probe_time = std::chrono::milliseconds(100);
     /// For all of them.
@@ -56,14 +59,17 @@ public:
         found.vendor = Api::name;
         found.device = context_.device();
         for (auto const measure : {&DeviceCalibrator::measure_memory, &DeviceCalibrator::measure_host_copies,
-                                   &DeviceCalibrator::measure_launch, &DeviceCalibrator::measure_products}) {
+                                   &DeviceCalibrator::measure_launch, &DeviceCalibrator::measure_products,
+                                   &DeviceCalibrator::measure_attentions}) {
             if (auto const done = (this->*measure)(*timer, found); !done) return done.error();
         }
         return found;
     }
 
 private:
-    static constexpr std::int64_t probes = 3 + 2 * static_cast<std::int64_t>(calibrated_formats.size());
+    static constexpr std::array cached_types{Dtype::f32, Dtype::bf16, Dtype::i8};
+    static constexpr std::int64_t probes =
+        3 + 2 * static_cast<std::int64_t>(calibrated_formats.size()) + static_cast<std::int64_t>(cached_types.size());
     static constexpr std::int64_t short_copy = 4096;
     static constexpr std::int64_t launches_in_graph = 64;
 
@@ -159,6 +165,20 @@ private:
         return {};
     }
 
+    [[nodiscard]] Result<> measure_attentions(DeviceTimer<Api>& timer, DeviceCalibration& found) {
+        for (auto const kv : cached_types) {
+            auto probe = next("attention");
+            probe.time /= static_cast<int>(options_.attention.contexts.size());
+            for (auto const context : options_.attention.contexts) {
+                auto const rate =
+                    measure_attention(timer, kv, context, options_.attention, options_.probe_bytes, probe);
+                if (!rate) return rate.error();
+                found.attention.push_back(*rate);
+            }
+        }
+        return {};
+    }
+
     DeviceContext<Api>& context_;
     DeviceCalibrationOptions const& options_;
     Observer const& observer_;
@@ -169,7 +189,7 @@ private:
 }  // namespace detail
 
 /// Measures what a device does: copies within its memory and to and from the host's, what a launch costs, products by format
-/// for many rows and for one. Nothing else should run on it meanwhile.
+/// for many rows and for one, attention by length and element type of the cache. Nothing else should run on it meanwhile.
 ///
 /// Memory  on the device about three times `probe_bytes`, pinned on the host `probe_bytes`; all of it is given back
 /// Errors  invalid_argument for impossible options; out_of_memory; backend_failure; deadline_exceeded, naming what was not
@@ -184,6 +204,12 @@ template <class Api>
     if (options.extent.rows < 1) return refused.at("extent").because("has no row");
     if (options.extent.width < 1 || options.extent.width % 256 != 0)
         return refused.at("extent").because("has a width that is no multiple of 256").got(options.extent.width);
+    auto const& attention = options.attention;
+    auto const least = *std::min_element(attention.contexts.begin(), attention.contexts.end());
+    bool const is_attention = std::min({least, attention.kv_heads, attention.head_dim, attention.prompt}) >= 1 &&
+                              attention.heads % std::max<std::int64_t>(attention.kv_heads, 1) == 0 &&
+                              attention.heads >= 1;
+    if (!is_attention) return refused.at("attention").because("has no shape, or none that groups its heads");
     return detail::DeviceCalibrator<Api>(context, options, observer).run();
 }
 

@@ -104,6 +104,9 @@ inline void set_product_rates(MeasuredRates& measured, std::vector<ProductRate> 
     detail::set_product_rates(device.measured, calibration.products, 1.0);
     device.measured.bandwidth = calibration.memory;
     device.measured.launch = calibration.launch;
+    auto const rates = std::min(calibration.attention.size(), device.measured.attention.size());
+    device.measured.attention = {};
+    std::copy_n(calibration.attention.begin(), rates, device.measured.attention.begin());
     auto const processor = described_position(detection, "cpu");
     if (!processor) return {};
     auto const first = static_cast<std::int32_t>(*found);

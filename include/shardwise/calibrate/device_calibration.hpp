@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/calibrate/product_rates.hpp>
+#include <shardwise/hardware/attention_rate.hpp>
 
 #include <cstdint>
 #include <string>
@@ -28,6 +29,8 @@ struct DeviceCalibration {
     double launch = 0.0;
     /// For each format first large products, then those with one row.
     std::vector<ProductRate> products;
+    /// For each element type of a cache by length.
+    std::vector<AttentionRate> attention;
 
     /// As `shardwise run --devices` and detection name it: "cuda:0".
     [[nodiscard]] std::string id() const { return std::string(vendor) + ":" + std::to_string(device); }

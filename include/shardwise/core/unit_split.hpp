@@ -119,10 +119,17 @@ struct UnitSplit {
                 emit({at, at + 1}, 0);
             }
         };
-        if (kind == ShardKind::units) return emit(grain.share(count, tp, rank), 0);
-        if (kind == ShardKind::packed_parts) {
-            for (std::int64_t part = 0; part < heads; ++part) emit(grain.share(count, tp, rank), part * count);
-            return;
+        switch (kind) {
+            case ShardKind::replicated:
+                return;  // is_shared says no
+            case ShardKind::units:
+                return emit(grain.share(count, tp, rank), 0);
+            case ShardKind::packed_parts:
+                for (std::int64_t part = 0; part < heads; ++part) emit(grain.share(count, tp, rank), part * count);
+                return;
+            case ShardKind::kv_heads:
+            case ShardKind::packed_qkv:
+                break;
         }
         auto const queries = grain.share(heads, tp, rank);
         auto own = kv_heads_of(queries);

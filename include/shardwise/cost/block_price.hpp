@@ -110,8 +110,11 @@ private:
     constexpr Work work_of(OperationDemand const& op) {
         Work work{.flops = op.flops, .activations = op.bytes, .rate = rates_.products};
         switch (unit_of(op.kind)) {
-            case OpUnit::products: break;
-            case OpUnit::attention: work.rate *= efficiency_.attention; break;
+            case OpUnit::products:
+                break;
+            case OpUnit::attention:
+                measure_attention(op, work);
+                break;
             case OpUnit::vectors:
                 work.rate = rates_.vectors;
                 work.activations /= efficiency_.vectors;
@@ -119,7 +122,8 @@ private:
         }
         switch (weights_of(op.kind)) {
             case OpWeights::none:
-            case OpWeights::table: break;
+            case OpWeights::table:
+                break;
             case OpWeights::dense:
                 if (demand_.dense_elements > 0.0)
                     read_weights(work, op.elements / demand_.dense_elements, weights_.dense, weights_.dense_parameters);
@@ -131,6 +135,20 @@ private:
                 break;
         }
         return work;
+    }
+
+    /// By what was measured of attention, where somebody did: decoding by the bytes of the cache, a prompt by its operations.
+    constexpr void measure_attention(OperationDemand const& op, Work& work) const {
+        bool const is_decode = setting_.pass == Pass::decode;
+        bool const is_cached = op.kind == OpKind::attention && setting_.pass != Pass::training;
+        work.rate *= efficiency_.attention;
+        if (is_cached && is_decode && rates_.decode_attention > 0.0) {
+            work.activations *= rates_.memory / rates_.decode_attention;
+            work.flops = 0.0;
+        } else if (is_cached && !is_decode && rates_.prefill_attention > 0.0) {
+            work.rate = rates_.prefill_attention;
+            work.activations = 0.0;
+        }
     }
 
     /// Reads a share of so many bytes of weights, and unpacks them where they are narrower than what products take.

@@ -46,7 +46,7 @@ public:
 
     /// One micro-batch through each body of the program, by its number in ModelParts::bodies. Valid until the next question.
     [[nodiscard]] constexpr Span<BlockPrice const> bodies(BlockSetting const& setting, Device const& device) {
-        auto const rates = device_rates(device, product_dtype(), efficiency_);
+        auto const rates = rates_of(device);
         for (auto const& entry : priced_) {
             if (entry.setting == setting && entry.rates == rates) return {entry.bodies.data(), entry.bodies.size()};
         }
@@ -57,13 +57,13 @@ public:
 
     /// The same, not kept: for those who ask once for each of many settings.
     [[nodiscard]] constexpr List<BlockPrice> price_bodies(BlockSetting const& setting, Device const& device) {
-        return price(setting, device_rates(device, product_dtype(), efficiency_)).bodies;
+        return price(setting, rates_of(device)).bodies;
     }
 
     /// Of the same what grows with the batch: no weights, no launches, no latencies. A micro-batch of any size takes at least
     /// so much for each of its sequences.
     [[nodiscard]] constexpr List<BlockPrice> price_each(BlockSetting setting, Device const& device) {
-        auto rates = device_rates(device, product_dtype(), efficiency_);
+        auto rates = rates_of(device);
         rates.kernel_seconds = 0.0;
         for (auto* const link : {&setting.tp.link, &setting.tp.network, &setting.ep.link, &setting.ep.network})
             link->latency = 0.0;
@@ -78,6 +78,12 @@ public:
     [[nodiscard]] constexpr Dtype product_dtype() const {
         if (request_.quant && request_.quant->method == QuantMethod::fp8) return Dtype::f8_e4m3;
         return activation_dtype_of(request_, model_->config);
+    }
+
+    /// What a device does for this model.
+    [[nodiscard]] constexpr DeviceRates rates_of(Device const& device) const {
+        CacheKind const cache{kv_dtype_of(request_, model_->config), context_of(request_, model_->config)};
+        return device_rates(device, product_dtype(), efficiency_, cache);
     }
 
     /// The step of a micro-batch of `batch` sequences.

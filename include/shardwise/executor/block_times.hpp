@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/deadline.hpp>
+#include <shardwise/core/result.hpp>
 #include <shardwise/cost/profile.hpp>
 #include <shardwise/model/block_program.hpp>
 
@@ -40,6 +42,22 @@ public:
         auto& sum = is_prefill_ ? blocks_[block].prefill : blocks_[block].decode;
         sum += std::chrono::duration<double>(now - before_).count();
         before_ = now;
+    }
+
+    /// The same two once `stream` has done what is in it.
+    ///
+    /// Errors  those of what is in it
+    template <class Stream>
+    [[nodiscard]] Result<> begin(std::int64_t tokens, std::int64_t sequences, Stream& stream) {
+        auto const waited = stream.synchronize(Deadline::after(std::chrono::hours(1)));
+        if (waited) begin(tokens, sequences);
+        return waited;
+    }
+    template <class Stream>
+    [[nodiscard]] Result<> end_block(std::size_t block, Stream& stream) {
+        auto const waited = stream.synchronize(Deadline::after(std::chrono::hours(1)));
+        if (waited) end_block(block);
+        return waited;
     }
 
     /// The times of one device: of all prompts together, and the mean of the steps of one token.

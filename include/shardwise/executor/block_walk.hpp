@@ -36,8 +36,18 @@ struct BlockWalk {
     [[nodiscard]] TensorView<float, 2, Backend> floats(BoundValue const& value) const { return as<float>(value); }
     template <class Element>
     [[nodiscard]] TensorView<Element, 2, Backend> as(BoundValue const& value) const {
-        auto const rows = value.rows == Rows::routed ? routed_rows : value.rows == Rows::sequences ? sequences : tokens;
-        return {reinterpret_cast<Element*>(value.data), {rows, value.width}};
+        return {reinterpret_cast<Element*>(value.data), {rows_of(value.rows), value.width}};
+    }
+    [[nodiscard]] std::int64_t rows_of(Rows rows) const {
+        switch (rows) {
+            case Rows::tokens:
+                return tokens;
+            case Rows::sequences:
+                return sequences;
+            case Rows::routed:
+                break;
+        }
+        return routed_rows;
     }
     /// True for what is computed by experts, a row for each that a token chose.
     [[nodiscard]] static bool is_routed(Bound const& op) { return op.output.rows == Rows::routed; }

@@ -47,6 +47,10 @@ struct BoundOperation {
     HeldOperation<Backend, Policy> held;
     std::array<BoundValue, 4> inputs{};
     BoundValue output{};
+    /// What a norm adds to its input first, which join_residual_norms has found; of no width where it does not.
+    BoundValue addend{};
+    /// An addition that the norm after it does.
+    bool is_joined = false;
     /// The order of its experts' rows; null where it has none.
     std::int32_t* workspace = nullptr;
     /// Of what is kept of sequences, the number among the layers of the cache.

@@ -8,6 +8,7 @@
 #include <shardwise/executor/latent_attention.hpp>
 #include <shardwise/executor/step_rotations.hpp>
 #include <shardwise/kernels/attention_options.hpp>
+#include <shardwise/kernels/delta_weights.hpp>
 #include <shardwise/kernels/router_options.hpp>
 #include <shardwise/op/head_share.hpp>
 #include <shardwise/op/operation.hpp>
@@ -113,6 +114,10 @@ struct HeldDelta {
     /// -exp(A_log).
     Buffer<float, Backend> decay;
     Buffer<float, Backend> norm;
+
+    [[nodiscard]] DeltaWeights<Backend> weights() const {
+        return {convolution.view(), dt_bias.view(), decay.view(), norm.view(), epsilon};
+    }
 };
 
 /// What a rank holds of one operation, and what is known when it is loaded of how it computes.

@@ -202,6 +202,7 @@ public:
         auto& of = layers_[layer];
         return {of.states.data(), {of.shape.state > 0 ? capacity_.sequences : 0, of.shape.state}};
     }
+    [[nodiscard]] std::int64_t state_elements(std::size_t layer) const { return layers_[layer].shape.state; }
     /// Whether a sequence's state stands after its first `past` tokens, or there are none.
     ///
     /// Errors  invalid_argument where it was left after another number of tokens: it cannot go back
@@ -257,8 +258,7 @@ public:
 
     /// Puts the keys and values of new tokens after a sequence's first `past`; it has pages for them.
     ///
-    /// Shapes  keys [tokens, heads * key_dim], values [tokens, heads * value_dim]; values empty where the layer has
-    ///         none
+    /// Shapes  keys [tokens, heads * key_dim], values [tokens, heads * value_dim]; values empty where the layer has none
     /// Order   on `stream`
     /// Errors  shape_mismatch
     [[nodiscard]] Result<> store(std::size_t layer, std::int64_t slot, std::int64_t past, Matrix keys, Matrix values,

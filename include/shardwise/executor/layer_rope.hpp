@@ -33,7 +33,7 @@ struct RotationKind {
 
 /// The rotation of the heads of one shape. `sequence` is the longest that is computed.
 ///
-/// Errors  as rope_frequencies; as RopeDivisors::divide
+/// Errors  unsupported for an odd number of elements; as rope_frequencies; as RopeDivisors::divide
 [[nodiscard]] inline Result<LayerRope> layer_rope(ModelConfig const& config, AttentionShape const& shape,
                                                   std::int64_t sequence, RopeDivisors const& divisors) {
     auto rope = config.rope;
@@ -42,7 +42,16 @@ struct RotationKind {
         rope.kind = RopeKind::standard;
         rope.theta = rope.local_theta;
     }
-    auto const made = rope_frequencies(rope, {.rotary = rotary_elements(rope, kind.width),
+    auto const rotary = rotary_elements(rope, kind.width);
+    // What transformers 4.57 makes of it depends on the family: an error, wider heads, or another element that rotates too.
+    if (rotary % 2 != 0)
+        return Error{ErrorCode::unsupported}
+            .in("rope")
+            .at("partial_rotary_factor")
+            .because("rotates an odd number of a head's elements, of which there are no pairs")
+            .got(rotary)
+            .multiple_of(2);
+    auto const made = rope_frequencies(rope, {.rotary = rotary,
                                               .max_positions = config.max_positions,
                                               .sequence = sequence,
                                               .short_factors = divisors.short_context,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/device_key.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/layer_home.hpp>
 #include <shardwise/placement/placement.hpp>
@@ -30,16 +31,6 @@ struct PlacedStages {
 
     [[nodiscard]] std::int32_t size() const { return static_cast<std::int32_t>(devices.size()); }
 };
-
-namespace detail {
-
-[[nodiscard]] inline std::string name_of_device(DeviceId id) {
-    if (id.kind == DeviceClass::cpu) return "cpu";
-    if (id.kind == DeviceClass::disk) return "disk";
-    return id.kind == DeviceClass::mps ? "mps" : "device " + std::to_string(id.index);
-}
-
-}  // namespace detail
 
 /// The stages of a placed model. Layers stay whole and run in order: those of a device follow one another, what stands
 /// before the first layer is on the first stage's device or on one of its own, and so is what stands after the last;
@@ -126,12 +117,28 @@ namespace detail {
             out.begins.push_back(layers);
             continue;
         }
-        return refuse(
-            unit.path,
-            "runs beside layers of " + detail::name_of_device(stage) + " and is on " + detail::name_of_device(id),
-            "map it to " + detail::name_of_device(stage));
+        return refuse(unit.path, "runs beside layers of " + name_of_device(stage) + " and is on " + name_of_device(id),
+                      "map it to " + name_of_device(stage));
     }
     return out;
+}
+
+/// What each accelerator takes of a run, by budget, where `ranks` is what each of its ranks takes, `per_stage` of a stage, in the stages'
+/// order and as often as there are groups of experts. Where all layers are fetched the first one computes.
+[[nodiscard]] inline List<Bytes> needs_of_stages(Budgets const& budgets, PlacedStages const& stages,
+                                                 std::vector<Bytes> const& ranks, std::int32_t per_stage,
+                                                 CpuLayers cpu_layers) {
+    List<Bytes> needs(budgets.size());
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+        auto const stage = rank / static_cast<std::size_t>(per_stage) % stages.devices.size();
+        auto const id = stages.devices[stage];
+        bool const is_first = id.kind == DeviceClass::cpu && cpu_layers == CpuLayers::stream;
+        for (std::size_t i = 0; i < budgets.size(); ++i) {
+            if (!budgets[i].is_accelerator() || !(is_first ? i == 0 : budgets[i].id == id)) continue;
+            needs[i] += ranks[rank];
+        }
+    }
+    return needs;
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/backend/brief_memory.hpp>
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/comm/device/device_communicator.hpp>
-#include <shardwise/core/checked.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/trace_ring.hpp>
 #include <shardwise/executor/activation_element.hpp>
@@ -13,9 +13,11 @@
 #include <shardwise/executor/executes_models.hpp>
 #include <shardwise/executor/executor_limits.hpp>
 #include <shardwise/executor/held_operation.hpp>
+#include <shardwise/executor/hidden_rows.hpp>
+#include <shardwise/executor/join_residual_norms.hpp>
 #include <shardwise/executor/kv_cache.hpp>
 #include <shardwise/executor/last_step.hpp>
-#include <shardwise/executor/pipeline_stage.hpp>
+#include <shardwise/executor/output_of.hpp>
 #include <shardwise/executor/product_memory.hpp>
 #include <shardwise/executor/rank_home.hpp>
 #include <shardwise/executor/rank_step.hpp>
@@ -24,7 +26,6 @@
 #include <shardwise/executor/step_graphs.hpp>
 #include <shardwise/executor/step_rotations.hpp>
 #include <shardwise/executor/walk_block.hpp>
-#include <shardwise/kernels/copy_rows.hpp>
 #include <shardwise/memory/activations.hpp>
 #include <shardwise/parallel/place.hpp>
 
@@ -62,8 +63,8 @@ public:
     /// to outlive this, which waits for its last step when it goes; `parameters` is not needed afterwards.
     ///
     /// Errors  unsupported for operations that are not executed yet; those of check_load_options and of loading, file_unreadable
-    ///         also for a file that becomes shorter meanwhile; out_of_memory;
-    ///         size_overflow; invalid_argument for limits below 1 or beyond the model's positions
+    ///         also for a file that becomes shorter meanwhile; out_of_memory; size_overflow; invalid_argument for limits below 1 or
+    ///         beyond the model's positions
     [[nodiscard]] static Result<RankExecutor> create(RankHome<Backend> const& rank, Model const& model,
                                                      StoredParameters const& parameters, TensorPlace place,
                                                      ExecutorLimits const& limits, TensorPlace experts = {},
@@ -79,13 +80,11 @@ public:
         auto const before = rank.context.memory().current();
         for (auto const& block : model.program.blocks()) {
             if (block.role == ModuleRole::head && !limits.has_head) break;
-            executor.rule_.note(model.program.body(block));
-            executor.output_ = output_of(model.program.body(block), limits.activations);
             for (std::int32_t i = 0; i < block.count; ++i, ++number) {
                 if (!stage.has(number)) continue;
                 auto prefix = std::string(block.module);
                 if (block.is_numbered) prefix += "." + std::to_string(block.first + i);
-                auto held = executor.load_block(loader, block, prefix, i);
+                auto held = executor.load_block(loader, block, prefix, i, stage.home(number));
                 // A file that was cut has zeros, which may look like another fault.
                 if (auto const whole = held ? Result<>{} : detail::check_loaded(parameters, options); !whole)
                     return whole.error();
@@ -112,7 +111,8 @@ public:
     /// together on every rank of the last stage; another stage takes the hidden state from a rank, hands it on, and
     /// writes no `out`. Models that see in both directions cache nothing: each part is its whole sequence.
     ///
-    /// Shapes  ids [sum of parts' tokens], one sequence after another; out [parts or tokens, output().width] of output().dtype, dense
+    /// Shapes  ids [sum of parts' tokens], one sequence after another; out [parts or tokens, output().width] of output().dtype, dense;
+    ///         of logits rows may follow, up to step_bucket(parts), in which a graph leaves what means nothing
     /// Order   on `stream`, the collectives too; `comm` outlives what is in it
     /// Errors  invalid_argument for ids outside of the vocabulary, parts that leave a cache, or more tokens than there is memory
     ///         for; out_of_memory where the cache has no free pages
@@ -179,6 +179,11 @@ public:
     [[nodiscard]] Model const& model() const { return *model_; }
     [[nodiscard]] KvCache<Backend>& cache() { return cache_; }
     [[nodiscard]] ExecutorOutput const& output() const { return output_; }
+    /// Rows of logits that a step of one token of so many sequences is best given: as one graph serves several numbers of them.
+    [[nodiscard]] std::int64_t step_bucket(std::int64_t sequences) const {
+        if (!can_repeat_ || sequences == 0 || output_.rows != Rows::sequences) return sequences;
+        return graphs_.bucket(sequences, std::min(limits_.sequences, limits_.step_tokens));
+    }
     [[nodiscard]] GraphCounts const& graphs() const { return graphs_.counts(); }
     /// What was read of the files' tensors to load the rank's share.
     [[nodiscard]] Bytes bytes_read() const { return bytes_read_; }
@@ -200,8 +205,9 @@ private:
           place_(place),
           experts_(experts),
           limits_(limits),
+          output_(output_of(model, limits)),
           is_bidirectional_(shardwise::is_bidirectional(model)),
-          can_repeat_(limits.has_graphs && StepGraphs<Backend>::can_capture(model)),
+          can_repeat_(limits.has_graphs && !model.program.has_encoder() && StepGraphs<Backend>::can_capture(model)),
           sources_(model.program.has_encoder() ? static_cast<std::size_t>(limits.sequences) : 0) {}
 
     /// forward into what has `out`'s extents, in elements of what output() says.
@@ -216,7 +222,10 @@ private:
         for (auto const& part : parts) {
             if (auto const done = cache_.reserve(part.slot, part.past + part.tokens); !done) return done;
         }
-        if (auto const written = step_.write(ids, parts, cache_, stream); !written) return written;
+        bool const repeats = tokens == std::ssize(parts) && links.from < 0 && exchange == nullptr &&
+                             repeats_collectives(comm) && repeats_steps(out.extent(0));
+        auto const rows = repeats && out.extent(0) > tokens ? out.extent(0) : std::int64_t{0};
+        if (auto const written = step_.write(ids, parts, cache_, stream, rows); !written) return written;
         if (auto const done = rotations_.prepare(step_.table(), stream); !done) return done;
         StepView<Backend> step{step_.table(), parts, scratch_.view(), &cache_, &rotations_};
         step.tracer = tracer_;
@@ -224,33 +233,26 @@ private:
         step.is_encoding = is_encoding;
         if (is_encoding) note_sources(parts, sources_);
         step.sources = sources_;
-        step.routed_room =
-            limits_.step_tokens * std::min(model_->config.experts_per_token,
-                                           split_units(model_->config.experts, experts_.ranks, experts_.rank).size());
+        step.routed_room = routed_room(model_->config, limits_, experts_);
         typename ProductMemory<Backend>::Loan const loan(product_memory_, stream);
         // Only logits are put there.
-        WalkState<Backend> state{view_as<float>(out), nullptr, counted_};
+        auto const made = output_.rows == Rows::sequences ? step_.table().sequences() : out.extent(0);
+        WalkState<Backend> state{view_as<float>(out.rows(0, std::min(made, out.extent(0)))), nullptr, counted_};
         if (links.from >= 0) {
             auto const& input = blocks_.front().input;
             state.hidden = input.data;
-            visit_activations<Backend>(limits_.activations, [&]<class T>(T) {
-                submit_receive<Backend>(links, reinterpret_cast<T*>(input.data), tokens * input.width, stream);
-            });
+            detail::receive_hidden<Backend>(links, limits_.activations, input.data, tokens * input.width, stream);
         }
-        if (times_ != nullptr) {
-            // What other stages take is no time of this one.
-            auto const received = stream.synchronize(Deadline::after(std::chrono::hours(1)));
-            if (!received) return received;
-            times_->begin(tokens, static_cast<std::int64_t>(parts.size()));
-        }
+        // What other stages take is no time of this one.
+        auto const begun = times_ == nullptr ? Result<>{} : times_->begin(tokens, std::ssize(parts), stream);
+        if (!begun) return begun;
         std::size_t at = 0;
         auto const walk = [&](std::size_t end) -> Result<> {
             if (offloaded_.has_any()) tracer_([](TraceRing& ring) { ring.end_gap("fetch weights"); });
             for (; at < end; ++at) {
                 auto walked = walk_block(blocks_[at], step, state, comm, exchange, stream);
-                if (walked && times_ != nullptr) walked = stream.synchronize(Deadline::after(std::chrono::hours(1)));
+                if (walked && times_ != nullptr) walked = times_->end_block(first_timed_ + at, stream);
                 if (!walked) return walked;
-                if (times_ != nullptr) times_->end_block(first_timed_ + at);
             }
             return {};
         };
@@ -258,30 +260,30 @@ private:
             at = 0;
             return offloaded_.run(blocks_, walk, stream, Deadline::after(std::chrono::hours(24)));
         };
-        auto const rows = tokens * model_->config.experts_per_token;
-        bool const repeats = can_repeat_ && rows <= Experts::few_rows &&
-                             tokens == static_cast<std::int64_t>(parts.size()) && output_.is_logits && ends_model_ &&
-                             links.from < 0 && sources_.empty() && times_ == nullptr && repeats_collectives(comm) &&
-                             exchange == nullptr;
-        auto const done = repeats ? graphs_.run(tokens, out.data(), comm, stream, walk_all) : walk_all();
+        auto const done =
+            repeats ? graphs_.run(step_.table().tokens(), out.data(), comm, stream, walk_all) : walk_all();
         Result<> copied;
-        bool const is_handed_on = links.to >= 0;
-        if (done && (is_handed_on || (!output_.is_logits && !is_encoding))) {
-            visit_activations<Backend>(limits_.activations, [&]<class T>(T) {
-                auto const* const hidden = reinterpret_cast<T const*>(state.hidden);
-                auto const width = blocks_.back().operations.back().output.width;
-                if (is_handed_on) return submit_send<Backend>(links, hidden, tokens * width, stream);
-                TensorView<T const, 2, Backend> const rows_of{hidden, {out.extent(0), out.extent(1)}};
-                copied = copy_rows<T>(rows_of, view_as<T>(out), stream);
-            });
+        if (done && (links.to >= 0 || (!output_.is_logits && !is_encoding))) {
+            TensorView<std::byte const, 2, Backend> const hidden{state.hidden,
+                                                               {tokens, blocks_.back().operations.back().output.width}};
+            copied = detail::hand_on<Backend>(links, limits_.activations, hidden, out, stream);
         }
         last_.event.record(stream);
         return done ? copied : done;
     }
 
+    /// Whether a step of one token of each sequence, with so many rows, may be a graph.
+    [[nodiscard]] bool repeats_steps(std::int64_t rows) const {
+        return can_repeat_ && rows * model_->config.experts_per_token <= Experts::few_rows && output_.is_logits &&
+               ends_model_ && times_ == nullptr;
+    }
+
     [[nodiscard]] Result<Block> load_block(ParameterLoader<Backend>& parameters, shardwise::Block const& block,
-                                           std::string const& prefix, std::int32_t number) {
+                                           std::string const& prefix, std::int32_t number, LayerHome home) {
         auto& context = parameters.context();
+        // What is moved out lies there for a while only.
+        using Brief = detail::BriefMemory<typename Backend::Context>;
+        Brief const brief(context, home == LayerHome::resident ? Brief::Of::nothing : Brief::Of::weights);
         auto const& body = model_->program.body(block);
         detail::OperationLoader<Backend> const loader(parameters, *model_, prefix, place_, experts_,
                                                       block.first + number);
@@ -335,20 +337,18 @@ private:
         auto cache = KvCache<Backend>::create(context, layers, kv_capacity(limits_));
         if (!cache) return cache.error();
         cache_ = std::move(*cache);
-        auto const hold = [&](auto& to, std::int64_t count) -> Result<> {
-            auto made = std::remove_reference_t<decltype(to)>::allocate(context, count);
-            if (!made) return made.error();
-            to = std::move(*made);
-            return {};
-        };
-        if (auto const done = hold(arena_, arena.count()); !done) return done;
-        if (auto const done = hold(scratch_, scratch); !done) return done;
+        auto arena_memory = decltype(arena_)::allocate(context, arena.count());
+        if (!arena_memory) return arena_memory.error();
+        arena_ = std::move(*arena_memory);
+        auto scratch_memory = decltype(scratch_)::allocate(context, scratch);
+        if (!scratch_memory) return scratch_memory.error();
+        scratch_ = std::move(*scratch_memory);
         if (auto const done = rotations_.allocate(context, limits_.step_tokens); !done) return done;
         if (auto const done = product_memory_.allocate(context); !done) return done;
-        for (auto& block : blocks_) block.bind(bodies_[block.body], arena_.data());
+        for (auto& block : blocks_) detail::bind_block(block, bodies_[block.body], arena_.data());
         if (auto const fits = detail::check_bound<Backend, Policy>(blocks_, cache_, rotations_); !fits) return fits;
         counted_.first.reserve(static_cast<std::size_t>(model_->config.experts) + 1);
-        auto step = RankStep<Backend>::create(context, limits_, cache_.groups(), rule_);
+        auto step = RankStep<Backend>::create(context, limits_, cache_.groups(), step_rule_of(*model_, limits_));
         if (!step) return step.error();
         step_ = std::move(*step);
         return {};
@@ -356,14 +356,15 @@ private:
 
     [[nodiscard]] Result<> check(std::span<std::int32_t const> ids, std::span<SequencePart const> parts,
                                  TensorView<std::byte, 2, Backend> out, bool has_exchange, bool is_encoding) const {
-        if (auto const checked = check_exchange(has_exchange, experts_); !checked) return checked;
+        if (auto const checked = check_exchange(has_exchange, experts_.ranks); !checked) return checked;
         bool const is_whole = sources_.empty() ? is_bidirectional_ : is_encoding;
         auto const checked = check_step(ids, parts, limits_, is_whole, has_exchange, model_->config.vocab_size);
         if (!checked || is_encoding) return checked;
         if (auto const known = sources_.empty() ? Result<>{} : check_sources(parts, sources_); !known) return known;
         auto const texts = static_cast<std::int64_t>(parts.size());
         auto const rows = output_.rows == Rows::sequences ? texts : static_cast<std::int64_t>(ids.size());
-        return ends_model_ ? check_output_rows(output_, rows, out.extent(0), out.extent(1)) : Result<>{};
+        auto const expected = std::clamp(out.extent(0), rows, std::max(rows, step_bucket(texts)));
+        return ends_model_ ? check_output_rows(output_, expected, out.extent(0), out.extent(1)) : Result<>{};
     }
 
     Model const* model_;
@@ -373,7 +374,6 @@ private:
     ExecutorOutput output_;
     bool is_bidirectional_;
     bool can_repeat_;
-    StepRule rule_;
     std::vector<PlannedBody> bodies_;
     std::vector<Block> blocks_;
     BlockTimes* times_ = nullptr;

@@ -75,6 +75,13 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     return plan_activations(local, op_context(local, step, {.ep = experts.ranks, .ep_rank = experts.rank}));
 }
 
+/// The most rows that a rank's experts are given in a step.
+[[nodiscard]] inline std::int64_t routed_room(ModelConfig const& config, ExecutorLimits const& limits,
+                                              TensorPlace experts) {
+    auto const own = split_units(config.experts, experts.ranks, experts.rank).size();
+    return limits.step_tokens * std::min(config.experts_per_token, own);
+}
+
 /// A body as one rank computes it.
 struct PlannedBody {
     std::int32_t program = 0;

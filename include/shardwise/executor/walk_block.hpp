@@ -19,7 +19,7 @@ template <ActivationElement T, ComputeBackend Backend, ReductionPolicy Policy, C
                                      WalkState<Backend>& state, C& comm, ExpertParallel<Backend, C>* exchange,
                                      typename Backend::Stream& stream) {
     BlockWalk<Backend, Policy, C, T> walk{
-        block, step, state, comm, exchange, stream, step.table.tokens(), static_cast<std::int64_t>(step.parts.size())};
+        block, step, state, comm, exchange, stream, step.table.tokens(), step.table.sequences()};
     state.counted.choice = no_value;
     // An encoder computes when sources are encoded, and then a decoder's layers make of its states what they keep, and no more.
     bool const is_kept = step.is_encoding && !block.is_encoder;
@@ -34,8 +34,8 @@ template <ActivationElement T, ComputeBackend Backend, ReductionPolicy Policy, C
     }
     for (auto const& bound : block.operations) {
         if (is_kept ? !bound.keeps_source() : bound.is_of_source) continue;
-        // What other ranks' experts make is computed once their rows have come.
-        bool const is_later = exchange != nullptr && walk.is_routed(bound);
+        // What other ranks' experts make is computed once their rows have come, an addition by the norm after it.
+        bool const is_later = bound.is_joined || (exchange != nullptr && walk.is_routed(bound));
         step.tracer([&](TraceRing& ring) {
             ring.begin_operation(name_of(bound.op->kind), bound.op->parameters[0], block.is_layer ? block.number : -1);
         });

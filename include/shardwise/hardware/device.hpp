@@ -5,6 +5,7 @@
 #include <shardwise/core/device_id.hpp>
 #include <shardwise/core/dtype.hpp>
 #include <shardwise/core/fixed_text.hpp>
+#include <shardwise/hardware/attention_rate.hpp>
 
 #include <cstdint>
 #include <string_view>
@@ -99,6 +100,7 @@ struct MeasuredRates {
     ///
     /// Units  bytes per second
     PeakRates one_row{};
+    AttentionRates attention{};
 
     friend constexpr bool operator==(MeasuredRates const&, MeasuredRates const&) = default;
 };

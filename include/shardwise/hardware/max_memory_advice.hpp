@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/device_key.hpp>
 #include <shardwise/hardware/detected_device.hpp>
 #include <shardwise/json/writer.hpp>
 
@@ -40,10 +41,7 @@ struct MaxMemoryAdvice {
     JsonWriter json;
     json.begin_object();
     for (auto const& entry : advice) {
-        auto const key = entry.device.kind == DeviceClass::gpu   ? std::to_string(entry.device.index)
-                         : entry.device.kind == DeviceClass::mps ? std::string("mps")
-                                                                 : std::string("cpu");
-        json.member(key, std::to_string(entry.limit.count() >> 20U) + "MiB");
+        json.member(device_key(entry.device), std::to_string(entry.limit.count() >> 20U) + "MiB");
     }
     json.end_object();
     return std::move(json).text();

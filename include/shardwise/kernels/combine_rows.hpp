@@ -23,6 +23,26 @@ inline void add_weighted(float const* row, float weight, float* to, std::int64_t
 
 SHARDWISE_UNFUSED_END
 
+/// combine_rows for what is known to fit.
+[[nodiscard]] inline Result<> combine_rows_bound(TensorView<float const, 2, Host> rows,
+                                                 TensorView<std::int32_t const, 1, Host> places,
+                                                 TensorView<float const, 2, Host> weights,
+                                                 TensorView<float, 2, Host> out, HostStream& stream) {
+    auto const sum = [=](std::int64_t begin, std::int64_t end) {
+        auto const width = out.extent(1);
+        auto const chosen = weights.extent(1);
+        for (auto token = begin; token < end; ++token) {
+            std::fill_n(out.row(token), width, 0.0F);
+            for (std::int64_t i = 0; i < chosen; ++i) {
+                auto const* const row = rows.row(places.data()[token * chosen + i]);
+                add_weighted(row, weights.row(token)[i], out.row(token), width);
+            }
+        }
+    };
+    Host::launch(out.extent(0), sum, stream);
+    return {};
+}
+
 }  // namespace detail
 
 /// out = for each token the sum over its experts, in the order in which they were chosen, of weight * row. `places` says by pair of
@@ -38,19 +58,7 @@ SHARDWISE_UNFUSED_END
                                            TensorView<float const, 2, Host> weights, TensorView<float, 2, Host> out,
                                            HostStream& stream) {
     if (auto const checked = detail::check_combined(rows, places, weights, out); !checked) return checked;
-    auto const sum = [=](std::int64_t begin, std::int64_t end) {
-        auto const width = out.extent(1);
-        auto const chosen = weights.extent(1);
-        for (auto token = begin; token < end; ++token) {
-            std::fill_n(out.row(token), width, 0.0F);
-            for (std::int64_t i = 0; i < chosen; ++i) {
-                auto const* const row = rows.row(places.data()[token * chosen + i]);
-                detail::add_weighted(row, weights.row(token)[i], out.row(token), width);
-            }
-        }
-    };
-    Host::launch(out.extent(0), sum, stream);
-    return {};
+    return detail::combine_rows_bound(rows, places, weights, out, stream);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -187,6 +187,31 @@ struct DeltaSequence {
     return {};
 }
 
+/// gated_delta of all sequences of a step for what is known to fit.
+[[nodiscard]] inline Result<> gated_delta_bound(TensorView<float const, 2, Host> in,
+                                                TensorView<float const, 2, Host> ba, DeltaShape const& shape,
+                                                DeltaWeights<Host> const& weights, TensorView<float, 2, Host> states,
+                                                StepTable<Host> const& table, TensorView<float, 1, Host> workspace,
+                                                TensorView<float, 2, Host> out, HostStream& stream) {
+    auto const of_sequence = gated_delta_workspace(shape, shape.key_heads);
+    auto const run = [=, layout = table.layout(), numbers = table.data()](std::int64_t begin, std::int64_t end) {
+        for (auto item = begin; item < end; ++item) {
+            auto const number = item / shape.key_heads;
+            std::int64_t const first = numbers[layout.first + number];
+            std::int64_t const rows = numbers[layout.rows + number];
+            DeltaSequence const sequence{in.rows(first, rows),
+                                         ba.rows(first, rows),
+                                         out.rows(first, rows),
+                                         states.row(numbers[layout.slot + number]),
+                                         workspace.data() + number * of_sequence,
+                                         numbers[layout.past + number] == 0};
+            sequence.run(shape, weights, item % shape.key_heads);
+        }
+    };
+    Host::launch(table.sequences() * shape.key_heads, run, stream, 1);
+    return {};
+}
+
 }  // namespace detail
 
 /// The gated delta rule over the tokens of one sequence (op/gated_delta.hpp), key heads side by side. `state` is what the tokens
@@ -235,22 +260,7 @@ struct DeltaSequence {
         detail::check_gated_delta(in, ba, shape, weights, state, workspace, table.sequences() * of_sequence, out);
     if (!checked) return checked;
     if (auto const step = detail::check_delta_step(table, in.extent(0), states.extent(0)); !step) return step;
-    auto const run = [=, layout = table.layout(), numbers = table.data()](std::int64_t begin, std::int64_t end) {
-        for (auto item = begin; item < end; ++item) {
-            auto const number = item / shape.key_heads;
-            std::int64_t const first = numbers[layout.first + number];
-            std::int64_t const rows = numbers[layout.rows + number];
-            detail::DeltaSequence const sequence{in.rows(first, rows),
-                                                 ba.rows(first, rows),
-                                                 out.rows(first, rows),
-                                                 states.row(numbers[layout.slot + number]),
-                                                 workspace.data() + number * of_sequence,
-                                                 numbers[layout.past + number] == 0};
-            sequence.run(shape, weights, item % shape.key_heads);
-        }
-    };
-    Host::launch(table.sequences() * shape.key_heads, run, stream, 1);
-    return {};
+    return detail::gated_delta_bound(in, ba, shape, weights, states, table, workspace, out, stream);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -15,6 +15,29 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
+namespace detail {
+
+/// residual_norm of one addend for what is known to fit.
+template <ActivationElement T>
+[[nodiscard]] Result<> residual_norm_bound(TensorView<T const, 2, Host> in, TensorView<T, 2, Host> residual,
+                                           TensorView<T const, 1, Host> weight, TensorView<T, 2, Host> out,
+                                           float epsilon, HostStream& stream, float offset = 0.0F) {
+    if (!stream.isa()) return stream.isa().error();
+    auto const width = residual.extent(1);
+    using Kernel = void (*)(SumParts<T>, std::int64_t, T*, T const*, T*, std::int64_t, float, float);
+    auto const kernel = choose_kernel<Kernel>(*stream.isa(), SHARDWISE_KERNEL_LEVELS(residual_norm_row<T>));
+    auto const add_and_normalise = [=](std::int64_t begin, std::int64_t end) {
+        for (auto row = begin; row < end; ++row) {
+            T const* const part = in.row(row);
+            kernel({&part, 1}, 0, residual.row(row), weight.data(), out.row(row), width, epsilon, offset);
+        }
+    };
+    Host::launch(residual.extent(0), add_and_normalise, stream, row_grain(width));
+    return {};
+}
+
+}  // namespace detail
+
 /// What follows an all-reduce in a block, in one pass over memory: residual += parts[0] + parts[1] + ..., summed in rank order in
 /// float, then out = rms_norm(residual). With parts of float it has the bits of the all-reduce, the addition and the norm one
 /// after another; with 16-bit parts the sum is not rounded before it is added.

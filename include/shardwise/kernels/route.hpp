@@ -67,6 +67,51 @@ inline void drop_groups(float const* ranks, std::int64_t experts, RouterOptions 
     for (std::int64_t i = 0; i < experts; ++i) is_taken[i] = is_kept[i / width] == 0 ? 1 : 0;
 }
 
+/// route for what is known to fit.
+[[nodiscard]] inline Result<> route_bound(TensorView<float const, 2, Host> logits,
+                                          TensorView<float const, 1, Host> correction,
+                                          TensorView<std::int32_t, 2, Host> ids, TensorView<float, 2, Host> weights,
+                                          RouterOptions const& options, HostStream& stream) {
+    auto const experts = logits.extent(1);
+    auto const chosen = options.experts_per_token;
+    auto const choose = [=](std::int64_t begin, std::int64_t end) {
+        ThreadArray<float, 512> all_scores(experts);
+        ThreadArray<float, 512> all_ranks(experts);
+        ThreadArray<unsigned char, 512> taken(experts);
+        auto* const scores = all_scores.data();
+        auto* const ranks = all_ranks.data();
+        auto* const is_taken = taken.data();
+        for (auto token = begin; token < end; ++token) {
+            for (std::int64_t i = 0; i < experts; ++i) scores[i] = logits.row(token)[i];
+            score_experts(scores, experts, options.score);
+            for (std::int64_t i = 0; i < experts; ++i) {
+                ranks[i] = scores[i] + (correction.empty() ? 0.0F : correction.data()[i]);
+                is_taken[i] = 0;
+            }
+            if (options.groups > 0) drop_groups(ranks, experts, options, is_taken);
+            auto* const token_weights = weights.row(token);
+            for (std::int64_t i = 0; i < chosen; ++i) {
+                auto const expert = best_left(ranks, experts, is_taken);
+                if (options.score == RouterScore::sparse_mixer) {
+                    token_weights[i] = mix_weight(scores, experts, scores[expert], options.near_share,
+                                                  [is_taken](std::int64_t other) { return is_taken[other] != 0; });
+                } else {
+                    token_weights[i] = scores[expert];
+                }
+                is_taken[expert] = 1;
+                ids.row(token)[i] = static_cast<std::int32_t>(expert);
+            }
+            if (options.score == RouterScore::softmax_chosen) softmax_of_router(token_weights, chosen);
+            float sum = 0.0F;
+            for (std::int64_t i = 0; i < chosen; ++i) sum += token_weights[i];
+            auto const divisor = options.renormalises ? sum + min_weight_sum : 1.0F;
+            for (std::int64_t i = 0; i < chosen; ++i) token_weights[i] = token_weights[i] / divisor * options.scale;
+        }
+    };
+    Host::launch(logits.extent(0), choose, stream, 16);
+    return {};
+}
+
 }  // namespace detail
 
 /// Chooses each token's experts, the best first, the lower number of equals, and their weights. Of groups that are not
@@ -85,45 +130,7 @@ inline void drop_groups(float const* ranks, std::int64_t experts, RouterOptions 
                                     TensorView<float, 2, Host> weights, RouterOptions const& options,
                                     HostStream& stream) {
     if (auto const checked = detail::check_route(logits, correction, ids, weights, options); !checked) return checked;
-    auto const experts = logits.extent(1);
-    auto const chosen = options.experts_per_token;
-    auto const choose = [=](std::int64_t begin, std::int64_t end) {
-        detail::ThreadArray<float, 512> all_scores(experts);
-        detail::ThreadArray<float, 512> all_ranks(experts);
-        detail::ThreadArray<unsigned char, 512> taken(experts);
-        auto* const scores = all_scores.data();
-        auto* const ranks = all_ranks.data();
-        auto* const is_taken = taken.data();
-        for (auto token = begin; token < end; ++token) {
-            for (std::int64_t i = 0; i < experts; ++i) scores[i] = logits.row(token)[i];
-            detail::score_experts(scores, experts, options.score);
-            for (std::int64_t i = 0; i < experts; ++i) {
-                ranks[i] = scores[i] + (correction.empty() ? 0.0F : correction.data()[i]);
-                is_taken[i] = 0;
-            }
-            if (options.groups > 0) detail::drop_groups(ranks, experts, options, is_taken);
-            auto* const token_weights = weights.row(token);
-            for (std::int64_t i = 0; i < chosen; ++i) {
-                auto const expert = detail::best_left(ranks, experts, is_taken);
-                if (options.score == RouterScore::sparse_mixer) {
-                    token_weights[i] =
-                        detail::mix_weight(scores, experts, scores[expert], options.near_share,
-                                           [is_taken](std::int64_t other) { return is_taken[other] != 0; });
-                } else {
-                    token_weights[i] = scores[expert];
-                }
-                is_taken[expert] = 1;
-                ids.row(token)[i] = static_cast<std::int32_t>(expert);
-            }
-            if (options.score == RouterScore::softmax_chosen) detail::softmax_of_router(token_weights, chosen);
-            float sum = 0.0F;
-            for (std::int64_t i = 0; i < chosen; ++i) sum += token_weights[i];
-            auto const divisor = options.renormalises ? sum + detail::min_weight_sum : 1.0F;
-            for (std::int64_t i = 0; i < chosen; ++i) token_weights[i] = token_weights[i] / divisor * options.scale;
-        }
-    };
-    Host::launch(logits.extent(0), choose, stream, 16);
-    return {};
+    return detail::route_bound(logits, correction, ids, weights, options, stream);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -41,6 +41,22 @@ SHARDWISE_UNFUSED_BEGIN
 
 SHARDWISE_UNFUSED_END
 
+namespace detail {
+
+/// xielu for what is known to fit.
+[[nodiscard]] inline Result<> xielu_bound(TensorView<float const, 2, Host> in, TensorView<float const, 1, Host> numbers,
+                                          TensorView<float, 2, Host> out, HostStream& stream) {
+    auto const apply = [=](std::int64_t row, std::int64_t begin, std::int64_t end) {
+        auto const* const stored = numbers.data();
+        XieluNumbers const own{stored[0], stored[1], stored[2], stored[3]};
+        for (auto i = begin; i < end; ++i) out.row(row)[i] = xielu(in.row(row)[i], own);
+    };
+    launch_pieces({in.extent(0), in.extent(1)}, apply, stream);
+    return {};
+}
+
+}  // namespace detail
+
 /// out = xielu(in), element by element, by the four numbers of a layer (as XieluNumbers has them, in its order).
 ///
 /// Shapes  numbers [4]; in, out [rows, width], out may be in
@@ -49,13 +65,7 @@ SHARDWISE_UNFUSED_END
 [[nodiscard]] inline Result<> xielu(TensorView<float const, 2, Host> in, TensorView<float const, 1, Host> numbers,
                                     TensorView<float, 2, Host> out, HostStream& stream) {
     if (auto const checked = detail::check_xielu(in, numbers, out); !checked) return checked;
-    auto const apply = [=](std::int64_t row, std::int64_t begin, std::int64_t end) {
-        auto const* const stored = numbers.data();
-        XieluNumbers const own{stored[0], stored[1], stored[2], stored[3]};
-        for (auto i = begin; i < end; ++i) out.row(row)[i] = xielu(in.row(row)[i], own);
-    };
-    detail::launch_pieces({in.extent(0), in.extent(1)}, apply, stream);
-    return {};
+    return detail::xielu_bound(in, numbers, out, stream);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

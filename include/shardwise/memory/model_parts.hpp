@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/assert.hpp>
 #include <shardwise/core/fixed_text.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/span.hpp>
@@ -115,6 +116,8 @@ private:
             if (!part.is_numbered || (number >= part.first && number < part.first + part.count))
                 return static_cast<std::size_t>(part.grained);
         }
+        // PartFinder has made a part of each layer: its plain body would be another division among ranks. Single blocks may be around parts.
+        SHARDWISE_ASSERT(!block.is_numbered);
         return static_cast<std::size_t>(block.body);
     }
 };

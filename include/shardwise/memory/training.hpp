@@ -96,7 +96,17 @@ namespace detail {
 ///
 /// Source  Rajbhandari et al., ZeRO, 2020, section 3.1 and table 1
 [[nodiscard]] constexpr ModelStates zero_paper_states(TrainingPlan const& plan, TrainingShare const& share) {
-    auto const k = plan.optimizer == OptimizerKind::adam ? 12 : plan.optimizer == OptimizerKind::sgd ? 8 : 6;
+    auto const k = [&] {
+        switch (plan.optimizer) {
+            case OptimizerKind::adam:
+                return 12;
+            case OptimizerKind::sgd:
+                return 8;
+            case OptimizerKind::adam8bit:
+                break;
+        }
+        return 6;
+    }();
     auto const p = share.parameters;
     // Sums are rounded, not summands, so that the total is the paper's to the byte.
     auto const part = [&](std::int64_t bytes_each) { return ceil_divide(bytes_each * p, share.dp); };
@@ -131,16 +141,20 @@ namespace detail {
     auto const layer = 2 * share.largest_module;
     states.weights = Bytes{layer};
     states.gradients = Bytes{layer};
-    if (plan.offload == Offload::all) {
-        states.host = host(18 * p);
-    } else if (plan.offload == Offload::optimizer) {
-        states.weights += Bytes{part(2)};
-        states.host = host(16 * p);
-    } else {
-        states.weights += Bytes{part(2)};
-        states.gradients += Bytes{part(6) - part(2)};
-        states.optimizer = Bytes{part(18) - part(6)};
-        states.host = host(4 * n * share.largest_module);
+    switch (plan.offload) {
+        case Offload::all:
+            states.host = host(18 * p);
+            break;
+        case Offload::optimizer:
+            states.weights += Bytes{part(2)};
+            states.host = host(16 * p);
+            break;
+        case Offload::none:
+            states.weights += Bytes{part(2)};
+            states.gradients += Bytes{part(6) - part(2)};
+            states.optimizer = Bytes{part(18) - part(6)};
+            states.host = host(4 * n * share.largest_module);
+            break;
     }
     return states;
 }

@@ -6,7 +6,6 @@
 #include <shardwise/core/check_views.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
-#include <shardwise/kernels/add_row.hpp>
 #include <shardwise/kernels/expert_table.hpp>
 #include <shardwise/parallel/detail/bound_product.hpp>
 #include <shardwise/parallel/detail/held_bias.hpp>
@@ -104,7 +103,7 @@ public:
                                     : detail::multiply_bound<Backend>(in, *weight_, out, stream);
         if (!multiplied) return multiplied;
         if (bias_.size() == 0) return {};
-        return add_row<Out>(TensorView<float const, 1, Backend>(bias_.view()), out, stream);
+        return detail::add_bias<Out, Backend>(bias_, out, stream);
     }
 
     [[nodiscard]] std::int64_t inputs() const { return inputs_; }

@@ -140,7 +140,7 @@ public:
             submit_all_reduce(comm, TensorView<T, 1, Backend>{out.data(), {out.elements()}}, ReduceOp::sum, stream);
         }
         if (bias_.size() == 0) return {};
-        return add_row<T>(TensorView<float const, 1, Backend>(bias_.view()), out, stream);
+        return detail::add_bias<T, Backend>(bias_, out, stream);
     }
 
     /// Floats that `forward_add_norm` needs beside its tensors.

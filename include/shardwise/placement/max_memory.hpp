@@ -2,7 +2,7 @@
 #pragma once
 
 #include <shardwise/core/bytes.hpp>
-#include <shardwise/core/device_id.hpp>
+#include <shardwise/core/device_key.hpp>
 #include <shardwise/core/memory_size.hpp>
 #include <shardwise/core/optional.hpp>
 #include <shardwise/core/result.hpp>
@@ -42,21 +42,6 @@ struct DeviceLimit {
         .at(key)
         .because("is no device")
         .fix("name GPUs by number, others as mps, cpu or disk");
-}
-
-/// A device as device maps write it: "0", "mps", "cpu", "disk".
-[[nodiscard]] inline std::string device_key(DeviceId device) {
-    switch (device.kind) {
-        case DeviceClass::gpu:
-            return std::to_string(device.index);
-        case DeviceClass::mps:
-            return "mps";
-        case DeviceClass::cpu:
-            return "cpu";
-        case DeviceClass::disk:
-            return "disk";
-    }
-    return {};
 }
 
 /// The largest limit that is read: no machine has more.

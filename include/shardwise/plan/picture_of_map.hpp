@@ -106,7 +106,7 @@ private:
         auto const id = entries[i].device;
         for (; i < entries.size() && entries[i].device == id; ++i) writer.add(entries[i].prefix);
         auto segment = writer.finish();
-        segment.holder = id.kind == DeviceClass::gpu ? "device " + device_key(id) : device_key(id);
+        segment.holder = name_of_device(id);
         for (std::size_t k = 0; k < uses.size(); ++k) {
             if (uses[k].id == id) picture.devices[k].segments.push_back(picture.segments.size());
         }

@@ -4,6 +4,7 @@
 #include <shardwise/core/list.hpp>
 #include <shardwise/cost/device_rates.hpp>
 #include <shardwise/hardware/topology.hpp>
+#include <shardwise/plan/mixed_attention.hpp>
 #include <shardwise/plan/stage_cost.hpp>
 
 #include <cstddef>
@@ -90,6 +91,7 @@ namespace detail {
         mixed.measured.products.*each.rate = pick(one.products.*each.rate, other.products.*each.rate);
         mixed.measured.one_row.*each.rate = pick(one.one_row.*each.rate, other.one_row.*each.rate);
     }
+    mixed.measured.attention = mixed_attention(a, b, is_better);
     mixed.measured.launch = (one.launch < other.launch) == is_better ? one.launch : other.launch;
     return mixed;
 }
@@ -107,7 +109,7 @@ namespace detail {
         if (one.products.*each.rate < other.products.*each.rate) return false;
         if (one.one_row.*each.rate < other.one_row.*each.rate) return false;
     }
-    return one.launch <= other.launch;
+    return one.launch <= other.launch && attends_no_worse(a, b);
 }
 
 }  // namespace detail

@@ -14,9 +14,14 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// throughput. Of cuts on equally many devices the objective `devices` makes no difference, so that their loss is 0.
 [[nodiscard]] inline double plan_loss(FoundCut const& other, FoundCut const& chosen, PlanObjective objective) {
     auto const& one = other.cost;
-    if (objective == PlanObjective::devices)
-        return static_cast<double>(other.degrees.ranks()) / static_cast<double>(chosen.degrees.ranks()) - 1.0;
-    if (objective == PlanObjective::throughput) return 1.0 - one.tokens_per_second / chosen.cost.tokens_per_second;
+    switch (objective) {
+        case PlanObjective::devices:
+            return static_cast<double>(other.degrees.ranks()) / static_cast<double>(chosen.degrees.ranks()) - 1.0;
+        case PlanObjective::throughput:
+            return 1.0 - one.tokens_per_second / chosen.cost.tokens_per_second;
+        case PlanObjective::latency:
+            break;
+    }
     return one.step.total() / chosen.cost.step.total() - 1.0;
 }
 
@@ -271,10 +276,17 @@ private:
 
     void explain_recompute() {
         if (!search_.job().training) return;
-        auto const what = variant_.recompute == Recompute::full ? std::string("full recomputation")
-                          : variant_.recompute == Recompute::selective
-                              ? std::string("selective recomputation, of attention")
-                              : std::string("no recomputation");
+        auto const what = [&]() -> std::string {
+            switch (variant_.recompute) {
+                case Recompute::full:
+                    return "full recomputation";
+                case Recompute::selective:
+                    return "selective recomputation, of attention";
+                case Recompute::none:
+                    break;
+            }
+            return "no recomputation";
+        }();
         if (search_.request().is_recompute_fixed) {
             say(what + ", as asked for");
             return;

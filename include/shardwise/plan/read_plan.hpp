@@ -100,7 +100,9 @@ private:
     }
 
     void read_degrees(JsonValue degrees, SavedPlan& plan) {
-        auto const degree = [&](std::string_view name) { return fields_.whole(degrees, "plan", name, 1, limits_.ranks); };
+        auto const degree = [&](std::string_view name) {
+            return fields_.whole(degrees, "plan", name, 1, limits_.ranks);
+        };
         auto& to = plan.degrees;
         to.tp = degree("tp");
         to.pp = degree("pp");
@@ -177,8 +179,15 @@ private:
     }
 
     [[nodiscard]] static DeviceKind kind_of(SavedRank const& rank) {
-        if (rank.device.kind == DeviceClass::mps) return DeviceKind::metal;
-        if (rank.device.kind == DeviceClass::cpu) return DeviceKind::cpu;
+        switch (rank.device.kind) {
+            case DeviceClass::mps:
+                return DeviceKind::metal;
+            case DeviceClass::cpu:
+                return DeviceKind::cpu;
+            case DeviceClass::disk:
+            case DeviceClass::gpu:
+                break;
+        }
         auto const* const preset = find_device_preset(rank.device_name);
         return preset != nullptr ? preset->kind : DeviceKind::cuda;
     }

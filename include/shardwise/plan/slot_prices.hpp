@@ -43,7 +43,7 @@ public:
     [[nodiscard]] SlotPrices const& at(Pass pass, std::int64_t batch, StageSite const& site) {
         BlockSetting const setting{.pass = pass, .batch = batch, .tp = site.tp, .ep = site.ep};
         auto& bucket = buckets_[hash(setting)];
-        auto const rates = device_rates(*site.device, cost_.product_dtype(), cost_.efficiency());
+        auto const rates = cost_.rates_of(*site.device);
         for (auto const index : bucket) {
             auto const& known = priced_[index / chunk][index % chunk];
             if (known.setting == setting && known.rates == rates) return known.prices;

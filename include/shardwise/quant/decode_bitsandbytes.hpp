@@ -12,27 +12,16 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// The sixteen values of NF4: quantiles of a normal distribution, scaled to [-1, 1].
+/// The sixteen values of NF4: quantiles of a normal distribution, scaled to [-1, 1]. A list, for device code reaches no array of the
+/// host's.
 ///
 /// Source  QLoRA (arXiv 2305.14314), appendix E; bitsandbytes functional.py (get_4bit_type)
-inline constexpr std::array<float, 16> nf4_values{
-    -1.0F,
-    -0.6961928009986877F,
-    -0.5250730514526367F,
-    -0.39491748809814453F,
-    -0.28444138169288635F,
-    -0.18477343022823334F,
-    -0.09105003625154495F,
-    0.0F,
-    0.07958029955625534F,
-    0.16093020141124725F,
-    0.24611230194568634F,
-    0.33791524171829224F,
-    0.44070982933044434F,
-    0.5626170039176941F,
-    0.7229568362236023F,
-    1.0F,
-};
+#define SHARDWISE_NF4_VALUES                                                                                        \
+    -1.0F, -0.6961928009986877F, -0.5250730514526367F, -0.39491748809814453F, -0.28444138169288635F,                \
+        -0.18477343022823334F, -0.09105003625154495F, 0.0F, 0.07958029955625534F, 0.16093020141124725F,             \
+        0.24611230194568634F, 0.33791524171829224F, 0.44070982933044434F, 0.5626170039176941F, 0.7229568362236023F, \
+        1.0F
+inline constexpr std::array<float, 16> nf4_values{SHARDWISE_NF4_VALUES};
 
 /// The sixteen values of bitsandbytes' FP4: a sign, two exponent bits, one mantissa bit, scaled to [-1, 1].
 ///

@@ -20,7 +20,15 @@ struct PipelineTimes {
     double weights = 1.0;
 
     [[nodiscard]] constexpr double of(PipelineWork work) const {
-        return work == PipelineWork::forward ? forward : work == PipelineWork::backward ? backward : weights;
+        switch (work) {
+            case PipelineWork::forward:
+                return forward;
+            case PipelineWork::backward:
+                return backward;
+            case PipelineWork::weights:
+                break;
+        }
+        return weights;
     }
 };
 

@@ -42,6 +42,7 @@ public:
     /// What rows travel with to the experts of other groups.
     [[nodiscard]] Type& over(HostCommunicator& peers) { return peers; }
     [[nodiscard]] Bytes bytes() const { return Bytes{0}; }
+    [[nodiscard]] static Bytes predict(RunOptions const&, bool) { return Bytes{0}; }
     [[nodiscard]] std::string_view kind() const { return group_->kind(); }
     [[nodiscard]] std::string const& reason() const { return reason_; }
     void give_up() const {}
@@ -68,9 +69,7 @@ public:
         Error refused{ErrorCode::unsupported};
         refused.in("comm").fix("use staged, or automatic");
         if (options.comm == DeviceComm::nccl && group.size() > 1) return open_nccl(options, group, machine);
-        bool const wants =
-            options.comm == DeviceComm::peers || (options.comm == DeviceComm::automatic && Api::tries_peers);
-        if (!wants || group.size() == 1) return group_.emplace(group), Result<>{};
+        if (!wants_peers(options) || group.size() == 1) return group_.emplace(group), Result<>{};
         if (meeting == nullptr || group.size() > PeerGroup<Api>::max_ranks || !Api::co_resident_blocks) {
             reason_ = meeting == nullptr ? "ranks that are processes have no common memory on devices yet"
                       : group.size() > PeerGroup<Api>::max_ranks ? "a group of peers has at most 8 ranks"
@@ -78,10 +77,7 @@ public:
             if (options.comm == DeviceComm::peers) return refused.at("peers").because(reason_);
             return group_.emplace(group), Result<>{};
         }
-        PeerOptions peers;
-        peers.on_device = options.devices.most_on_one(static_cast<std::int32_t>(options.ranks()));
-        peers.limit = std::chrono::duration_cast<std::chrono::microseconds>(options.timeout);
-        auto joined = meeting->join(group, machine.home().context, machine.stream(), peers);
+        auto joined = meeting->join(group, machine.home().context, machine.stream(), peer_options(options));
         if (joined) return group_.emplace(group, std::move(*joined), machine.stream()), Result<>{};
         if (options.comm == DeviceComm::peers) return joined.error();
         // Where it is the threads' own group that has failed, nothing goes on.
@@ -96,6 +92,12 @@ public:
     [[nodiscard]] Type& over(HostCommunicator& peers) { return over_.emplace(peers); }
     /// What the rank holds on its device.
     [[nodiscard]] Bytes bytes() const { return group_ ? group_->bytes() : Bytes{0}; }
+    /// The same before it is opened, where peers that are tried are found.
+    [[nodiscard]] static Bytes predict(RunOptions const& options, bool are_threads) {
+        bool const has_peers = wants_peers(options) && are_threads && options.tp > 1 &&
+                               options.tp <= PeerGroup<Api>::max_ranks && Api::co_resident_blocks;
+        return has_peers ? PeerGroup<Api>::bytes_of_rank(peer_options(options)) : Bytes{0};
+    }
     [[nodiscard]] std::string_view kind() const {
         return group_->size() == 1 && team_->size() > 1 ? "staged" : group_->kind();
     }
@@ -108,6 +110,15 @@ public:
     }
 
 private:
+    [[nodiscard]] static bool wants_peers(RunOptions const& options) {
+        return options.comm == DeviceComm::peers || (options.comm == DeviceComm::automatic && Api::tries_peers);
+    }
+    [[nodiscard]] static PeerOptions peer_options(RunOptions const& options) {
+        PeerOptions peers;
+        peers.on_device = options.devices.most_on_one(static_cast<std::int32_t>(options.ranks()));
+        peers.limit = std::chrono::duration_cast<std::chrono::microseconds>(options.timeout);
+        return peers;
+    }
     [[nodiscard]] Result<> open_nccl(RunOptions const& options, HostCommunicator& group,
                                      RankMachine<DeviceBackend<Api>>& machine) {
         auto const table = load_nccl(std::string(Api::nccl_name));

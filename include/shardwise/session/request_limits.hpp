@@ -48,4 +48,16 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
             .activations = options.activations};
 }
 
+/// The room of a conversation, whose requests come one at a time.
+[[nodiscard]] inline ExecutorLimits conversation_limits(ModelConfig const& config, RunOptions const& options) {
+    auto context = options.context;
+    if (config.max_positions > 0) context = std::min(context, config.max_positions);
+    return {.context = context,
+            .step_tokens = std::max<std::int64_t>(std::min(options.step_tokens, context), 1),
+            .kv_dtype = options.kv_dtype,
+            .product_activations = options.product_activations,
+            .has_graphs = options.has_graphs,
+            .activations = options.activations};
+}
+
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -5,6 +5,7 @@
 
 #if defined(SHARDWISE_HAS_CUDA) && SHARDWISE_HAS_BODY(CUDA)
 #include <shardwise/backend/cuda.hpp>
+#include <shardwise/session/predict_rank.hpp>
 #include <shardwise/session/run_on_devices.hpp>
 
 #include <cstdint>
@@ -35,6 +36,12 @@ SHARDWISE_ON_CALL_BODY
 Result<RunReport> run_in_group_on_cuda(HostCommunicator& world, OpenCheckpoint& files, Model const& model,
                                        std::vector<GenerationRequest> const& requests, RunOptions const& options) {
     return run_in_group_on_devices<Cuda>(world, files, model, requests, options);
+}
+
+SHARDWISE_ON_CALL_BODY
+Result<std::vector<Bytes>> predict_on_cuda(OpenCheckpoint& files, Model const& model, ExecutorLimits const& limits,
+                                           RunOptions const& options, bool are_threads) {
+    return predict_on_devices<Cuda>(files, model, limits, options, are_threads);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

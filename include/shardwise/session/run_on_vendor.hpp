@@ -11,6 +11,17 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
+/// Whether the program was built with a vendor's back end.
+[[nodiscard]] constexpr bool has_vendor(DeviceVendor vendor) {
+#if defined(SHARDWISE_HAS_CUDA)
+    if (vendor == DeviceVendor::cuda) return true;
+#endif
+#if defined(SHARDWISE_HAS_HIP)
+    if (vendor == DeviceVendor::hip) return true;
+#endif
+    return static_cast<void>(vendor), false;
+}
+
 // On the devices that the options name.
 //
 // Errors  no_such_device where the program was built without the vendor; those of run_on_devices
@@ -66,6 +77,22 @@ template <class Files>
 #endif
 #if defined(SHARDWISE_HAS_HIP)
     if (options.devices.vendor == DeviceVendor::hip) return run_in_group_on_hip(world, files, model, requests, options);
+#endif
+    return without_vendor(options.devices.vendor);
+}
+
+template <class Files>
+[[nodiscard]] Result<std::vector<Bytes>> predict_on_vendor([[maybe_unused]] Files& files,
+                                                           [[maybe_unused]] Model const& model,
+                                                           [[maybe_unused]] ExecutorLimits const& limits,
+                                                           RunOptions const& options,
+                                                           [[maybe_unused]] bool are_threads) {
+#if defined(SHARDWISE_HAS_CUDA)
+    if (options.devices.vendor == DeviceVendor::cuda)
+        return predict_on_cuda(files, model, limits, options, are_threads);
+#endif
+#if defined(SHARDWISE_HAS_HIP)
+    if (options.devices.vendor == DeviceVendor::hip) return predict_on_hip(files, model, limits, options, are_threads);
 #endif
     return without_vendor(options.devices.vendor);
 }

@@ -9,15 +9,14 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/block_times.hpp>
 #include <shardwise/executor/check_product_activations.hpp>
-#include <shardwise/executor/predict_memory.hpp>
 #include <shardwise/executor/rank_executor.hpp>
 #include <shardwise/executor/stored_parameters.hpp>
-#include <shardwise/parallel/place.hpp>
 #include <shardwise/session/expert_groups.hpp>
 #include <shardwise/session/gather_memory.hpp>
 #include <shardwise/session/largest_of_ranks.hpp>
 #include <shardwise/session/log_layout.hpp>
 #include <shardwise/session/plan_stages.hpp>
+#include <shardwise/session/predict_rank.hpp>
 #include <shardwise/session/rank_communicator.hpp>
 #include <shardwise/session/rank_machine.hpp>
 #include <shardwise/session/rank_tracer.hpp>
@@ -78,38 +77,24 @@ public:
 
     [[nodiscard]] Result<> load(StoredParameters const& parameters, std::vector<StageBlocks> const& stages) {
         if (auto const checked = check_activations<Backend>(model_, limits_.activations); !checked) return checked;
-        auto const stage = team().rank() / options_.tp;
-        TensorPlace const place{options_.tp, team().rank() % options_.tp};
-        TensorPlace const experts{options_.ep, groups_ ? groups_->peers().rank() : 0};
-        auto const& blocks = stages[static_cast<std::size_t>(stage)];
+        RankShare const share(options_, world_.rank());
+        auto const& blocks = stages[static_cast<std::size_t>(share.stage)];
         log_layout(model_, options_, blocks, world_.rank());
         auto const& isa = machine_.isa();
         if (!isa) return isa.error();
         auto const formats = formats_of(parameters, options_.load);
         auto const rounds = check_product_activations(model_, formats, limits_.product_activations);
         if (!rounds) return rounds.error();
-        auto const predicted = predict_memory<Backend, Policy>(model_, formats, place, limits_, *isa, experts, blocks);
+        auto const predicted = predict_rank<Backend, Policy>(model_, formats, options_, limits_, *isa, share, blocks);
         if (!predicted) return predicted.error();
-        predicted_ = predicted->total();
-        predicted_pinned_ = predicted->pinned;
-        if (groups_) {
-            auto const shape = exchanged_rows(model_.config, limits_.step_tokens);
-            auto const rows = Exchange::bytes_for(shape, options_.ep, groups_->peers().rank());
-            if (!rows) return rows.error();
-            predicted_ += *rows;
-            if constexpr (!HasHostMemory<Backend>) {
-                auto const pinned = Exchange::pinned_for(shape, options_.ep, groups_->peers().rank());
-                if (!pinned) return pinned.error();
-                predicted_pinned_ += *pinned;
-            }
-        }
-        auto const beside = session_bytes(limits_, model_.config.vocab_size);
+        predicted_ = *predicted;
         // What peers see is there already.
-        if (auto const fits = machine_.check_free(predicted_ + beside); !fits) return fits;
+        if (auto const fits = machine_.reserve(predicted_.own); !fits) return fits;
         auto load = options_.load;
         if (!is_first()) load.observer = {};
         if (options_.tp > 1) load.share_largest = largest_of_ranks(group());
-        auto executor = Executor::create(machine_.home(), model_, parameters, place, limits_, experts, load, blocks);
+        auto executor =
+            Executor::create(machine_.home(), model_, parameters, share.place, limits_, share.experts, load, blocks);
         if (!executor) {
             // The others may wait for this rank's rows.
             if (options_.tp > 1) (void)group().fail(name_rank(executor.error(), world_.rank()));
@@ -265,7 +250,6 @@ public:
 
     /// What this rank holds.
     [[nodiscard]] RunMemory own_memory() {
-        auto const beside = session_bytes(limits_, model_.config.vocab_size);
         auto const rows = exchange_ ? exchange_->bytes() : Bytes{0};
         auto staging = world_.staging_bytes() + (group_ ? group_->staging_bytes() : Bytes{0});
         if (groups_) staging += team_->staging_bytes() + groups_->peers().staging_bytes();
@@ -273,11 +257,11 @@ public:
         if (!HasHostMemory<Backend>) staging = Bytes{0};
         return {.weights = executor_->weight_bytes(),
                 .cache = executor_->cache_bytes(),
-                .activations = executor_->activation_bytes() + rows + beside,
-                .predicted = predicted_ + beside + staging + communicators_.bytes(),
+                .activations = executor_->activation_bytes() + rows + predicted_.session,
+                .predicted = predicted_.own + staging + communicators_.bytes(),
                 .peak = machine_.memory().peak() + staging,
                 .held = machine_.memory().current() + staging,
-                .predicted_pinned = predicted_pinned_,
+                .predicted_pinned = predicted_.pinned,
                 .pinned = HasHostMemory<Backend> ? Bytes{0} : machine_.host().memory().current()};
     }
     /// What each rank held.
@@ -356,8 +340,7 @@ private:
     std::optional<ExpertGroups> groups_;
     RankMachine<Backend> machine_;
     Communicators communicators_;
-    Bytes predicted_{};
-    Bytes predicted_pinned_{};
+    RankPrediction predicted_{};
     std::optional<Executor> executor_;
     std::optional<Exchange> exchange_;
     std::optional<RankSession> session_;

@@ -4,11 +4,13 @@
 #include <shardwise/comm/agree_on.hpp>
 #include <shardwise/comm/barrier.hpp>
 #include <shardwise/comm/broadcast.hpp>
+#include <shardwise/core/on_call.hpp>
+#include <shardwise/session/check_stage_devices.hpp>
 #include <shardwise/session/declared/serve_on_threads.hpp>
 #include <shardwise/session/rank_communicator.hpp>
+#include <shardwise/session/request_limits.hpp>
 #include <shardwise/session/run_rank.hpp>
 
-#include <algorithm>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -84,36 +86,65 @@ template <ReductionPolicy Policy, ComputeBackend Backend>
     return done;
 }
 
+/// What all ranks of a conversation share.
+struct Conversation {
+    Model const& model;
+    StoredParameters const& parameters;
+    ExecutorLimits const& limits;
+    std::vector<StageBlocks> const& stages;
+    RequestBoard& board;
+    NextRequest const& next;
+    OnGeneration const& on_generation;
+};
+
 template <ReductionPolicy Policy, ComputeBackend Backend>
 [[nodiscard]] Result<> serve_rank(HostCommunicator& world, typename RankCommunicator<Backend>::Meeting* meeting,
-                                  Model const& model, StoredParameters const& parameters, ExecutorLimits const& limits,
-                                  RunOptions const& options, std::vector<StageBlocks> const& stages,
-                                  RequestBoard& board, NextRequest const& next, OnGeneration const& on_generation) {
-    RunRank<Policy, Backend> rank(world, model, options, limits);
+                                  RunOptions const& options, Conversation const& of) {
+    RunRank<Policy, Backend> rank(world, of.model, options, of.limits);
     auto done = agree_on(world, rank.open(meeting));
-    if (done) done = agree_on(world, rank.load(parameters, stages));
+    if (done) done = agree_on(world, rank.load(of.parameters, of.stages));
     // Nobody is asked anything before all ranks are ready.
     if (done) done = agree_on(world, rank.begin());
     if (done) rank.keep_last();
     for (std::int64_t turn = 1; done; ++turn) {
-        if (world.rank() == 0) board.post(next());
-        auto request = board.take(turn);
+        if (world.rank() == 0) of.board.post(of.next());
+        auto request = of.board.take(turn);
         if (!request) return {};
         // The next request is not posted before all ranks have this one.
         done = barrier(world);
-        if (done) done = serve_one(rank, world, *std::move(request), on_generation);
+        if (done) done = serve_one(rank, world, *std::move(request), of.on_generation);
     }
     return rank.fail(done.error());
 }
 
+template <ComputeBackend Backend>
+[[nodiscard]] Result<> serve_rank_on(HostCommunicator& world, typename RankCommunicator<Backend>::Meeting* meeting,
+                                     RunOptions const& options, Conversation const& of) {
+    if (options.is_deterministic) return serve_rank<Deterministic, Backend>(world, meeting, options, of);
+    return serve_rank<Fast, Backend>(world, meeting, options, of);
+}
+
+/// One rank on the processor, whose stage is one of several beside those of devices.
+SHARDWISE_ON_CALL
+[[nodiscard]] Result<> serve_on_processor(HostCommunicator& world, RunOptions const& options, Conversation const& of);
+
+#if SHARDWISE_HAS_BODY(RUN)
+SHARDWISE_ON_CALL_BODY
+Result<> serve_on_processor(HostCommunicator& world, RunOptions const& options, Conversation const& of) {
+    return serve_rank_on<Host>(world, nullptr, options, of);
+}
+#endif
+
 }  // namespace detail
 
-/// serve_on_threads on one back end: the host, or the devices that the options name (with their kernels' headers included).
+/// serve_on_threads on one back end: the host, or the devices that the options name (with their kernels' headers included) and, where they
+/// name it for a stage, the processor.
 ///
 /// Errors  as serve_on_threads
 template <ComputeBackend Backend>
 [[nodiscard]] Result<> serve_on_backend(OpenCheckpoint& files, Model const& model, RunOptions const& options,
                                         NextRequest const& next, OnGeneration const& on_generation) {
+    if (auto const checked = detail::check_stage_devices(options); !checked) return checked;
     if (model.program.has_encoder()) {
         return Error{ErrorCode::unsupported}
             .in(model.config.model_class.view())
@@ -127,27 +158,20 @@ template <ComputeBackend Backend>
     if (!stages) return stages.error();
     auto const parameters = StoredParameters::open(files, model);
     if (!parameters) return parameters.error();
-    auto context = options.context;
-    if (model.config.max_positions > 0) context = std::min(context, model.config.max_positions);
-    ExecutorLimits const limits{.context = context,
-                                .step_tokens = std::max<std::int64_t>(std::min(options.step_tokens, context), 1),
-                                .kv_dtype = options.kv_dtype,
-                                .product_activations = options.product_activations,
-                                .has_graphs = options.has_graphs,
-                                .activations = options.activations};
+    auto const limits = detail::conversation_limits(model.config, options);
     detail::RequestBoard board;
+    detail::Conversation const of{model, *parameters, limits, *stages, board, next, on_generation};
     typename detail::RankCommunicator<Backend>::Meeting meeting(static_cast<std::int32_t>(own.ranks()));
     return run_threads(static_cast<std::int32_t>(options.ranks()),
                        [&](Threads& thread) -> Result<> {
                            HostCommunicator world(std::move(thread));
                            // Nobody waits for a request of a first rank that has gone, also where a callback throws.
                            detail::BoardEnd const end(world.rank() == 0 ? &board : nullptr);
-                           return options.is_deterministic
-                                      ? detail::serve_rank<Deterministic, Backend>(world, &meeting, model, *parameters,
-                                                                                   limits, options, *stages, board,
-                                                                                   next, on_generation)
-                                      : detail::serve_rank<Fast, Backend>(world, &meeting, model, *parameters, limits,
-                                                                          options, *stages, board, next, on_generation);
+                           if (!options.devices.is_processor(world.rank()))
+                               return detail::serve_rank_on<Backend>(world, &meeting, options, of);
+                           auto beside = options;
+                           beside.devices = {};
+                           return detail::serve_on_processor(world, beside, of);
                        },
                        {.timeout = options.timeout});
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/assert.hpp>
 #include <shardwise/core/result.hpp>
 
 #include <cstddef>
@@ -118,7 +119,15 @@ namespace detail {
 }
 
 [[nodiscard]] constexpr std::string_view role_name(ChatRole role) {
-    return role == ChatRole::system ? "system" : role == ChatRole::user ? "user" : "assistant";
+    switch (role) {
+        case ChatRole::system:
+            return "system";
+        case ChatRole::user:
+            return "user";
+        case ChatRole::assistant:
+            break;
+    }
+    return "assistant";
 }
 
 /// Layouts whose every turn stands between marks.
@@ -183,6 +192,7 @@ namespace detail {
             out += format.end_instruction;
             system.clear();
         } else {
+            SHARDWISE_ASSERT(message.role == ChatRole::assistant);
             if (format.spaces_answers) out += ' ';
             out += is_llama2 ? without_outer_space(message.text) : std::string_view(message.text);
             out += is_llama2 ? " </s>" : "</s>";

@@ -35,13 +35,23 @@ struct ChatTemplateInput {
 
 namespace detail::jinja {
 
+[[nodiscard]] constexpr ErrorCode code_of(JinjaFault fault) {
+    switch (fault) {
+        case JinjaFault::refused:
+            return ErrorCode::invalid_argument;
+        case JinjaFault::wrong:
+            return ErrorCode::invalid_field;
+        case JinjaFault::unsupported:
+            return ErrorCode::unsupported;
+        case JinjaFault::limit:
+            break;
+    }
+    return ErrorCode::capacity_exceeded;
+}
+
 /// The fault of a template as an error that names the line.
 [[nodiscard]] inline Error template_error(JinjaFault fault, int line, std::string_view reason) {
-    auto const code = fault == JinjaFault::refused       ? ErrorCode::invalid_argument
-                      : fault == JinjaFault::wrong       ? ErrorCode::invalid_field
-                      : fault == JinjaFault::unsupported ? ErrorCode::unsupported
-                                                         : ErrorCode::capacity_exceeded;
-    Error error{code};
+    Error error{code_of(fault)};
     error.in("chat_template").at("line " + std::to_string(line));
     if (fault == JinjaFault::refused)
         return error.because("the model's chat template refuses the conversation: " + std::string(reason));

@@ -9,9 +9,11 @@
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/train/bucket_parameter.hpp>
 #include <shardwise/train/buckets.hpp>
+#include <shardwise/train/detail/exchange_stream.hpp>
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -102,11 +104,12 @@ public:
         if (parameter < 0 || static_cast<std::size_t>(parameter) >= tensors_.size())
             return refuse("there is no such parameter").got(parameter);
         auto const i = static_cast<std::size_t>(parameter);
-        if (is_ready_[i]) return end_group(*comm_, refuse("was ready twice in one pass").at(parameters_[i].name));
+        if (is_ready_[i]) return end(refuse("was ready twice in one pass").at(parameters_[i].name), stream);
         if (knows_unused() && used_[i] == 0) {
-            return end_group(*comm_, refuse("has a gradient, and had none in the first pass")
-                                 .at(parameters_[i].name)
-                                 .fix("leave is_static out where passes differ"));
+            return end(refuse("has a gradient, and had none in the first pass")
+                           .at(parameters_[i].name)
+                           .fix("leave is_static out where passes differ"),
+                       stream);
         }
         is_ready_[i] = true;
         if (!synchronises_) return {};
@@ -195,6 +198,11 @@ private:
 
     [[nodiscard]] static Error refuse(std::string_view reason) {
         return Error{ErrorCode::invalid_argument}.in(subject).because(reason);
+    }
+    /// Ends the group within a pass: where one thread at a time may use it, after the calls in `stream`, which have deadlines.
+    [[nodiscard]] Error end(Error const& error, HostStream& stream) {
+        if (!detail::takes_several_threads(*comm_)) (void)stream.synchronize(Deadline::after(std::chrono::hours(24)));
+        return end_group(*comm_, error);
     }
     static void copy(float const* from, Vector to) { std::copy_n(from, to.elements(), to.data()); }
     /// Whether the first pass said which parameters get gradients.
@@ -318,9 +326,10 @@ private:
         if (missing > 0) {
             auto const in_all = "got no gradient in this pass (" + std::to_string(missing) + " of " +
                                 std::to_string(tensors_.size()) + " parameters did not)";
-            return end_group(*comm_, refuse(in_all)
-                                 .at(parameters_[first].name)
-                                 .fix("let it take part in the loss, freeze it, or set finds_unused"));
+            return end(refuse(in_all)
+                           .at(parameters_[first].name)
+                           .fix("let it take part in the loss, freeze it, or set finds_unused"),
+                       stream);
         }
         send_complete(stream);
         return {};

@@ -194,8 +194,7 @@ public:
         return time;
     }
 
-    /// The mean loss over a held-out set, all batches of its first epoch; with batches of one sequence it is over all of them. Its ranks
-    /// share the sequences, and get the same bits as any others. All ranks call it; no weight changes.
+    /// The mean loss over the first epoch of a held-out set, the same bits on any ranks. All ranks call it; no weight changes.
     ///
     /// Order   waits for the stream
     /// Errors  shape_mismatch for longer sequences than those of training; as Batches::read and a collective, on all ranks
@@ -309,6 +308,8 @@ private:
             held.push_back(gradients_.held(i));
         }
         phases_.begin(TrainingPhase::norm, stream);
+        // `end` can wait for a thread that still uses the group; global_norm ends it at once.
+        if (auto const summed = stream.synchronize(deadline); !summed) return summed.error();
         auto const norm = global_norm(comm(), shares, stream, deadline, options_.is_fast, trim);
         if (!norm) return norm.error();
         TokenMean mean;

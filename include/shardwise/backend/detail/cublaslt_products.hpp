@@ -62,7 +62,15 @@ public:
 
 private:
     [[nodiscard]] static constexpr cudaDataType_t type_of(RowElement element) {
-        return element == RowElement::f32 ? CUDA_R_32F : element == RowElement::bf16 ? CUDA_R_16BF : CUDA_R_16F;
+        switch (element) {
+            case RowElement::f32:
+                return CUDA_R_32F;
+            case RowElement::bf16:
+                return CUDA_R_16BF;
+            case RowElement::f16:
+                return CUDA_R_16F;
+        }
+        __builtin_unreachable();
     }
 
     explicit CublasLtProducts(cublasLtHandle_t handle) : handle_(handle) {}

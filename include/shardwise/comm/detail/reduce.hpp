@@ -24,12 +24,15 @@ template <ReduceOp op, class T>
         return a != a || a > b ? a : b;
     } else if constexpr (op == ReduceOp::min) {
         return a != a || a < b ? a : b;
-    } else if constexpr (std::is_integral_v<T>) {
-        // Wraps like the devices' integers do.
-        using Unsigned = std::make_unsigned_t<T>;
-        return static_cast<T>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b));
     } else {
-        return a + b;
+        static_assert(op == ReduceOp::sum);
+        // Integers wrap like the devices' do.
+        if constexpr (std::is_integral_v<T>) {
+            using Unsigned = std::make_unsigned_t<T>;
+            return static_cast<T>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b));
+        } else {
+            return a + b;
+        }
     }
 }
 

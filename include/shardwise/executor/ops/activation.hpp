@@ -40,7 +40,8 @@ struct ExecutedOp<ActivationOp, Backend, Policy> : HoldsNothing<Backend, Policy>
         return Held{std::move(held)};
     }
     [[nodiscard]] static Result<> count(MemoryTally& to, CountedBlock const&, Operation const& op, ParameterFormat) {
-        for (std::size_t slot = 0; slot < 4; ++slot) to.add_vector(op, slot, 1);
+        // One allocation of all four.
+        if (!op.parameters[0].empty()) to.add_weights(4 * 4);
         return {};
     }
 
@@ -48,7 +49,23 @@ struct ExecutedOp<ActivationOp, Backend, Policy> : HoldsNothing<Backend, Policy>
     [[nodiscard]] static Result<> check(BoundOperation<Backend, Policy> const& op, BoundTo<Backend> const&) {
         using Row = TensorView<float const, 2, Backend>;
         auto const form = std::get<HeldActivation<Backend>>(op.held).form;
-        if (form == ActivationForm::xielu || form == ActivationForm::one_gate) return {};
+        Row const first = row_of<Backend>(op.inputs[0]);
+        switch (form) {
+            case ActivationForm::xielu: {
+                auto const& held = std::get<HeldActivation<Backend>>(op.held);
+                TensorView<float const, 1, Backend> const numbers = held.numbers.view();
+                return check_xielu(first, numbers, row_of<Backend>(op.output));
+            }
+            case ActivationForm::one_gate: {
+                Row const in = row_of<Backend>(op.inputs[1]);
+                auto const fits = check_rows("scale_rows", in, in.extent(1), row_of<Backend>(op.output));
+                return fits ? check_row_gate("scale_rows", first, 1) : fits;
+            }
+            case ActivationForm::one:
+            case ActivationForm::halves:
+            case ActivationForm::pair:
+                break;
+        }
         auto const name =
             form == ActivationForm::one ? std::string_view("activation") : std::string_view("gated_activation");
         if (auto const known = check_kind(name, op.op->activation); !known) return known;
@@ -76,6 +93,7 @@ struct ExecutedOp<ActivationOp, Backend, Policy> : HoldsNothing<Backend, Policy>
         auto& stream = walk.stream;
         switch (held.form) {
             case ActivationForm::xielu:
+                if constexpr (std::same_as<Backend, Host>) return xielu_bound(gate, held.numbers.view(), out, stream);
                 return xielu(gate, held.numbers.view(), out, stream);
             case ActivationForm::one:
                 if constexpr (std::same_as<Backend, Host>) return activation_bound<T>(gate, out, kind, stream);
@@ -84,8 +102,11 @@ struct ExecutedOp<ActivationOp, Backend, Policy> : HoldsNothing<Backend, Policy>
                 auto const width = op.output.width;
                 return run_pair<T>(gate.columns(0, width), gate.columns(width, width), out, kind, stream);
             }
-            case ActivationForm::one_gate:
-                return scale_rows(gate, ConstRows(walk.view(op.inputs[1])), out, kind, stream);
+            case ActivationForm::one_gate: {
+                ConstRows const in = walk.view(op.inputs[1]);
+                if constexpr (std::same_as<Backend, Host>) return scale_rows_bound(gate, in, out, kind, stream);
+                return scale_rows(gate, in, out, kind, stream);
+            }
             case ActivationForm::pair:
                 return run_pair<T>(gate, walk.view(op.inputs[1]), out, kind, stream);
         }

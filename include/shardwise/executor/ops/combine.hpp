@@ -19,6 +19,14 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 /// of the experts, rows travel to them here and back, and what stands between the router and this is computed on the way.
 template <ComputeBackend Backend, ReductionPolicy Policy>
 struct ExecutedOp<CombineOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
+    /// A row for each token of a row for each of its experts.
+    static constexpr bool changes_rows = true;
+
+    [[nodiscard]] static Result<> check(BoundOperation<Backend, Policy> const& op, BoundTo<Backend> const&) {
+        TensorView<float const, 2, Backend> const in = row_of<Backend>(op.inputs[0]);
+        return check_rows("combine_rows", in, in.extent(1), row_of<Backend>(op.output));
+    }
+
     template <Communicator C, ActivationElement T>
     [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C, T>& walk,
                                       BoundOperation<Backend, Policy> const& op) {
@@ -48,9 +56,13 @@ private:
         if (!table) return table.error();
         Routes<Backend> const chosen(walk.floats(op.inputs[1]));
         using ConstMatrix = typename BlockWalk<Backend, Policy, C, T>::ConstMatrix;
-        return combine_rows(ConstMatrix(walk.view(op.inputs[0])),
-                            TensorView<std::int32_t const, 1, Backend>(table->order),
-                            TensorView<float const, 2, Backend>(chosen.weights), walk.view(op.output), walk.stream);
+        ConstMatrix const rows = walk.view(op.inputs[0]);
+        TensorView<std::int32_t const, 1, Backend> const places = table->order;
+        TensorView<float const, 2, Backend> const weights = chosen.weights;
+        if constexpr (std::same_as<Backend, Host>)
+            return combine_rows_bound(rows, places, weights, walk.view(op.output), walk.stream);
+        else
+            return combine_rows(rows, places, weights, walk.view(op.output), walk.stream);
     }
 
     template <Communicator C, ActivationElement T>

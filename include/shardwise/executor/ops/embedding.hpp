@@ -50,19 +50,28 @@ struct ExecutedOp<EmbeddingOp, Backend, Policy> {
         auto const rows =
             held.is_replicated ? op.in_features : split_units(op.in_features, place.ranks, place.rank).size();
         if (holds_one_row(op)) {
-            to.weights += 4 * op.out_features;
+            to.add_weights(4 * op.out_features);
         } else if constexpr (HasHostMemory<Backend>) {
             auto const scales = scale_bytes(held.format, op.out_features, held.group);
-            to.weights += rows * (data_bytes(held.format, op.out_features) + scales);
+            to.add_weights(rows * (data_bytes(held.format, op.out_features) + scales));
         } else {
             auto const bytes = held_weight_bytes<Backend>(held.format, rows, op.out_features, held.group);
             if (!bytes) return bytes.error();
-            to.weights += bytes->count();
+            to.add_weights(bytes->count());
         }
         return {};
     }
 
     [[nodiscard]] static std::int64_t scratch(CountedBlock const&, Operation const&, std::size_t) { return 0; }
+
+    [[nodiscard]] static Result<> check(BoundOperation<Backend, Policy> const& op, BoundTo<Backend> const&) {
+        if (op.output.width == op.op->out_features) return {};
+        return Error{ErrorCode::shape_mismatch}
+            .in("embedding")
+            .because("the output is not as wide as the table")
+            .got(op.output.width)
+            .expected(op.op->out_features);
+    }
 
     template <Communicator C, ActivationElement T>
     [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C, T>& walk,

@@ -20,7 +20,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 ///     static Result<> count(MemoryTally&, CountedBlock const&, Operation const&, ParameterFormat);    // its bytes
 ///     static std::int64_t scratch(CountedBlock const&, Operation const&, std::size_t number);    // floats, in any step
 ///     static Result<> check(BoundOperation<Backend, Policy> const&, BoundTo<Backend> const&);    // whether it fits between its
-///         // values, whose rows are of one kind, once it is bound; where there is none, its kernels ask in each step
+///         // values, whose rows are of one kind unless it says changes_rows, once it is bound; the host's kernels do not ask again
 ///     template <Communicator C, ActivationElement T>
 ///     static Result<> run(BlockWalk<Backend, Policy, C, T>&, BoundOperation<Backend, Policy> const&);    // one step
 template <class Op, ComputeBackend Backend, ReductionPolicy Policy>

@@ -56,7 +56,9 @@ template <ComputeBackend Backend, ReductionPolicy Policy, class Blocks>
             BoundTo<Backend> const to{cache, bound.cache_layer, rotations, block.rotation};
             auto const fits = visit_executed<Backend, Policy>(bound.op->kind, [&](auto of) -> Result<> {
                 if constexpr (requires { of.check(bound, to); }) {
-                    if (auto const same = check_bound_rows(bound); !same) return same;
+                    if constexpr (!requires { of.changes_rows; }) {
+                        if (auto const same = check_bound_rows(bound); !same) return same;
+                    }
                     return of.check(bound, to);
                 }
                 return {};

@@ -70,7 +70,7 @@ struct ExecutedOp<GatedDeltaOp, Backend, Policy> {
         to.add_vector(op, 1, own * shape.values_per_key());
         to.add_vector(op, 2, own * shape.values_per_key());
         to.add_vector(op, 3, shape.value_dim);
-        auto const bytes = kv_layer_bytes(delta_layer(shape, own), kv_capacity(block.limits));
+        auto const bytes = kv_layer_bytes(delta_layer(shape, own), kv_capacity(block.limits), to.grain);
         if (!bytes) return Error{ErrorCode::size_overflow}.in("kv cache").at("sequences").got(block.limits.sequences);
         to.cache += bytes->count();
         return {};
@@ -86,13 +86,23 @@ struct ExecutedOp<GatedDeltaOp, Backend, Policy> {
         }
     }
 
+    [[nodiscard]] static Result<> check(BoundOperation<Backend, Policy> const& op, BoundTo<Backend> const& to) {
+        auto const* const held = std::get_if<HeldDelta<Backend>>(&op.held);
+        if (held == nullptr) return {};
+        using Row = TensorView<float const, 2, Backend>;
+        // Only its size is asked.
+        TensorView<float, 1, Backend> const state(reinterpret_cast<float*>(op.output.data),
+                                                  {to.cache.state_elements(to.cache_layer)});
+        return check_gated_delta(Row(row_of<Backend>(op.inputs[0])), Row(row_of<Backend>(op.inputs[1])), held->shape,
+                                 held->weights(), state, {}, 0, row_of<Backend>(op.output));
+    }
+
     template <Communicator C, ActivationElement T>
     [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C, T>& walk,
                                       BoundOperation<Backend, Policy> const& op) {
         auto const* const held = std::get_if<HeldDelta<Backend>>(&op.held);
         if (held == nullptr) return {};
-        DeltaWeights<Backend> const weights{held->convolution.view(), held->dt_bias.view(), held->decay.view(),
-                                            held->norm.view(), held->epsilon};
+        auto const weights = held->weights();
         TensorView<T const, 2, Backend> const in = walk.view(op.inputs[0]);
         TensorView<T const, 2, Backend> const ba = walk.view(op.inputs[1]);
         auto const out = walk.view(op.output);
@@ -105,7 +115,10 @@ struct ExecutedOp<GatedDeltaOp, Backend, Policy> {
         for (auto const& part : step.parts) cache.advance_state(layer, part.slot, part.past + part.tokens);
         auto const states = cache.states(layer);
         if constexpr (HasHostMemory<Backend>) {
-            return gated_delta(in, ba, held->shape, weights, states, step.table, step.scratch, out, walk.stream);
+            // Of the step, not of what is bound.
+            auto const fits = check_delta_step(step.table, in.extent(0), states.extent(0));
+            if (!fits) return fits;
+            return gated_delta_bound(in, ba, held->shape, weights, states, step.table, step.scratch, out, walk.stream);
         } else {
             std::int64_t first = 0;
             for (auto const& part : step.parts) {

@@ -8,6 +8,7 @@
 #include <shardwise/parallel/vocab_head.hpp>
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -84,13 +85,20 @@ struct ExecutedOp<LinearOp, Backend, Policy> {
         if (auto const done = logits.product.forward_bound(in, scores, walk.stream); !done) return done;
         if (logits.soft_cap > 0.0F) {
             TensorView<float const, 2, Backend> const flat = scores;
-            auto const bent = soft_cap(flat, scores, logits.soft_cap, walk.stream);
+            auto const bent = bend(flat, scores, logits.soft_cap, walk.stream);
             if (!bent) return bent;
         }
         return gather_logits<Backend>(scores, walk.state.logits, walk.step.scratch, walk.comm, walk.stream);
     }
 
 private:
+    [[nodiscard]] static Result<> bend(TensorView<float const, 2, Backend> in, TensorView<float, 2, Backend> out,
+                                       float cap, typename Backend::Stream& stream) {
+        if constexpr (std::same_as<Backend, Host>)
+            return soft_cap_bound(in, out, cap, stream);
+        else
+            return soft_cap(in, out, cap, stream);
+    }
     [[nodiscard]] static Error named(Error error, Loader const& from, Operation const& op) {
         return error.at(from.name_of(op.parameters[0]));
     }
@@ -117,7 +125,7 @@ private:
                                                         .rows = rows});
         if (!matrix) return matrix.error();
         matrix->read_once();
-        auto bias = from.hold_vector(op.parameters[1], op.out_features, rows);
+        auto bias = from.hold_briefly(op.parameters[1], op.out_features, rows);
         if (!bias) return bias.error();
         Buffer<float, Backend> const& own_bias = *bias;
         UnitRange const own[] = {{0, matrix->source().outputs}};
@@ -138,7 +146,7 @@ private:
                                                         .columns = own});
         if (!matrix) return matrix.error();
         matrix->read_once();
-        auto bias = from.hold_vector(op.parameters[1], op.out_features);
+        auto bias = from.hold_briefly(op.parameters[1], op.out_features);
         if (!bias) return bias.error();
         Buffer<float, Backend> const& whole = *bias;
         auto row =

@@ -3,6 +3,7 @@
 
 #include <shardwise/executor/ops/executed_op.hpp>
 #include <shardwise/kernels/layer_norm.hpp>
+#include <shardwise/kernels/residual_norm.hpp>
 #include <shardwise/kernels/rms_norm.hpp>
 #include <shardwise/parallel/sharded_norm.hpp>
 
@@ -58,7 +59,7 @@ struct ExecutedOp<NormOp, Backend, Policy> {
 
     [[nodiscard]] static Result<> count(MemoryTally& to, CountedBlock const& block, Operation const& op,
                                         ParameterFormat) {
-        if (op.parameters[0].empty()) to.weights += 4 * op.in_features;
+        if (op.parameters[0].empty()) to.add_weights(4 * op.in_features);
         to.add_vector(op, 0, spans_ranks(op, block.value(op.output)) ? block.cut.width(op.output) : op.in_features);
         to.add_vector(op, 1, op.in_features);
         return {};
@@ -114,6 +115,9 @@ struct ExecutedOp<NormOp, Backend, Policy> {
         TensorView<T const, 2, Backend> const from = in;
         Vector const bias = norm.bias.view();
         if constexpr (std::same_as<Backend, Host>) {
+            if (op.addend.width > 0)
+                return residual_norm_bound<T>(walk.view(op.addend), in, weight, out, norm.epsilon, walk.stream,
+                                              norm.offset);
             if (norm.is_layer) return layer_norm_bound<T>(from, weight, bias, out, norm.epsilon, walk.stream);
             return rms_norm_bound<T>(from, weight, out, norm.epsilon, walk.stream, norm.offset);
         } else {

@@ -5,6 +5,8 @@
 #include <shardwise/executor/routes.hpp>
 #include <shardwise/kernels/route.hpp>
 
+#include <concepts>
+
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// How a model's routers choose.
@@ -38,6 +40,14 @@ struct ExecutedOp<RouteOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
         return {};
     }
 
+    [[nodiscard]] static Result<> check(BoundOperation<Backend, Policy> const& op, BoundTo<Backend> const&) {
+        auto const& held = std::get<HeldRouter<Backend>>(op.held);
+        Routes<Backend> const chosen(row_of<Backend>(op.output));
+        TensorView<float const, 2, Backend> const scores = row_of<Backend>(op.inputs[0]);
+        TensorView<float const, 1, Backend> const correction = held.correction.view();
+        return check_route(scores, correction, chosen.ids, chosen.weights, held.options);
+    }
+
     template <Communicator C, ActivationElement T>
     [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C, T>& walk,
                                       BoundOperation<Backend, Policy> const& op) {
@@ -45,7 +55,10 @@ struct ExecutedOp<RouteOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
         walk.routed_rows = walk.tokens * op.op->experts_per_token;
         auto const& held = std::get<HeldRouter<Backend>>(op.held);
         TensorView<float const, 2, Backend> const scores = walk.floats(op.inputs[0]);
-        return route(scores, held.correction.view(), chosen.ids, chosen.weights, held.options, walk.stream);
+        if constexpr (std::same_as<Backend, Host>)
+            return route_bound(scores, held.correction.view(), chosen.ids, chosen.weights, held.options, walk.stream);
+        else
+            return route(scores, held.correction.view(), chosen.ids, chosen.weights, held.options, walk.stream);
     }
 };
 

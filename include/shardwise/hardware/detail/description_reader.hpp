@@ -147,7 +147,47 @@ private:
         inner.rate("bandwidth", measured.bandwidth);
         inner.number("launch", measured.launch);
         read_rates(inner, "one_row", measured.one_row);
+        if (auto const list = inner.find("attention"))
+            read_attention(*list, inner.path("attention"), measured.attention);
         inner.finish();
+    }
+
+    void read_attention(JsonValue list, std::string const& path, AttentionRates& rates) {
+        if (!list.is_array()) return fault_.set(ErrorCode::invalid_field, path, "must be a list");
+        std::size_t count = 0;
+        for (auto const value : list) {
+            DescribedFields fields(value, path + "[" + std::to_string(count) + "]", fault_);
+            if (count == rates.size()) {
+                auto const reason = "has more than " + std::to_string(rates.size()) + " measurements";
+                return fault_.set(ErrorCode::invalid_field, path, reason);
+            }
+            AttentionRate rate;
+            for (auto const* const key : {"kv", "context", "decode", "prefill"}) fields.require(key);
+            read_cache_type(fields, rate.kv);
+            std::int32_t context = 0;
+            fields.integer("context", context, 1, 1 << 30);
+            rate.context = context;
+            fields.rate("decode", rate.decode);
+            fields.rate("prefill", rate.prefill);
+            fields.finish();
+            if (fault_.error) return;
+            if (rate.decode < 1.0) return fields.refuse("decode", "must be at least 1 per second");
+            if (rate.prefill < 1.0) return fields.refuse("prefill", "must be at least 1 per second");
+            for (std::size_t i = 0; i < count; ++i) {
+                if (rates[i].kv == rate.kv && rates[i].context == rate.context)
+                    return fields.refuse("context", "was measured before");
+            }
+            rates[count++] = rate;
+        }
+    }
+    void read_cache_type(DescribedFields& fields, Dtype& kv) {
+        auto const found = fields.find("kv");
+        if (!found) return;
+        auto const word = found->string();
+        for (auto const known : {Dtype::f32, Dtype::bf16, Dtype::i8}) {
+            if (word && *word == traits(known).short_name) return void(kv = known);
+        }
+        fields.refuse("kv", "is no element type of a cache: fp32, bf16 or int8");
     }
 
     void read_link(DescribedFields& fields, std::string_view key, Link& link) {
@@ -167,9 +207,31 @@ private:
 
     /// The first number that follows the accelerators before, or the only id that the kind can have.
     [[nodiscard]] DeviceId default_id(DeviceKind kind) const {
-        if (kind == DeviceKind::cpu) return DeviceId::cpu();
-        if (kind == DeviceKind::disk) return DeviceId::disk();
+        switch (kind) {
+            case DeviceKind::cpu:
+                return DeviceId::cpu();
+            case DeviceKind::disk:
+                return DeviceId::disk();
+            case DeviceKind::cuda:
+            case DeviceKind::hip:
+            case DeviceKind::metal:
+                break;
+        }
         return DeviceId::gpu(static_cast<std::int32_t>(accelerators_));
+    }
+
+    [[nodiscard]] static bool suits(DeviceClass id, DeviceKind kind) {
+        switch (id) {
+            case DeviceClass::cpu:
+                return kind == DeviceKind::cpu;
+            case DeviceClass::disk:
+                return kind == DeviceKind::disk;
+            case DeviceClass::mps:
+                return kind == DeviceKind::metal;
+            case DeviceClass::gpu:
+                break;
+        }
+        return kind != DeviceKind::disk;
     }
 
     /// True where the device has an id of its own.
@@ -178,11 +240,8 @@ private:
         if (!found) return false;
         auto const id = parse_id(*found);
         if (!id) return fields.refuse("id", R"(must be a number, "mps", "cpu" or "disk")"), false;
-        bool const is_right = id->kind == DeviceClass::cpu    ? device.kind == DeviceKind::cpu
-                              : id->kind == DeviceClass::disk ? device.kind == DeviceKind::disk
-                              : id->kind == DeviceClass::mps  ? device.kind == DeviceKind::metal
-                                                              : device.kind != DeviceKind::disk;
-        if (!is_right) fields.refuse("id", "does not suit a device of kind " + std::string(name_of(device.kind)));
+        if (!suits(id->kind, device.kind))
+            fields.refuse("id", "does not suit a device of kind " + std::string(name_of(device.kind)));
         device.id = *id;
         return true;
     }

@@ -58,6 +58,7 @@ private:
             number("bandwidth", device.measured.bandwidth);
             number("launch", device.measured.launch);
             rates("one_row", device.measured.one_row);
+            attention(device.measured.attention);
             json_.end_object();
         }
         json_.end_object();
@@ -97,6 +98,18 @@ private:
         number("fp4", rates.fp4);
         number("int4", rates.int4);
         json_.end_object();
+    }
+    void attention(AttentionRates const& rates) {
+        if (rates.front().context < 1) return;
+        json_.key("attention").begin_array();
+        for (auto const& rate : rates) {
+            if (rate.context < 1) break;
+            json_.begin_object().member("kv", traits(rate.kv).short_name).member("context", rate.context);
+            number("decode", rate.decode);
+            number("prefill", rate.prefill);
+            json_.end_object();
+        }
+        json_.end_array();
     }
     void link(std::string_view key, Link const& link) {
         if (link == Link{}) return;

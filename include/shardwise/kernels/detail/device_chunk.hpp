@@ -191,26 +191,8 @@ struct DeviceChunk<WeightFormat::nf4> : CodedChunk {
     SHARDWISE_DEVICE static Rest load_rest(DeviceWeightView const& weight, std::int64_t output, std::int64_t chunk) {
         return {part_at<float>(weight.scales, output * weight.scale_row + chunk / 2)};
     }
-    /// Source  quant/decode_bitsandbytes.hpp (nf4_values)
     SHARDWISE_DEVICE static void fill_codes(float* codes, int code) {
-        constexpr float values[16] = {
-            -1.0F,
-            -0.6961928009986877F,
-            -0.5250730514526367F,
-            -0.39491748809814453F,
-            -0.28444138169288635F,
-            -0.18477343022823334F,
-            -0.09105003625154495F,
-            0.0F,
-            0.07958029955625534F,
-            0.16093020141124725F,
-            0.24611230194568634F,
-            0.33791524171829224F,
-            0.44070982933044434F,
-            0.5626170039176941F,
-            0.7229568362236023F,
-            1.0F,
-        };
+        constexpr float values[16] = {SHARDWISE_NF4_VALUES};
         SHARDWISE_DEVICE_UNROLL
         for (int i = 0; i < 16; ++i) {
             if (i == code) codes[i] = values[i];

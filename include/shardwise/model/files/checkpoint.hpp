@@ -56,17 +56,24 @@ public:
     }
 
     Result<Checkpoint> read() {
-        auto const done = source_.kind == SourceKind::config   ? read_config_only()
-                          : source_.kind == SourceKind::gguf   ? read_gguf_model()
-                          : source_.kind == SourceKind::preset ? preset()
-                                                               : read_safetensors_model();
+        auto const done = read_source();
         if (!done) return done.error();
         if (out_.model.config.name.empty()) out_.model.config.name.assign(source_.name);
         return std::move(out_);
     }
 
 private:
-    [[nodiscard]] Result<> preset() const {
+    Result<> read_source() {
+        switch (source_.kind) {
+            case SourceKind::config:
+                return read_config_only();
+            case SourceKind::gguf:
+                return read_gguf_model();
+            case SourceKind::safetensors:
+                return read_safetensors_model();
+            case SourceKind::preset:
+                break;
+        }
         return Error{ErrorCode::invalid_argument}.in(source_.name).because("is a preset: there is no file to read");
     }
 

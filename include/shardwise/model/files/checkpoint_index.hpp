@@ -103,10 +103,18 @@ public:
 private:
     enum class Part : std::uint8_t { other, metadata, map };
     bool fail(std::string_view reason, ErrorCode code = ErrorCode::malformed_file) {
-        auto const place = part_ == Part::map        ? tensor_
-                           : part_ == Part::metadata ? std::string_view{"metadata"}
-                                                     : std::string_view{};
-        return refuse(Error{code}.in(path_).at(place).because(reason));
+        return refuse(Error{code}.in(path_).at(place()).because(reason));
+    }
+    [[nodiscard]] std::string_view place() const {
+        switch (part_) {
+            case Part::map:
+                return tensor_;
+            case Part::metadata:
+                return "metadata";
+            case Part::other:
+                break;
+        }
+        return {};
     }
     bool other_value() {
         if (depth_ == 0) return fail("an index is a JSON object");

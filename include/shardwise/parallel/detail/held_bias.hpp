@@ -6,8 +6,10 @@
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
+#include <shardwise/kernels/add_row.hpp>
 
 #include <chrono>
+#include <concepts>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -43,6 +45,17 @@ template <ComputeBackend Backend>
     auto const done = stream.synchronize(Deadline::after(std::chrono::seconds(30)));
     if (!done) return done.error();
     return held;
+}
+
+/// Adds a held bias, which is as wide as the rows, to each row.
+template <ActivationElement T, ComputeBackend Backend>
+[[nodiscard]] Result<> add_bias(Buffer<float, Backend> const& bias, TensorView<T, 2, Backend> out,
+                                typename Backend::Stream& stream) {
+    TensorView<float const, 1, Backend> const row = bias.view();
+    if constexpr (std::same_as<Backend, Host>)
+        return add_row_bound<T>(row, out, stream);
+    else
+        return add_row<T>(row, out, stream);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

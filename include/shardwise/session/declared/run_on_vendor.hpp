@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/comm/host_communicator.hpp>
+#include <shardwise/core/bytes.hpp>
 #include <shardwise/core/on_call.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/session/declared/embed.hpp>
@@ -14,6 +15,7 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 class OpenCheckpoint;
+struct ExecutorLimits;
 struct Model;
 
 #if defined(SHARDWISE_HAS_CUDA)
@@ -33,6 +35,11 @@ SHARDWISE_ON_CALL
 [[nodiscard]] Result<RunReport> run_in_group_on_cuda(HostCommunicator& world, OpenCheckpoint& files, Model const& model,
                                                      std::vector<GenerationRequest> const& requests,
                                                      RunOptions const& options);
+/// What each rank will take of its device.
+SHARDWISE_ON_CALL
+[[nodiscard]] Result<std::vector<Bytes>> predict_on_cuda(OpenCheckpoint& files, Model const& model,
+                                                         ExecutorLimits const& limits, RunOptions const& options,
+                                                         bool are_threads);
 #endif
 #if defined(SHARDWISE_HAS_HIP)
 /// run_on_devices on AMD's: what run_on_threads calls where `options.devices` name them, and the others that embed and serve.
@@ -51,6 +58,11 @@ SHARDWISE_ON_CALL
 [[nodiscard]] Result<RunReport> run_in_group_on_hip(HostCommunicator& world, OpenCheckpoint& files, Model const& model,
                                                     std::vector<GenerationRequest> const& requests,
                                                     RunOptions const& options);
+/// What each rank will take of its device.
+SHARDWISE_ON_CALL
+[[nodiscard]] Result<std::vector<Bytes>> predict_on_hip(OpenCheckpoint& files, Model const& model,
+                                                        ExecutorLimits const& limits, RunOptions const& options,
+                                                        bool are_threads);
 #endif
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

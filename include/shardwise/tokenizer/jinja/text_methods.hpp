@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/assert.hpp>
 #include <shardwise/tokenizer/jinja/value_text.hpp>
 
 #include <algorithm>
@@ -27,6 +28,7 @@ enum class TextCase : std::uint8_t { upper, lower, capital, title };
     } else if (to == TextCase::lower) {
         out = lower_text(text);
     } else {
+        SHARDWISE_ASSERT(to == TextCase::capital || to == TextCase::title);
         out = lower_text(text);
         // The lower case of other letters may be longer, and their title case is another one.
         bool const is_plain =
@@ -84,9 +86,17 @@ enum class TextPad : std::uint8_t { left, right, both };
     if (width > 1'000'000) return run.unsupported("pads to more than 1000000 characters");
     auto const missing = width > count ? width - count : 0;
     // As CPython: the odd one goes left where the width is odd too.
-    auto const left = side == TextPad::left    ? missing
-                      : side == TextPad::right ? 0
-                                               : missing / 2 + (missing & width & 1);
+    auto const left = [&]() -> std::int64_t {
+        switch (side) {
+            case TextPad::left:
+                return missing;
+            case TextPad::right:
+                return 0;
+            case TextPad::both:
+                break;
+        }
+        return missing / 2 + (missing & width & 1);
+    }();
     std::string out;
     for (std::int64_t i = 0; i < left; ++i) out += fill;
     out += text;
