@@ -93,13 +93,13 @@ TEST_CASE_TEMPLATE("A back end's memory is aligned, and its count and peak follo
         auto const one = Buffer<float, B>::allocate(context, 100);
         REQUIRE(one);
         CHECK(reinterpret_cast<std::uintptr_t>(one->data()) % B::alignment == 0);
-        CHECK(context.memory().current() == Bytes{400});
+        CHECK(context.memory().current() == allocated_bytes<B>(Bytes{400}));
         auto const none = Buffer<double, B>::allocate(context, 0);
         REQUIRE(none);
         CHECK(none->data() == nullptr);
     }
     CHECK(context.memory().current() == Bytes{0});
-    CHECK(context.memory().peak() == Bytes{400});
+    CHECK(context.memory().peak() == allocated_bytes<B>(Bytes{400}));
 }
 
 TEST_CASE_TEMPLATE("An event that was never recorded is reached; one after work is reached with it", B,

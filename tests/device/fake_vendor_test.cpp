@@ -227,6 +227,57 @@ TEST_CASE(
     CHECK(context->memory().current() == Bytes{0});
 }
 
+TEST_CASE("DeviceContext: what is allocated is parts of the block that was reserved, and then memory of the vendor's") {
+    Clean const clean;
+    auto& machine = FakeMachine::get();
+    auto const context = std::move(*FakeContext::open());
+    REQUIRE(context->reserve(Bytes{4096}));
+    CHECK(context->reserved() == Bytes{4096});
+    auto const before = machine.calls("allocate");
+    auto const hold = [&](std::int64_t count) {
+        return std::move(*Buffer<std::byte, Fake>::allocate(*context, count));
+    };
+    auto const first = hold(1);
+    auto const* const block = first.data();
+    CHECK(context->memory().current() == Bytes{256});
+    {
+        auto second = hold(257);
+        CHECK(second.data() == block + 256);
+        auto const third = hold(256);
+        CHECK(third.data() == block + 768);
+        // What goes soon lies at the other end, and leaves no gap behind.
+        using Brief = detail::BriefMemory<FakeContext>;
+        auto const brief = [&] {
+            Brief const all(*context, Brief::Of::all);
+            return hold(512);
+        }();
+        CHECK(brief.data() == block + 4096 - 512);
+        second = {};
+        // The lowest place that is large enough.
+        auto const fourth = hold(600);
+        CHECK(fourth.data() == block + 1024);
+        CHECK(hold(512).data() == block + 256);
+        CHECK(machine.calls("allocate") == before);
+        auto const large = hold(2048);
+        CHECK(machine.calls("allocate") == before + 1);
+        CHECK(context->memory().current() == Bytes{256 + 256 + 512 + 768 + 2048});
+    }
+    CHECK(context->memory().current() == Bytes{256});
+    // All that was given back is one part again.
+    CHECK(hold(4096 - 256).data() == block + 256);
+    CHECK(machine.calls("allocate") == before + 1);
+}
+
+TEST_CASE("DeviceContext: a block that is not there is out_of_memory, and nothing is held") {
+    Clean const clean;
+    auto const context = std::move(*FakeContext::open());
+    FakeMachine::get().fail("allocate");
+    CHECK(context->reserve(Bytes{4096}).error().code() == ErrorCode::out_of_memory);
+    CHECK(context->reserved() == Bytes{0});
+    FakeMachine::get().mend();
+    CHECK(Buffer<float, Fake>::allocate(*context, 10));
+}
+
 TEST_CASE("DeviceBackend: every call acts on the context's device, and the program's own choice stays") {
     Clean const clean;
     auto const context = std::move(*FakeContext::open({.device = 1}));

@@ -171,6 +171,39 @@ TEST_CASE_TEMPLATE("StepTable: what is written is what kernels read, step after 
     CHECK(table->least_pages(1) == 4);
 }
 
+TEST_CASE_TEMPLATE("StepTable: a step of single tokens shows inert rows beyond its own where it is told to", B,
+                   SHARDWISE_TEST_BACKENDS) {
+    auto const bench = testing::open_bench<B>();
+    if (!bench) return;
+    auto& stream = bench->stream();
+    auto table = StepTable<B>::create(bench->context(), {.tokens = 6, .sequences = 4, .wanted = 4});
+    REQUIRE(table);
+    std::int32_t const ids[] = {7, 8, 9};
+    std::int32_t const wanted[] = {0, 1, 2};
+    StepSequence const sequences[] = {{.past = 1}, {.past = 2}, {.past = 3}};
+    StepInput const step{.ids = ids, .sequences = sequences, .wanted = wanted};
+    for (std::int64_t const rows : {2, 5}) {
+        auto const refused = table->write(step, stream, rows);
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().message() == "step table: rows: are not those of a step's sequences and some more (got " +
+                                               std::to_string(rows) + ", expected 3 to 4)");
+    }
+    StepSequence const one[] = {{.past = 1, .rows = 3}};
+    CHECK_FALSE(table->write({.ids = ids, .sequences = one, .wanted = std::span(wanted).first(1)}, stream, 4));
+    REQUIRE(table->write(step, stream, 4));
+    CHECK(table->tokens() == 4);
+    CHECK(table->sequences() == 4);
+    CHECK(table->wanted().elements() == 4);
+    auto const out = bench->send(std::vector<float>(8, -1.0F));
+    auto const rows = bench->send(std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7});
+    TensorView<float const, 2, B> const from(rows.data(), {4, 2});
+    TensorView<float, 2, B> const to(const_cast<float*>(out.data()), {4, 2});
+    REQUIRE(take_rows<float>(table->wanted(), from, to, stream));
+    CHECK(bench->fetch(out) == std::vector<float>{0, 1, 2, 3, 4, 5, 0, 0});
+    REQUIRE(table->write(step, stream));
+    CHECK(table->tokens() == 3);
+}
+
 TEST_CASE_TEMPLATE("StepTable: steps that are written one after another reach the kernels between them", B,
                    SHARDWISE_TEST_BACKENDS) {
     auto const bench = open_bench<B>();

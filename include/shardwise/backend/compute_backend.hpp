@@ -108,6 +108,21 @@ concept HasHostMemory = requires {
     requires B::is_host_memory;
 };
 
+/// What `allocate` takes and counts for so many bytes: a device gives whole parts of a block.
+template <class B>
+[[nodiscard]] constexpr std::int64_t allocation_grain() {
+    if constexpr (requires { B::allocation_grain; }) {
+        return B::allocation_grain;
+    } else {
+        return 1;
+    }
+}
+template <class B>
+[[nodiscard]] constexpr Bytes allocated_bytes(Bytes bytes) {
+    constexpr auto grain = allocation_grain<B>();
+    return Bytes{(bytes.count() + grain - 1) / grain * grain};
+}
+
 /// Where kernels and layers run.
 template <class B>
 concept ComputeBackend = HasBackendName<B> && HasContext<B> && AllocatesMemory<B> && SynchronizesStreams<B> &&

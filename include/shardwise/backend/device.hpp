@@ -10,12 +10,14 @@
 #include <shardwise/backend/gemm_options.hpp>
 #include <shardwise/backend/weight_source.hpp>
 #include <shardwise/core/check_views.hpp>
+#include <shardwise/core/checked.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/core/tensor_view.hpp>
 
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
@@ -38,19 +40,26 @@ struct DeviceBackend {
     static constexpr std::string_view name = Api::name;
     /// What vendors' allocators give; vector loads and the products ask for at most that.
     static constexpr std::size_t alignment = 256;
+    /// Allocations take whole ones, and are counted so: parts of one block are then as aligned as what the vendor gives.
+    static constexpr std::int64_t allocation_grain = 256;
     /// Threads that run in step.
     static constexpr std::int32_t warp_size = Api::warp_size;
     /// True where all blocks of a kernel that fits run at once, so that one may wait for another.
     static constexpr bool co_resident_blocks = Api::co_resident_blocks;
 
-    /// Memory of the device, counted; null for no bytes.
+    /// Memory of the device, counted; null for no bytes. It is a part of the block that the context has reserved where that has place.
     ///
     /// Errors  out_of_memory; backend_failure
     [[nodiscard]] static Result<void*> allocate(Context& context, Bytes bytes) {
         if (bytes.count() == 0) return static_cast<void*>(nullptr);
+        auto const held = counted(bytes);
+        if (auto* const part = context.take(held)) {
+            context.memory().add(held);
+            return part;
+        }
         detail::DeviceScope<Api> const scope(context.device());
         if (!scope.result()) return scope.result().error();
-        auto memory = Api::allocate(static_cast<std::size_t>(bytes.count()));
+        auto memory = Api::allocate(static_cast<std::size_t>(held.count()));
         if (!memory) {
             if (memory.error().code() != ErrorCode::out_of_memory) return memory.error();
             Error error{ErrorCode::out_of_memory};
@@ -58,13 +67,15 @@ struct DeviceBackend {
             if (auto const free = Api::free_memory()) error.has(*free);
             return error;
         }
-        context.memory().add(bytes);
+        context.memory().add(held);
         return memory;
     }
     static void release(Context& context, void* memory, Bytes bytes) {
+        bytes = counted(bytes);
+        context.memory().remove(bytes);
+        if (context.give_back(memory, bytes)) return;
         detail::DeviceScope<Api> const scope(context.device());
         Api::release(memory);
-        context.memory().remove(bytes);
     }
 
     /// Copies values of one size from one view to another; they do not overlap.
@@ -179,6 +190,10 @@ struct DeviceBackend {
     static void launch(std::int64_t count, Body body, Stream& stream, std::int64_t grain = 1);
 
 private:
+    [[nodiscard]] static Bytes counted(Bytes bytes) {
+        bool const is_more = bytes.count() > std::numeric_limits<std::int64_t>::max() - allocation_grain;
+        return is_more ? bytes : Bytes{round_up(bytes.count(), allocation_grain)};
+    }
     /// The product by a range of inputs; where `is_fixed`, in an order that does not depend on the number of rows.
     template <class T, class Out>
     static Result<> submit_product(TensorView<T const, 2, DeviceBackend> in, DeviceWeight<Api> const& weight,

@@ -2,15 +2,18 @@
 #pragma once
 
 #include <shardwise/backend/detail/device_api.hpp>
+#include <shardwise/backend/detail/free_ranges.hpp>
 #include <shardwise/backend/detail/pinned_array.hpp>
 #include <shardwise/backend/device_stream.hpp>
 #include <shardwise/backend/memory_counter.hpp>
+#include <shardwise/core/bytes.hpp>
 #include <shardwise/core/device_id.hpp>
 #include <shardwise/core/result.hpp>
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -76,6 +79,46 @@ public:
         return DeviceStream<Api>(*this, options_.device, options_.limit, native);
     }
 
+    /// Takes one block of the device's memory, which all later allocations of the back end are parts of as long as it has place for
+    /// them; what it has no place for is asked of the vendor. Once, before anything is allocated.
+    ///
+    /// Memory  what is freed is used again at once: nothing in a stream reads it any more
+    /// Errors  out_of_memory; backend_failure
+    [[nodiscard]] Result<> reserve(Bytes bytes) {
+        if (bytes.count() == 0 || block_ != nullptr) return {};
+        detail::DeviceScope<Api> const scope(options_.device);
+        if (!scope.result()) return scope.result();
+        auto made = Api::allocate(static_cast<std::size_t>(bytes.count()));
+        if (!made) return made.error();
+        std::lock_guard const lock(mutex_);
+        block_ = static_cast<std::byte*>(*made);
+        block_bytes_ = bytes;
+        free_ = detail::FreeRanges(bytes.count());
+        return {};
+    }
+    [[nodiscard]] Bytes reserved() const { return block_bytes_; }
+    /// A part of the block; null where it has no place.
+    [[nodiscard]] void* take(Bytes bytes) {
+        std::lock_guard const lock(mutex_);
+        auto const offset = free_.take(bytes.count(), is_brief_);
+        return offset ? block_ + *offset : nullptr;
+    }
+    /// False for memory that is no part of the block.
+    [[nodiscard]] bool give_back(void* memory, Bytes bytes) {
+        auto* const at = static_cast<std::byte*>(memory);
+        std::lock_guard const lock(mutex_);
+        std::less<std::byte*> const before;
+        if (block_ == nullptr || before(at, block_) || !before(at, block_ + block_bytes_.count())) return false;
+        free_.give_back(at - block_, bytes.count());
+        return true;
+    }
+    /// Whether what is allocated from now on goes before what is allocated later: of all, or of weights (`holds_weights_briefly`).
+    /// The context's rank says so while it loads.
+    void set_brief(bool is_brief) { is_brief_ = is_brief; }
+    void set_brief_weights(bool is_brief) { are_weights_brief_ = is_brief; }
+    [[nodiscard]] bool is_brief() const { return is_brief_; }
+    [[nodiscard]] bool are_weights_brief() const { return are_weights_brief_; }
+
     /// What is free on the device now, whoever holds the rest.
     ///
     /// Errors  backend_failure
@@ -115,6 +158,14 @@ public:
         return staging_.data();
     }
 
+    DeviceContext(DeviceContext const&) = delete;
+    DeviceContext& operator=(DeviceContext const&) = delete;
+    ~DeviceContext() {
+        if (block_ == nullptr) return;
+        detail::DeviceScope<Api> const scope(options_.device);
+        Api::release(block_);
+    }
+
 private:
     DeviceContext(DeviceOptions const& options, detail::DeviceFacts const& facts) : options_(options), facts_(facts) {}
 
@@ -125,6 +176,11 @@ private:
     std::unique_ptr<Products> products_;
     detail::PinnedArray<Api, std::byte> staging_;
     std::size_t staging_bytes_ = 0;
+    std::byte* block_ = nullptr;
+    Bytes block_bytes_{};
+    detail::FreeRanges free_;
+    bool is_brief_ = false;
+    bool are_weights_brief_ = false;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/backend/brief_memory.hpp>
 #include <shardwise/backend/device.hpp>
 #include <shardwise/backend/device_format.hpp>
 #include <shardwise/core/check_views.hpp>
@@ -183,7 +184,11 @@ Result<DeviceWeight<Api>> DeviceBackend<Api>::hold_weight(Context& context, Weig
         weight.group_ = 32;
     }
     auto const layout = weight.layout();
-    auto memory = Buffer<std::byte, DeviceBackend>::allocate(context, layout.held_bytes(source.outputs));
+    using Brief = detail::BriefMemory<Context>;
+    auto memory = [&] {
+        Brief const brief(context, context.are_weights_brief() ? Brief::Of::all : Brief::Of::nothing);
+        return Buffer<std::byte, DeviceBackend>::allocate(context, layout.held_bytes(source.outputs));
+    }();
     if (!memory) return memory.error();
     weight.memory_ = std::move(*memory);
     weight.data_ = weight.memory_.data();

@@ -10,6 +10,19 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
+/// Checks that a rank of so many groups has what brings it their experts' rows.
+///
+/// Errors  invalid_argument
+[[nodiscard]] inline Result<> check_exchange(bool has_exchange, std::int64_t groups) {
+    if (has_exchange || groups <= 1) return {};
+    return Error{ErrorCode::invalid_argument}
+        .in("executor")
+        .at("ep")
+        .because("needs an exchange: other ranks have some of the experts")
+        .got(groups)
+        .fix("give forward what make_exchange made");
+}
+
 /// Checks the new tokens of a step against what a rank has room for. Only a step with an exchange may have none.
 ///
 /// Errors  invalid_argument

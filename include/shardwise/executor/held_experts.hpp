@@ -63,6 +63,7 @@ struct ExpertColumns {
         for (auto const& expert : experts) {
             if (expert.factor().weight != nullptr) factors.push_back(expert.factor());
         }
+        table = {};
         auto made = ExpertTable<Backend>::create(context, factors);
         if (!made) return made.error();
         table = std::move(*made);
@@ -122,6 +123,7 @@ public:
             if (place_.rank == 0) bias = expert.bias.view();
             if (expert.weight && !Policy::has_fixed_tree) factors.push_back({&*expert.weight, bias});
         }
+        table_ = {};
         auto made = ExpertTable<Backend>::create(context, factors);
         if (!made) return made.error();
         table_ = std::move(*made);

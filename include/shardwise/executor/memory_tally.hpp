@@ -4,6 +4,7 @@
 #include <shardwise/backend/host/isa.hpp>
 #include <shardwise/backend/host/multiply.hpp>
 #include <shardwise/backend/host/packed_weight.hpp>
+#include <shardwise/core/checked.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/block_cut.hpp>
 #include <shardwise/executor/executor_limits.hpp>
@@ -54,11 +55,16 @@ struct MemoryTally {
     std::int64_t cache = 0;
     /// The most that any product needs of the memory in which it prepares its input.
     std::int64_t prepared = 0;
+    /// What one allocation is a multiple of.
+    std::int64_t grain = 1;
 
-    /// A vector in fp32, where the operation has it.
-    void add_vector(Operation const& op, std::size_t slot, std::int64_t elements) {
-        if (!op.parameters[slot].empty()) weights += 4 * elements;
+    /// One allocation among the weights.
+    void add_weights(std::int64_t bytes) { weights += round_up(bytes, grain); }
+    /// A vector in fp32 for each of some weights, where the operation has it.
+    void add_vector(Operation const& op, std::size_t slot, std::int64_t elements, std::int64_t layers = 1) {
+        if (!op.parameters[slot].empty()) weights += layers * round_up(4 * elements, grain);
     }
+    /// What products read, in whole allocations.
     void add_packed(std::int64_t bytes) {
         weights += bytes;
         packed += bytes;
@@ -82,10 +88,10 @@ struct MemoryTally {
         };
         if (block.value(op.output).spread != Spread::partial) {
             auto const own = block.cut.width(op.output);
-            add_vector(op, 1, layers * own);
+            add_vector(op, 1, own, layers);
             return hold(own, op.in_features, prepared_row_bytes(kernel, UnitRange{0, op.in_features}));
         }
-        add_vector(op, 1, layers * op.out_features);
+        add_vector(op, 1, op.out_features, layers);
         auto const& pieces = block.pieces(op.inputs[0]);
         auto const& place = block.place;
         auto const own = pieces.inputs_of_rank(place.ranks, place.rank).size();

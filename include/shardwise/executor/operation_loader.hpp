@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/backend/brief_memory.hpp>
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/executor/held_experts.hpp>
 #include <shardwise/executor/load_parameter.hpp>
@@ -72,6 +73,13 @@ public:
         auto const values = floats(parameter, count, ranges);
         if (!values) return values.error();
         return hold_floats<Backend>(context(), *values);
+    }
+    /// The same for a while: what it is copied into outlives it.
+    [[nodiscard]] Result<Buffer<float, Backend>> hold_briefly(
+        std::string_view parameter, std::int64_t count, std::optional<std::span<UnitRange const>> ranges = {}) const {
+        using Brief = BriefMemory<typename Backend::Context>;
+        Brief const brief(context(), Brief::Of::all);
+        return hold_vector(parameter, count, ranges);
     }
     /// The same in the host's memory.
     [[nodiscard]] Result<std::vector<float>> floats(std::string_view parameter, std::int64_t count,

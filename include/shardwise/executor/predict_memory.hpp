@@ -73,7 +73,9 @@ class MemoryPredictor {
 public:
     MemoryPredictor(Model const& model, FormatOf const& format_of, TensorPlace place, ExecutorLimits const& limits,
                     IsaLevel isa, TensorPlace experts)
-        : model_(model), format_of_(format_of), place_(place), experts_(experts), limits_(limits), isa_(isa) {}
+        : model_(model), format_of_(format_of), place_(place), experts_(experts), limits_(limits), isa_(isa) {
+        tally_.grain = allocation_grain<Backend>();
+    }
 
     /// Adds a block, whose weights lie there between its uses.
     [[nodiscard]] Result<> add(BlockBody const& body, std::string const& prefix, LayerHome home) {
@@ -97,8 +99,9 @@ public:
         if (!table) return Error{ErrorCode::size_overflow}.in("step table").at("tokens").got(limits_.step_tokens);
         return PredictedMemory{.weights = Bytes{tally_.weights + fetched},
                                .kv_cache = Bytes{tally_.cache},
-                               .activations = Bytes{arena_},
-                               .scratch = Bytes{4 * (scratch_ + step_floats_)} + *table,
+                               .activations = allocated_bytes<Backend>(Bytes{arena_}),
+                               .scratch = allocated_bytes<Backend>(Bytes{4 * scratch_}) + Bytes{4 * step_floats_} +
+                                          allocated_bytes<Backend>(*table),
                                .products = Bytes{tally_.prepared},
                                .loading = Bytes{loading_},
                                .pinned = Bytes{pinned_ + std::min<std::int64_t>(read_layers_, 2) * largest_read_}};
@@ -154,7 +157,7 @@ private:
         if (std::find(rotations_.begin(), rotations_.end(), kind) != rotations_.end()) return;
         rotations_.push_back(kind);
         auto const frequencies = rotary_elements(model_.config.rope, kind.width) / 2;
-        tally_.weights += 4 * frequencies;
+        tally_.add_weights(4 * frequencies);
         step_floats_ += StepRotations<Backend>::step_floats(limits_.step_tokens, frequencies);
     }
 
@@ -187,7 +190,7 @@ private:
 /// What a rank that has all experts, or its share of them without what exchanges their rows, will hold of a stage, by
 /// the rules that loading, caching and the arena allocate by: nothing is read but what `format_of` reads.
 ///
-/// Units  bytes as asked for, as the counting allocator has them
+/// Units  bytes as the counting allocator has them: as asked for on the host, in whole parts of its block on a device
 /// Errors  those of `format_of` and of cuts that are not legal; size_overflow
 template <ComputeBackend Backend, ReductionPolicy Policy>
 [[nodiscard]] Result<PredictedMemory> predict_memory(Model const& model, FormatOf const& format_of, TensorPlace place,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/backend/brief_memory.hpp>
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/comm/device/device_communicator.hpp>
 #include <shardwise/core/checked.hpp>
@@ -15,6 +16,7 @@
 #include <shardwise/executor/held_operation.hpp>
 #include <shardwise/executor/kv_cache.hpp>
 #include <shardwise/executor/last_step.hpp>
+#include <shardwise/executor/output_of.hpp>
 #include <shardwise/executor/pipeline_stage.hpp>
 #include <shardwise/executor/product_memory.hpp>
 #include <shardwise/executor/rank_home.hpp>
@@ -79,12 +81,11 @@ public:
         auto const before = rank.context.memory().current();
         for (auto const& block : model.program.blocks()) {
             if (block.role == ModuleRole::head && !limits.has_head) break;
-            executor.note_output(block);
             for (std::int32_t i = 0; i < block.count; ++i, ++number) {
                 if (!stage.has(number)) continue;
                 auto prefix = std::string(block.module);
                 if (block.is_numbered) prefix += "." + std::to_string(block.first + i);
-                auto held = executor.load_block(loader, block, prefix, i);
+                auto held = executor.load_block(loader, block, prefix, i, stage.home(number));
                 // A file that was cut has zeros, which may look like another fault.
                 if (auto const whole = held ? Result<>{} : detail::check_loaded(parameters, options); !whole)
                     return whole.error();
@@ -111,7 +112,8 @@ public:
     /// together on every rank of the last stage; another stage takes the hidden state from a rank, hands it on, and
     /// writes no `out`. Models that see in both directions cache nothing: each part is its whole sequence.
     ///
-    /// Shapes  ids [sum of parts' tokens], one sequence after another; out [parts or tokens, output().width] of output().dtype, dense
+    /// Shapes  ids [sum of parts' tokens], one sequence after another; out [parts or tokens, output().width] of output().dtype, dense;
+    ///         of logits rows may follow, up to step_bucket(parts), in which a graph leaves what means nothing
     /// Order   on `stream`, the collectives too; `comm` outlives what is in it
     /// Errors  invalid_argument for ids outside of the vocabulary, parts that leave a cache, or more tokens than there is memory
     ///         for; out_of_memory where the cache has no free pages
@@ -172,6 +174,11 @@ public:
     [[nodiscard]] Model const& model() const { return *model_; }
     [[nodiscard]] KvCache<Backend>& cache() { return cache_; }
     [[nodiscard]] ExecutorOutput const& output() const { return output_; }
+    /// Rows of logits that a step of one token of so many sequences is best given: as one graph serves several numbers of them.
+    [[nodiscard]] std::int64_t step_bucket(std::int64_t sequences) const {
+        if (!can_repeat_ || sequences == 0 || output_.rows != Rows::sequences) return sequences;
+        return graphs_.bucket(sequences, std::min(limits_.sequences, limits_.step_tokens));
+    }
     [[nodiscard]] GraphCounts const& graphs() const { return graphs_.counts(); }
     /// What was read of the files' tensors to load the rank's share.
     [[nodiscard]] Bytes bytes_read() const { return bytes_read_; }
@@ -193,6 +200,7 @@ private:
           place_(place),
           experts_(experts),
           limits_(limits),
+          output_(output_of(model, limits)),
           is_bidirectional_(shardwise::is_bidirectional(model)),
           can_repeat_(limits.has_graphs && StepGraphs<Backend>::can_capture(model)) {}
 
@@ -206,7 +214,10 @@ private:
         for (auto const& part : parts) {
             if (auto const done = cache_.reserve(part.slot, part.past + part.tokens); !done) return done;
         }
-        if (auto const written = step_.write(ids, parts, cache_, stream); !written) return written;
+        bool const repeats = tokens == std::ssize(parts) && links.from < 0 && exchange == nullptr &&
+                             repeats_collectives(comm) && repeats_steps(out.extent(0));
+        auto const rows = repeats && out.extent(0) > tokens ? out.extent(0) : std::int64_t{0};
+        if (auto const written = step_.write(ids, parts, cache_, stream, rows); !written) return written;
         if (auto const done = rotations_.prepare(step_.table(), stream); !done) return done;
         StepView<Backend> step{step_.table(), parts, scratch_.view(), &cache_, &rotations_};
         step.tracer = tracer_;
@@ -216,7 +227,8 @@ private:
                                            split_units(model_->config.experts, experts_.ranks, experts_.rank).size());
         typename ProductMemory<Backend>::Loan const loan(product_memory_, stream);
         // Only logits are put there.
-        WalkState<Backend> state{view_as<float>(out), nullptr, counted_};
+        auto const made = output_.rows == Rows::sequences ? step_.table().sequences() : out.extent(0);
+        WalkState<Backend> state{view_as<float>(out.rows(0, std::min(made, out.extent(0)))), nullptr, counted_};
         if (links.from >= 0) {
             auto const& input = blocks_.front().input;
             state.hidden = input.data;
@@ -245,11 +257,8 @@ private:
             at = 0;
             return offloaded_.run(blocks_, walk, stream, Deadline::after(std::chrono::hours(24)));
         };
-        auto const rows = tokens * model_->config.experts_per_token;
-        bool const repeats = can_repeat_ && rows <= Experts::few_rows &&
-                             tokens == static_cast<std::int64_t>(parts.size()) && output_.is_logits && ends_model_ &&
-                             links.from < 0 && times_ == nullptr && repeats_collectives(comm) && exchange == nullptr;
-        auto const done = repeats ? graphs_.run(tokens, out.data(), comm, stream, walk_all) : walk_all();
+        auto const done =
+            repeats ? graphs_.run(step_.table().tokens(), out.data(), comm, stream, walk_all) : walk_all();
         Result<> copied;
         bool const is_handed_on = links.to >= 0;
         if (done && (is_handed_on || !output_.is_logits)) {
@@ -265,19 +274,18 @@ private:
         return done ? copied : done;
     }
 
-    void note_output(shardwise::Block const& block) {
-        auto const& body = model_->program.body(block);
-        for (auto const& op : body.operations()) {
-            rule_.skipped_id = std::max(rule_.skipped_id, op.skipped_id);
-            if (op.kind == OpKind::last_token) rule_.takes_first = op.takes_first;
-        }
-        auto const& last = body.values()[static_cast<std::size_t>(body.operations().back().output)];
-        output_ = {last.rows, last.width, last.is_fp32, last.is_fp32 ? Dtype::f32 : limits_.activations};
+    /// Whether a step of one token of each sequence, with so many rows, may be a graph.
+    [[nodiscard]] bool repeats_steps(std::int64_t rows) const {
+        return can_repeat_ && rows * model_->config.experts_per_token <= Experts::few_rows && output_.is_logits &&
+               ends_model_ && times_ == nullptr;
     }
 
     [[nodiscard]] Result<Block> load_block(ParameterLoader<Backend>& parameters, shardwise::Block const& block,
-                                           std::string const& prefix, std::int32_t number) {
+                                           std::string const& prefix, std::int32_t number, LayerHome home) {
         auto& context = parameters.context();
+        // What is moved out lies there for a while only.
+        using Brief = detail::BriefMemory<typename Backend::Context>;
+        Brief const brief(context, home == LayerHome::resident ? Brief::Of::nothing : Brief::Of::weights);
         auto const& body = model_->program.body(block);
         detail::OperationLoader<Backend> const loader(parameters, *model_, prefix, place_, experts_,
                                                       block.first + number);
@@ -343,7 +351,7 @@ private:
         for (auto& block : blocks_) block.bind(bodies_[block.body], arena_.data());
         if (auto const fits = detail::check_bound<Backend, Policy>(blocks_, cache_, rotations_); !fits) return fits;
         counted_.first.reserve(static_cast<std::size_t>(model_->config.experts) + 1);
-        auto step = RankStep<Backend>::create(context, limits_, cache_.groups(), rule_);
+        auto step = RankStep<Backend>::create(context, limits_, cache_.groups(), step_rule_of(*model_, limits_));
         if (!step) return step.error();
         step_ = std::move(*step);
         return {};
@@ -351,20 +359,14 @@ private:
 
     [[nodiscard]] Result<> check(std::span<std::int32_t const> ids, std::span<SequencePart const> parts,
                                  TensorView<std::byte, 2, Backend> out, bool has_exchange) const {
-        auto const refused = [] { return Error{ErrorCode::invalid_argument}.in("executor"); };
-        if (!has_exchange && experts_.ranks > 1) {
-            return refused()
-                .at("ep")
-                .because("needs an exchange: other ranks have some of the experts")
-                .got(experts_.ranks)
-                .fix("give forward what make_exchange made");
-        }
+        if (auto const checked = check_exchange(has_exchange, experts_.ranks); !checked) return checked;
         auto const checked =
             check_step(ids, parts, limits_, is_bidirectional_, has_exchange, model_->config.vocab_size);
         if (!checked) return checked;
         auto const texts = static_cast<std::int64_t>(parts.size());
         auto const rows = output_.rows == Rows::sequences ? texts : static_cast<std::int64_t>(ids.size());
-        return ends_model_ ? check_output_rows(output_, rows, out.extent(0), out.extent(1)) : Result<>{};
+        auto const expected = std::clamp(out.extent(0), rows, std::max(rows, step_bucket(texts)));
+        return ends_model_ ? check_output_rows(output_, expected, out.extent(0), out.extent(1)) : Result<>{};
     }
 
     Model const* model_;
@@ -374,7 +376,6 @@ private:
     ExecutorOutput output_;
     bool is_bidirectional_;
     bool can_repeat_;
-    StepRule rule_;
     std::vector<PlannedBody> bodies_;
     std::vector<Block> blocks_;
     BlockTimes* times_ = nullptr;

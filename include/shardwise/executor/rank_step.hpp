@@ -8,7 +8,9 @@
 #include <shardwise/executor/kv_cache.hpp>
 #include <shardwise/executor/step_capacity.hpp>
 #include <shardwise/kernels/step_table.hpp>
+#include <shardwise/model/architecture.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -25,6 +27,19 @@ struct StepRule {
     /// The first row of each sequence is pooled, not the last one.
     bool takes_first = false;
 };
+
+/// The rule of the blocks that an executor with these limits computes.
+[[nodiscard]] inline StepRule step_rule_of(Model const& model, ExecutorLimits const& limits) {
+    StepRule rule;
+    for (auto const& block : model.program.blocks()) {
+        if (block.role == ModuleRole::head && !limits.has_head) break;
+        for (auto const& op : model.program.body(block).operations()) {
+            rule.skipped_id = std::max(rule.skipped_id, op.skipped_id);
+            if (op.kind == OpKind::last_token) rule.takes_first = op.takes_first;
+        }
+    }
+    return rule;
+}
 
 /// The table that a rank's kernels read a step from, and what it is written from.
 template <ComputeBackend Backend>
@@ -44,12 +59,12 @@ public:
         return Result<RankStep>(std::move(step));
     }
 
-    /// Writes new tokens of sequences that have their pages.
+    /// Writes new tokens of sequences that have their pages; of `rows` where there are some, those beyond the sequences' are inert.
     ///
     /// Order   on `stream`
     /// Errors  as StepTable::write
     [[nodiscard]] Result<> write(std::span<std::int32_t const> ids, std::span<SequencePart const> parts,
-                                 KvCache<Backend> const& cache, typename Backend::Stream& stream) {
+                                 KvCache<Backend> const& cache, typename Backend::Stream& stream, std::int64_t rows) {
         sequences_.clear();
         wanted_.clear();
         lists_.resize(parts.size() * groups_);
@@ -63,7 +78,7 @@ public:
             first += part.tokens;
             at += groups_;
         }
-        return table_->write({ids, sequences_, wanted_, static_cast<std::int32_t>(rule_.skipped_id)}, stream);
+        return table_->write({ids, sequences_, wanted_, static_cast<std::int32_t>(rule_.skipped_id)}, stream, rows);
     }
 
     [[nodiscard]] StepTable<Backend> const& table() const { return *table_; }

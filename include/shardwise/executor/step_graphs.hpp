@@ -12,6 +12,7 @@
 #include <shardwise/op/visit_op.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
@@ -40,6 +41,7 @@ public:
     [[nodiscard]] static bool can_capture(Model const&) { return false; }
     [[nodiscard]] GraphCounts const& counts() const { return counts_; }
     void refuse(char const*) const {}
+    [[nodiscard]] static std::int64_t bucket(std::int64_t sequences, std::int64_t) { return sequences; }
 
     template <class C, class Walk>
     [[nodiscard]] Result<> run(std::int64_t, void const*, C&, typename Backend::Stream&, Walk const& walk) {
@@ -50,8 +52,8 @@ private:
     GraphCounts counts_;
 };
 
-/// Steps of one token of each sequence as graphs of a device, one for each number of sequences: the second such step is taken down,
-/// those after it are one call of the vendor's. The first one runs by its calls, since code is loaded when it is first used, which
+/// Steps of one token of each sequence as graphs of a device, one for each bucket of 1, 2, 4, 8, ... sequences, where rows beyond the
+/// step's are inert: the second step of a bucket is taken down, those after it are one call of the vendor's. The first one runs by its calls, since code is loaded when it is first used, which
 /// must not happen within a capture.
 template <class Api>
 class StepGraphs<DeviceBackend<Api>> {
@@ -65,22 +67,27 @@ public:
         return true;
     }
     [[nodiscard]] GraphCounts const& counts() const { return counts_; }
+    /// As how many sequences a step of some is put into the stream, of `most`.
+    [[nodiscard]] std::int64_t bucket(std::int64_t sequences, std::int64_t most) const {
+        if (is_refused_) return sequences;
+        return std::min(static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(sequences))), most);
+    }
     /// No step is taken down from now on.
     void refuse(char const* reason) {
         is_refused_ = true;
         counts_.reason = reason;
     }
 
-    /// Puts a step into the stream: walk() does it call by call. `out` is where the step leaves its result. The ranks of `comm` do so
+    /// Puts a step of so many rows into the stream: walk() does it call by call. `out` is where the step leaves its result. The ranks of `comm` do so
     /// alike: where one of them cannot take a step down, none does.
     template <Communicator C, class Walk>
-    [[nodiscard]] Result<> run(std::int64_t sequences, void const* out, C& comm, DeviceStream<Api>& stream,
+    [[nodiscard]] Result<> run(std::int64_t rows, void const* out, C& comm, DeviceStream<Api>& stream,
                                Walk const& walk) {
         if (is_refused_) return walk();
         auto found = std::find_if(kept_.begin(), kept_.end(),
-                                  [&](Kept const& kept) { return kept.sequences == sequences && kept.out == out; });
+                                  [&](Kept const& kept) { return kept.rows == rows && kept.out == out; });
         if (found == kept_.end()) {
-            kept_.push_back({sequences, out, {}});
+            kept_.push_back({rows, out, {}});
             return walk();
         }
         if (found->graph.empty()) {
@@ -107,7 +114,7 @@ public:
 
 private:
     struct Kept {
-        std::int64_t sequences;
+        std::int64_t rows;
         void const* out;
         /// None before the second step of its kind.
         std::vector<DeviceGraph<Api>> graph;

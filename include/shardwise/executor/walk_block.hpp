@@ -19,7 +19,7 @@ template <ActivationElement T, ComputeBackend Backend, ReductionPolicy Policy, C
                                      WalkState<Backend>& state, C& comm, ExpertParallel<Backend, C>* exchange,
                                      typename Backend::Stream& stream) {
     BlockWalk<Backend, Policy, C, T> walk{
-        block, step, state, comm, exchange, stream, step.table.tokens(), static_cast<std::int64_t>(step.parts.size())};
+        block, step, state, comm, exchange, stream, step.table.tokens(), step.table.sequences()};
     state.counted.choice = no_value;
     if (block.operations.empty()) return {};
     if (auto const in = walk.view(block.input); !block.reads_ids && state.hidden != block.input.data) {

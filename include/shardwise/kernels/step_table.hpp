@@ -64,19 +64,22 @@ public:
     }
 
     /// Replaces the step. What was put into the stream before reads the step before on a device; on the host it has to be done.
+    /// `rows`: a step of one wanted token of each sequence shows so many of all, those beyond its own inert; 0: its own.
     ///
     /// Order   on `stream`: what is put in afterwards reads this step
     /// Errors  invalid_argument for what leaves the bounds, and for lists without the pages that a sequence's tokens lie in;
     ///         deadline_exceeded on a device where the copy of the last but one step does not end
-    [[nodiscard]] Result<> write(StepInput const& step, typename Backend::Stream& stream) {
-        if (auto const checked = detail::check_written_step(layout_, step); !checked) return checked;
+    [[nodiscard]] Result<> write(StepInput const& step, typename Backend::Stream& stream, std::int64_t rows = 0) {
+        if (auto const checked = detail::check_written_step(layout_, step, rows); !checked) return checked;
         auto const to = memory_.begin();
         if (!to) return to.error();
         counts_ = detail::write_step(layout_, step, *to, greatest_pages_);
-        return memory_.send(layout_.size(counts_.sequences), stream);
+        auto const written = layout_.size(counts_.sequences);
+        if (rows > 0) counts_ = {rows, rows, rows};
+        return memory_.send(written, stream);
     }
 
-    // Those of the step that was written last.
+    // Those of the step that was written last, with its inert rows.
     [[nodiscard]] std::int64_t tokens() const { return counts_.tokens; }
     [[nodiscard]] std::int64_t sequences() const { return counts_.sequences; }
     [[nodiscard]] Numbers ids() const { return {memory_.data() + layout_.ids, {counts_.tokens}}; }

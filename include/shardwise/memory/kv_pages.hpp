@@ -73,11 +73,13 @@ struct KvCapacity {
     return token ? checked_multiply(*token, kv_page_tokens) : token;
 }
 
-/// The cache of one layer on one rank, to the byte: what the executor allocates. Nothing where it leaves 63 bits.
+/// The cache of one layer on one rank, to the byte: what the executor allocates, each of its arrays in whole multiples of `grain`.
+/// Nothing where it leaves 63 bits.
 ///
 /// Units  bytes of pages; the estimator's kv_cache_bytes is the least that any cache needs: it has no pages, a window
 ///        without the new tokens, and no scales
-[[nodiscard]] constexpr Optional<Bytes> kv_layer_bytes(KvLayer const& layer, KvCapacity const& capacity) {
+[[nodiscard]] constexpr Optional<Bytes> kv_layer_bytes(KvLayer const& layer, KvCapacity const& capacity,
+                                                       std::int64_t grain = 1) {
     auto const pages = kv_pages(capacity, layer.window);
     auto const page = kv_page_bytes(layer, capacity.dtype);
     auto const bytes = pages && page ? checked_multiply(*pages, *page) : Optional<std::int64_t>{};
@@ -85,7 +87,14 @@ struct KvCapacity {
     auto const state_bytes = states ? checked_multiply(*states, std::int64_t{4}) : states;
     auto const total = bytes && state_bytes ? checked_add(*bytes, *state_bytes) : Optional<std::int64_t>{};
     if (!total) return std::nullopt;
-    return Bytes{*total};
+    if (grain == 1) return Bytes{*total};
+    auto const rows = *pages * kv_page_tokens * layer.heads;
+    std::int64_t sum = round_up(*state_bytes, grain);
+    for (auto const width : {layer.key_dim, layer.value_dim}) {
+        sum += round_up(rows * width * bits(capacity.dtype) / 8, grain);
+        if (capacity.dtype == Dtype::i8) sum += round_up(rows * 4, grain);
+    }
+    return Bytes{sum};
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/buffer.hpp>
+#include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/backend/device.hpp>
 #include <shardwise/backend/memory_counter.hpp>
 #include <shardwise/backend/pinned_memory.hpp>
@@ -115,7 +116,12 @@ private:
             : room(most), pairs(shape.max_tokens * shape.experts_per_token), own(shape.max_tokens * shape.width) {}
         /// What experts read, and later what comes back.
         [[nodiscard]] std::int64_t rows() const { return std::max(room.received, room.sent); }
-        [[nodiscard]] std::int64_t on_device() const { return 4 * (rows() + room.received + pairs); }
+        [[nodiscard]] std::int64_t on_device() const {
+            Bytes sum{0};
+            for (auto const elements : {rows(), room.received, pairs})
+                sum += allocated_bytes<Backend>(Bytes{4 * elements});
+            return sum.count();
+        }
         /// By expert, and before that the rank's own.
         [[nodiscard]] std::int64_t by_expert() const { return std::max(room.received, own); }
         [[nodiscard]] std::int64_t pinned() const { return 4 * (room.sent + room.received + by_expert() + pairs); }

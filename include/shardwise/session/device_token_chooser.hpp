@@ -3,14 +3,15 @@
 
 #include <shardwise/backend/detail/pinned_array.hpp>
 #include <shardwise/backend/device.hpp>
+#include <shardwise/core/checked.hpp>
 #include <shardwise/kernels/device/arg_max.hpp>
 #include <shardwise/kernels/device/sample.hpp>
 #include <shardwise/session/token_chooser.hpp>
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <utility>
@@ -24,9 +25,10 @@ public:
     using Backend = DeviceBackend<Api>;
 
     /// Errors  out_of_memory; those of the device's calls
-    [[nodiscard]] static Result<TokenChooser> create(RankHome<Backend> const& rank, std::int64_t sequences,
+    [[nodiscard]] static Result<TokenChooser> create(RankHome<Backend> const& rank, ExecutorLimits const& limits,
                                                      std::int64_t vocabulary) {
         TokenChooser chooser(rank.context);
+        auto const sequences = limits.sequences;
         chooser.sequences_ = sequences;
         chooser.vocabulary_ = vocabulary;
         auto logits = Buffer<float, Backend>::allocate(rank.context, sequences * vocabulary);
@@ -38,7 +40,22 @@ public:
         auto tokens = chooser.template pin<std::int32_t>(sequences);
         if (!tokens) return tokens.error();
         chooser.tokens_ = std::move(*tokens);
+        detail::DeviceScope<Api> const scope(rank.context.device());
+        if (!scope.result()) return scope.result().error();
+        auto table = SamplingTable<Backend>::create(rank.context, bounds_of(limits, vocabulary));
+        if (!table) return table.error();
+        chooser.table_.emplace(std::move(*table));
         return Result<TokenChooser>(std::move(chooser));
+    }
+
+    /// What it holds on the device: the logits and the chosen token of each sequence, and how each is sampled.
+    ///
+    /// Errors  invalid_argument for what is no size of a table
+    [[nodiscard]] static Result<Bytes> bytes_for(ExecutorLimits const& limits, std::int64_t vocabulary) {
+        auto const table = SamplingTable<Backend>::bytes_for(bounds_of(limits, vocabulary));
+        if (!table) return table.error();
+        return allocated_bytes<Backend>(Bytes{4 * limits.sequences * vocabulary}) +
+               allocated_bytes<Backend>(Bytes{4 * limits.sequences}) + *table;
     }
 
     [[nodiscard]] TensorView<float, 2, Backend> logits(std::int64_t rows) { return logits_.matrix(rows, vocabulary_); }
@@ -72,27 +89,12 @@ public:
 private:
     explicit TokenChooser(DeviceContext<Api>& context) : context_(&context) {}
 
-    /// A table with place for so many tokens of histories; what used the one before is done.
-    [[nodiscard]] Result<> make_table(std::int64_t history) {
-        detail::DeviceScope<Api> const scope(context_->device());
-        if (!scope.result()) return scope.result();
-        auto table = SamplingTable<Backend>::create(
-            *context_, {.rows = sequences_, .vocabulary = vocabulary_, .history = history});
-        if (!table) return table.error();
-        table_.emplace(std::move(*table));
-        history_ = history;
-        return {};
-    }
-    /// Writes how rows are sampled. The table is made when a row first is, and again where a penalty counts more tokens than it has
-    /// place for.
-    [[nodiscard]] Result<> write_table(std::span<SamplingRow const> rows, DeviceStream<Api>& stream) {
-        std::int64_t history = 0;
-        for (auto const& row : rows) history += detail::penalised_tokens(row);
-        if (!table_ || history > history_) {
-            auto const made = make_table(static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(history))));
-            if (!made) return made;
-        }
-        return table_->write(rows, stream);
+    /// Any row may be sampled, and a penalty may count all tokens of a sequence.
+    [[nodiscard]] static SamplingBounds bounds_of(ExecutorLimits const& limits, std::int64_t vocabulary) {
+        constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+        auto const history = checked_multiply(limits.sequences, limits.context);
+        return {
+            .rows = limits.sequences, .vocabulary = vocabulary, .history = std::min(history ? *history : most, most)};
     }
 
     template <class T>
@@ -128,7 +130,7 @@ private:
         if (is_greedy(rows)) {
             if (auto const found = arg_max(own, chosen, stream); !found) return found;
         } else {
-            if (auto const written = write_table(rows, stream); !written) return written;
+            if (auto const written = table_->write(rows, stream); !written) return written;
             if (auto const drawn = sample(own, *table_, chosen, stream); !drawn) return drawn;
         }
         TensorView<std::int32_t const, 1, Backend> const ids = chosen;
@@ -151,9 +153,7 @@ private:
     std::int64_t vocabulary_ = 0;
     Buffer<float, Backend> logits_;
     Buffer<std::int32_t, Backend> chosen_;
-    /// Made when a row is first sampled.
     std::optional<SamplingTable<Backend>> table_;
-    std::int64_t history_ = 0;
     detail::PinnedArray<Api, std::int32_t> tokens_;
     /// Made when somebody first looks.
     detail::PinnedArray<Api, float> host_logits_;

@@ -8,6 +8,7 @@
 #include <shardwise/core/log.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/model_reach.hpp>
+#include <shardwise/executor/output_of.hpp>
 #include <shardwise/executor/predict_memory.hpp>
 #include <shardwise/executor/rank_executor.hpp>
 #include <shardwise/executor/stored_parameters.hpp>
@@ -190,16 +191,19 @@ template <ReductionPolicy Policy, ComputeBackend Backend>
     if (auto const opened = agree_on(world, communicators.open(run, world, world, machine, meeting)); !opened)
         return opened;
     TensorPlace const place{world.size(), world.rank()};
+    auto const output = output_of(model, limits);
+    auto const width = output.width;
+    auto const row_bytes = width * bits(output.dtype) / 8;
     if constexpr (!HasHostMemory<Backend>) {
         auto const& isa = machine.isa();
         if (!isa) return end(isa.error());
         auto const predicted = predict_memory<Backend, Policy>(model, formats_of(parameters, {}), place, limits, *isa);
         if (!predicted) return end(predicted.error());
-        if (auto const fits = agree_on(world, machine.check_free(predicted->total())); !fits) return fits;
+        auto const states = allocated_bytes<Backend>(Bytes{row_bytes * limits.step_tokens});
+        if (auto const fits = agree_on(world, machine.reserve(predicted->total() + states)); !fits) return fits;
     }
     auto executor = RankExecutor<Backend, Policy>::create(machine.home(), model, parameters, place, limits);
     if (!executor) return end(executor.error());
-    auto const width = executor->output().width;
     if (options.log.hears(LogLevel::debug)) {
         options.log(
             LogLevel::debug, world.rank(),
@@ -207,13 +211,12 @@ template <ReductionPolicy Policy, ComputeBackend Backend>
                 " as tensor-parallel rank " + std::to_string(world.rank()) + " of " + std::to_string(world.size()) +
                 " and has its share of every block: there is one stage; weights " + to_text(executor->weight_bytes()));
     }
-    auto const element = bits(executor->output().dtype) / 8;
-    auto states = Buffer<std::byte, Backend>::allocate(machine.home().context, limits.step_tokens * width * element);
+    auto states = Buffer<std::byte, Backend>::allocate(machine.home().context, limits.step_tokens * row_bytes);
     if (!states) return end(states.error());
     std::vector<std::byte> copy(HasHostMemory<Backend> ? 0 : static_cast<std::size_t>(states->size()));
     std::vector<float> seen;
     // Scores of texts are a row for each, as it stands after the last token.
-    bool const is_of_text = executor->output().rows == Rows::sequences;
+    bool const is_of_text = output.rows == Rows::sequences;
     auto pooled = options;
     if (options.has_scores) pooled.pooling = is_of_text ? Pooling::last : Pooling::none;
     Pooler pooler(pooled, texts, width);
@@ -223,7 +226,7 @@ template <ReductionPolicy Policy, ComputeBackend Backend>
         auto const rows = static_cast<std::int64_t>(is_of_text ? parts.size() : ids.size());
         auto& stream = machine.stream();
         float const* from = nullptr;
-        auto const made = visit_activations<Backend>(executor->output().dtype, [&]<class T>(T) -> Result<> {
+        auto const made = visit_activations<Backend>(output.dtype, [&]<class T>(T) -> Result<> {
             auto* const out = reinterpret_cast<T*>(states->data());
             TensorView<T, 2, Backend> const all(out, {rows, width});
             if (auto const done = executor->forward(ids, parts, all, communicators.group(), stream); !done) return done;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/core/bytes.hpp>
-#include <shardwise/executor/executor_limits.hpp>
 #include <shardwise/kernels/sampling_options.hpp>
 
 #include <cstdint>
@@ -47,10 +45,5 @@ using OnText = std::function<void(std::int64_t request, std::string_view text)>;
 using OnToken = std::function<bool(std::int64_t request, std::int32_t token)>;
 /// Called with the logits that each new token is chosen from.
 using OnLogits = std::function<void(std::int64_t request, std::span<float const> logits)>;
-
-/// What a session takes beside its executor: the logits and the chosen token of each sequence.
-[[nodiscard]] constexpr Bytes session_bytes(ExecutorLimits const& limits, std::int64_t vocabulary) {
-    return Bytes{4 * limits.sequences * (vocabulary + 1)};
-}
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

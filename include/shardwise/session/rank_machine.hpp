@@ -54,13 +54,14 @@ public:
         home_.emplace(RankHome<Backend>{host_.context, *context_});
         return {};
     }
-    /// Whether so much can be held now.
+    /// Takes all that the rank will hold as one block, before anything is loaded.
     ///
-    /// Errors  out_of_memory with what is free
-    [[nodiscard]] Result<> check_free(Bytes needed) const {
+    /// Errors  out_of_memory with what is free; backend_failure
+    [[nodiscard]] Result<> reserve(Bytes needed) {
         auto const free = context_->free_memory();
         if (!free) return free.error();
-        if (needed <= *free) return {};
+        auto const taken = needed <= *free ? context_->reserve(needed) : Result<>(Error{ErrorCode::out_of_memory});
+        if (taken || taken.error().code() != ErrorCode::out_of_memory) return taken;
         return Error{ErrorCode::out_of_memory}
             .in(std::string(Backend::name) + ":" + std::to_string(context_->device()))
             .needs(needed)
@@ -105,7 +106,7 @@ public:
         return without_vendor(options.devices.vendor);
     }
     /// The system says so itself where it runs out.
-    [[nodiscard]] Result<> check_free(Bytes) const { return {}; }
+    [[nodiscard]] Result<> reserve(Bytes) const { return {}; }
 
     [[nodiscard]] HostContext& host() { return host_.context; }
     [[nodiscard]] Result<IsaLevel> const& isa() const { return host_.context.isa(); }

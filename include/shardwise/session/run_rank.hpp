@@ -103,9 +103,12 @@ public:
                 predicted_pinned_ += *pinned;
             }
         }
-        auto const beside = session_bytes(limits_, model_.config.vocab_size);
+        auto const beside = TokenChooser<Backend>::bytes_for(limits_, model_.config.vocab_size);
+        if (!beside) return beside.error();
+        session_bytes_ = *beside;
+        predicted_ += *beside;
         // What peers see is there already.
-        if (auto const fits = machine_.check_free(predicted_ + beside); !fits) return fits;
+        if (auto const fits = machine_.reserve(predicted_); !fits) return fits;
         auto load = options_.load;
         if (!is_first()) load.observer = {};
         if (options_.tp > 1) load.share_largest = largest_of_ranks(group());
@@ -265,7 +268,6 @@ public:
 
     /// What this rank holds.
     [[nodiscard]] RunMemory own_memory() {
-        auto const beside = session_bytes(limits_, model_.config.vocab_size);
         auto const rows = exchange_ ? exchange_->bytes() : Bytes{0};
         auto staging = world_.staging_bytes() + (group_ ? group_->staging_bytes() : Bytes{0});
         if (groups_) staging += team_->staging_bytes() + groups_->peers().staging_bytes();
@@ -273,8 +275,8 @@ public:
         if (!HasHostMemory<Backend>) staging = Bytes{0};
         return {.weights = executor_->weight_bytes(),
                 .cache = executor_->cache_bytes(),
-                .activations = executor_->activation_bytes() + rows + beside,
-                .predicted = predicted_ + beside + staging + communicators_.bytes(),
+                .activations = executor_->activation_bytes() + rows + session_bytes_,
+                .predicted = predicted_ + staging + communicators_.bytes(),
                 .peak = machine_.memory().peak() + staging,
                 .held = machine_.memory().current() + staging,
                 .predicted_pinned = predicted_pinned_,
@@ -356,7 +358,9 @@ private:
     std::optional<ExpertGroups> groups_;
     RankMachine<Backend> machine_;
     Communicators communicators_;
+    /// What the rank holds, its session's part of it, and in pinned memory.
     Bytes predicted_{};
+    Bytes session_bytes_{};
     Bytes predicted_pinned_{};
     std::optional<Executor> executor_;
     std::optional<Exchange> exchange_;

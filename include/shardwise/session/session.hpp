@@ -57,7 +57,7 @@ public:
         session.relay_ = relay;
         session.whole_tokens_ = whole_tokens(executor.model().program, executor.cache().capacity());
         auto const vocabulary = executor.model().config.vocab_size;
-        auto chooser = TokenChooser<Backend>::create(rank, limits.sequences, vocabulary);
+        auto chooser = TokenChooser<Backend>::create(rank, limits, vocabulary);
         if (!chooser) return chooser.error();
         session.chooser_.emplace(std::move(*chooser));
         return Result<Session>(std::move(session));
@@ -147,7 +147,7 @@ public:
         auto const plan = plan_step(ended);
         if (plan.parts.empty() && exchange_ == nullptr) return ended;
         auto const rows = static_cast<std::int64_t>(plan.parts.size());
-        auto const logits = chooser_->logits(rows);
+        auto const logits = chooser_->logits(executor_->step_bucket(rows));
         tracer_([](TraceRing& ring) { ring.begin_step(); });
         if (auto const done =
                 executor_->forward(plan.ids, plan.parts, logits, *comm_, exchange_, *stream_, relay_.links);

@@ -5,9 +5,11 @@
 #include <shardwise/backend/host.hpp>
 #include <shardwise/comm/broadcast.hpp>
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/core/bytes.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/tensor_view.hpp>
+#include <shardwise/executor/executor_limits.hpp>
 #include <shardwise/executor/rank_home.hpp>
 #include <shardwise/kernels/sample.hpp>
 #include <shardwise/session/stage_relay.hpp>
@@ -39,10 +41,11 @@ template <>
 class TokenChooser<Host> {
 public:
     /// Errors  out_of_memory
-    [[nodiscard]] static Result<TokenChooser> create(RankHome<Host> const& rank, std::int64_t sequences,
+    [[nodiscard]] static Result<TokenChooser> create(RankHome<Host> const& rank, ExecutorLimits const& limits,
                                                      std::int64_t vocabulary) {
         TokenChooser chooser;
         chooser.vocabulary_ = vocabulary;
+        auto const sequences = limits.sequences;
         auto logits = Buffer<float, Host>::allocate(rank.context, sequences * vocabulary);
         if (!logits) return logits.error();
         chooser.logits_ = std::move(*logits);
@@ -50,6 +53,11 @@ public:
         if (!chosen) return chosen.error();
         chooser.chosen_ = std::move(*chosen);
         return Result<TokenChooser>(std::move(chooser));
+    }
+
+    /// What it holds of the rank's memory: the logits and the chosen token of each sequence.
+    [[nodiscard]] static Result<Bytes> bytes_for(ExecutorLimits const& limits, std::int64_t vocabulary) {
+        return Bytes{4 * limits.sequences * (vocabulary + 1)};
     }
 
     /// Where a step puts the logits of so many sequences.

@@ -50,14 +50,14 @@ struct ExecutedOp<EmbeddingOp, Backend, Policy> {
         auto const rows =
             held.is_replicated ? op.in_features : split_units(op.in_features, place.ranks, place.rank).size();
         if (holds_one_row(op)) {
-            to.weights += 4 * op.out_features;
+            to.add_weights(4 * op.out_features);
         } else if constexpr (HasHostMemory<Backend>) {
             auto const scales = scale_bytes(held.format, op.out_features, held.group);
-            to.weights += rows * (data_bytes(held.format, op.out_features) + scales);
+            to.add_weights(rows * (data_bytes(held.format, op.out_features) + scales));
         } else {
             auto const bytes = held_weight_bytes<Backend>(held.format, rows, op.out_features, held.group);
             if (!bytes) return bytes.error();
-            to.weights += bytes->count();
+            to.add_weights(bytes->count());
         }
         return {};
     }

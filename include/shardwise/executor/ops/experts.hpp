@@ -47,7 +47,7 @@ struct ExecutedOp<ExpertsOp, Backend, Policy> {
                                 ? block.pieces(op.inputs[0]).inputs_of_rank(block.place.ranks, block.place.rank).size()
                                 : block.cut.width(op.output);
         if (inputs > 0 && !(is_partial && Policy::has_fixed_tree))
-            to.weights += ExpertTable<Backend>::bytes_for(own).count();
+            to.add_weights(ExpertTable<Backend>::bytes_for(own).count());
         return to.template add_product<Backend, Policy>(block, op, held, own,
                                                         block.limits.step_tokens * block.experts.ranks);
     }

@@ -117,7 +117,7 @@ private:
                                                         .rows = rows});
         if (!matrix) return matrix.error();
         matrix->read_once();
-        auto bias = from.hold_vector(op.parameters[1], op.out_features, rows);
+        auto bias = from.hold_briefly(op.parameters[1], op.out_features, rows);
         if (!bias) return bias.error();
         Buffer<float, Backend> const& own_bias = *bias;
         UnitRange const own[] = {{0, matrix->source().outputs}};
@@ -138,7 +138,7 @@ private:
                                                         .columns = own});
         if (!matrix) return matrix.error();
         matrix->read_once();
-        auto bias = from.hold_vector(op.parameters[1], op.out_features);
+        auto bias = from.hold_briefly(op.parameters[1], op.out_features);
         if (!bias) return bias.error();
         Buffer<float, Backend> const& whole = *bias;
         auto row =

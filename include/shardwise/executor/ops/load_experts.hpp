@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/backend/brief_memory.hpp>
 #include <shardwise/executor/block_cut.hpp>
 #include <shardwise/executor/held_experts.hpp>
 #include <shardwise/executor/operation_loader.hpp>
@@ -116,6 +117,8 @@ private:
             return checked.error();
         auto const values = from_.parameters().floats(*stored, op_.out_features, rows);
         if (!values) return values.error();
+        using Brief = BriefMemory<typename Backend::Context>;
+        Brief const brief(from_.context(), Brief::Of::all);
         return hold_floats<Backend>(from_.context(), *values);
     }
     [[nodiscard]] Result<> check_elements(StoredParameter const& stored, std::int64_t expected,

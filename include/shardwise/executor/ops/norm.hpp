@@ -58,7 +58,7 @@ struct ExecutedOp<NormOp, Backend, Policy> {
 
     [[nodiscard]] static Result<> count(MemoryTally& to, CountedBlock const& block, Operation const& op,
                                         ParameterFormat) {
-        if (op.parameters[0].empty()) to.weights += 4 * op.in_features;
+        if (op.parameters[0].empty()) to.add_weights(4 * op.in_features);
         to.add_vector(op, 0, spans_ranks(op, block.value(op.output)) ? block.cut.width(op.output) : op.in_features);
         to.add_vector(op, 1, op.in_features);
         return {};

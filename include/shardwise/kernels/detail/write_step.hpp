@@ -71,7 +71,8 @@ struct StepCounts {
 }
 
 /// Errors  invalid_argument, as StepTable::write
-[[nodiscard]] inline Result<> check_written_step(StepLayout const& layout, StepInput const& step) {
+[[nodiscard]] inline Result<> check_written_step(StepLayout const& layout, StepInput const& step,
+                                                 std::int64_t shown = 0) {
     auto const refused = [] { return Error{ErrorCode::invalid_argument}.in("step table"); };
     auto const check_count = [&](std::string_view name, std::size_t count, std::int64_t most) -> Result<> {
         if (static_cast<std::int64_t>(count) <= most) return {};
@@ -93,6 +94,18 @@ struct StepCounts {
     auto const tokens = static_cast<std::int64_t>(step.ids.size());
     if (rows != tokens)
         return refused().at("ids").because("are not as many as the sequences' rows").got(tokens).expected(rows);
+    if (shown != 0) {
+        auto const most = std::min({layout.max_tokens, layout.max_sequences, layout.max_wanted});
+        bool const is_single = step.ids.size() == step.sequences.size() && step.ids.size() == step.wanted.size();
+        if (!is_single || shown < tokens || shown > most) {
+            return refused()
+                .at("rows")
+                .because(is_single ? "are not those of a step's sequences and some more"
+                                   : "are shown beyond the step's, whose sequences have more than one token")
+                .got(shown)
+                .between(tokens, most);
+        }
+    }
     for (auto const row : step.wanted) {
         if (row < 0 || row >= tokens)
             return refused()

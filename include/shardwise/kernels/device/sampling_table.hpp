@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/buffer.hpp>
+#include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/backend/detail/pinned_array.hpp>
 #include <shardwise/backend/device.hpp>
 #include <shardwise/core/deadline.hpp>
@@ -105,7 +106,9 @@ public:
     [[nodiscard]] std::int32_t const* histories() const { return block_.data() + row_words * rows_; }
     /// Where a kernel marks the tokens of histories.
     [[nodiscard]] std::uint32_t* marks() { return marks_.data(); }
-    [[nodiscard]] Bytes bytes() const { return block_.bytes() + marks_.bytes(); }
+    [[nodiscard]] Bytes bytes() const {
+        return allocated_bytes<Backend>(block_.bytes()) + allocated_bytes<Backend>(marks_.bytes());
+    }
 
     /// What a table will hold on the device.
     ///
@@ -113,7 +116,7 @@ public:
     [[nodiscard]] static Result<Bytes> bytes_for(SamplingBounds const& bounds) {
         auto const words = words_for(bounds);
         if (!words) return words.error();
-        return Bytes{4 * (*words + mark_words(bounds))};
+        return allocated_bytes<Backend>(Bytes{4 * *words}) + allocated_bytes<Backend>(Bytes{4 * mark_words(bounds)});
     }
 
 private:
