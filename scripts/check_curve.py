@@ -5,7 +5,7 @@
     check_curve.py PROGRAM [--demo] [--steps 200] [FLAGS of train]
 
 Torch trains in float64, and in float32 with each batch in four orders. At each step the largest difference so far between the program's loss
-and float64's may be four times the largest so far of float32's, and 1e-6; the validation loss after the last step may differ as much. With --demo
+and float64's may be four times the largest so far of float32's, and 1e-6; the validation loss after the last step differs by less than float32's largest difference over the four orders. With --demo
 the model is that of share/shardwise/demo; a smaller one else. Needs torch and transformers.
 """
 import argparse
@@ -125,7 +125,7 @@ def main():
     for step in sorted({0, given.steps // 10, given.steps // 2, given.steps - 1}):
         print(f"step {step}: loss {ours[step]:.6f}, off by at most {off[step]:.2e} so far, float32 in torch by {spread[step]:.2e}")
     print(f"validation {our_valid:.6f}, off by {abs(our_valid - exact_valid):.2e}, float32 in torch by {valid_spread:.2e}")
-    is_good = len(ours) == given.steps and (off <= allowed).all() and abs(our_valid - exact_valid) <= max(4 * valid_spread + 1e-6, allowed[-1])
+    is_good = len(ours) == given.steps and (off <= allowed).all() and abs(our_valid - exact_valid) < valid_spread
     print("as torch" if is_good else "NOT as torch")
     return 0 if is_good else 1
 

@@ -9,6 +9,7 @@
 #include "commands.hpp"
 #include "console.hpp"
 #include "help.hpp"
+#include "train_refusals.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -60,6 +61,9 @@ void add_option(CLI::App& app, Option const& option, Arguments& arguments) {
     if (dynamic_cast<CLI::ExtrasError const*>(&problem) != nullptr) {
         auto const extras = root.remaining(true);
         auto const first = extras.empty() ? std::string() : extras.front();
+        if (command != nullptr && command->get_name() == "train") {
+            if (auto const known = untrained_flag(first)) return *known;
+        }
         auto const closest = closest_name(command == nullptr ? root : *command, first);
         // What follows the first may be right after what was meant.
         if (command != nullptr && command->get_option_no_throw("--devices") != nullptr && parse_device_spec(first))

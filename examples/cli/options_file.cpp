@@ -5,6 +5,8 @@
 #include <shardwise/core/text.hpp>
 #include <shardwise/json/value.hpp>
 
+#include "train_refusals.hpp"
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -101,6 +103,9 @@ Result<> take_options_file(std::string const& path, Command const& command, Argu
             if (is_called(option, key)) found = option;
             closest.offer(option.is_positional() ? option.flag : option.flag.substr(2));
         });
+        if (!found && command.name == "train") {
+            if (auto const known = untrained_flag(flag_of(key))) return Error{*known};
+        }
         if (!found) {
             Error error{ErrorCode::unknown_name};
             error.in(path).at(key).because("is no option of " + std::string(command.name));

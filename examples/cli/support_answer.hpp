@@ -56,6 +56,8 @@ struct SupportAnswer {
     std::vector<SupportRow> int8_activations;
     /// Those whose products take activations of bf16 (--product-activations bf16).
     std::vector<SupportRow> bf16_activations;
+    /// Parts of models, and whether `shardwise train` trains them.
+    std::vector<SupportRow> training;
     /// What SHARDWISE_ISA takes.
     std::vector<SupportedLevel> levels;
 };

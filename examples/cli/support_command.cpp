@@ -2,6 +2,7 @@
 #include <shardwise/executor/executes_models.hpp>
 #include <shardwise/hardware/device.hpp>
 #include <shardwise/kernels/kernel_support.hpp>
+#include <shardwise/op/visit_op.hpp>
 #include <shardwise/parallel/device_collectives.hpp>
 #include <shardwise/parallel/device_expert_parallel.hpp>
 #include <shardwise/parallel/pipeline_parallel.hpp>
@@ -13,6 +14,7 @@
 #include "support_answer.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -182,6 +184,47 @@ template <class Rounds>
     return rows;
 }
 
+/// Why an operation has no gradient; empty where it has one.
+[[nodiscard]] std::string_view gradient_refusal(Operation const& op) {
+    std::array<Value, 1> const values{Value{.name = "in", .width = op.in_features}};
+    return visit_op(op.kind, [&]<class Op>(Op) { return Op::gradient(op, {values.data(), values.size()}).refusal; });
+}
+
+/// Parts of models, each as the operation that a block of one has.
+[[nodiscard]] std::vector<SupportRow> trained_parts() {
+    std::vector<SupportRow> rows;
+    auto const add = [&](std::string name, Operation op) {
+        op.inputs[0] = op.output = 0;
+        auto const refusal = gradient_refusal(op);
+        rows.push_back(row(std::move(name), [refusal]<class B>(B*, DeviceKind) -> Support {
+            if (!ComputeBackend<B>) return {SupportLevel::none, no_backend};
+            if (!refusal.empty()) return {SupportLevel::refused, refusal};
+            if (HasHostMemory<B>) return {SupportLevel::runs, {}};
+            return {SupportLevel::none, "models train on the host only"};
+        }));
+    };
+    auto const attention = [](auto const& change) {
+        Operation op{.kind = OpKind::attention};
+        op.attention = {.heads = 4, .kv_heads = 2, .key_dim = 8, .value_dim = 8};
+        change(op);
+        return op;
+    };
+    add("attention", attention([](Operation&) {}));
+    add("attention to a window", attention([](Operation& op) { op.attention.window = 4; }));
+    add("attention with soft caps", attention([](Operation& op) { op.attention.soft_cap = 50.0; }));
+    add("attention to chunks", attention([](Operation& op) { op.attention.chunk = 4; }));
+    add("attention with a latent (MLA)", attention([](Operation& op) { op.attention.latent = 16; }));
+    add("attention to an encoder", attention([](Operation& op) { op.attention.is_cross = true; }));
+    add("attention with sinks", attention([](Operation& op) { op.parameters[0] = "sinks"; }));
+    add("attention with biases by distance", attention([](Operation& op) { op.attention.bias_reach = 16; }));
+    add("gated delta rule", {.kind = OpKind::gated_delta});
+    add("routed experts", {.kind = OpKind::experts});
+    add("dense products", {.kind = OpKind::linear, .in_features = 8, .out_features = 8});
+    add("activations, gated or not", {.kind = OpKind::activation});
+    add("activation xIELU", {.kind = OpKind::activation, .activation = ActivationKind::xielu});
+    return rows;
+}
+
 [[nodiscard]] std::vector<SupportedLevel> levels() {
     std::vector<SupportedLevel> rows;
     for (auto const level : isa_level_list)
@@ -204,6 +247,7 @@ ExitCode run_support(Arguments const& arguments) {
                                .weights = weights(),
                                .int8_activations = std::move(int8),
                                .bf16_activations = std::move(bf16),
+                               .training = trained_parts(),
                                .levels = levels()};
     print_text(arguments.json ? support_json(answer) : support_text(answer, style_of_stdout(*color)));
     return ExitCode::done;

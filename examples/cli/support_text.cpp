@@ -78,6 +78,7 @@ std::string support_json(SupportAnswer const& answer) {
     write_rows(json, "weights", answer.weights);
     write_rows(json, "int8_activations", answer.int8_activations);
     write_rows(json, "bf16_activations", answer.bf16_activations);
+    write_rows(json, "training", answer.training);
     json.key("levels").begin_array();
     for (auto const& level : answer.levels) {
         json.begin_object().member("name", level.name).member("here", level.is_here);
@@ -96,7 +97,8 @@ std::string support_text(SupportAnswer const& answer, Style const& style) {
                 table("--activations fp16", answer.fp16_operations, reasons, style) +
                 table("weights kept as", answer.weights, reasons, style) +
                 table("--product-activations int8 by", answer.int8_activations, reasons, style) +
-                table("--product-activations bf16 by", answer.bf16_activations, reasons, style);
+                table("--product-activations bf16 by", answer.bf16_activations, reasons, style) +
+                table("trained", answer.training, reasons, style);
     Table levels({"SHARDWISE_ISA", "here", "executed on hardware"});
     for (auto const& level : answer.levels) {
         levels.add(

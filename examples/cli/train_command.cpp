@@ -3,7 +3,6 @@
 #include <shardwise/executor/stored_parameters.hpp>
 #include <shardwise/hardware/system/system_memory.hpp>
 #include <shardwise/model/tree_totals.hpp>
-#include <shardwise/train/checkpoint/checkpoint_folders.hpp>
 
 #include "commands.hpp"
 #include "console.hpp"
@@ -13,11 +12,13 @@
 #include "run_ranks.hpp"
 #include "svg_picture.hpp"
 #include "text.hpp"
+#include "token_folder.hpp"
 #include "train_adapter.hpp"
 #include "train_choice.hpp"
 #include "train_group.hpp"
 #include "train_picture.hpp"
 #include "train_plan.hpp"
+#include "train_refusals.hpp"
 #include "train_run.hpp"
 
 #include <algorithm>
@@ -35,41 +36,6 @@
 namespace shardwise::cli {
 
 namespace {
-
-/// A folder for tokens: OUT/tokens, or for a dry run one that is removed.
-class TokenFolder {
-public:
-    /// Errors  file_unwritable
-    [[nodiscard]] static Result<TokenFolder> make(TrainRequest const& request) {
-        TokenFolder out;
-        if (request.is_dry_run) {
-            auto name = std::filesystem::temp_directory_path().string() + "/shardwise-XXXXXX";
-            if (::mkdtemp(name.data()) == nullptr) return detail::unwritable(name, errno);
-            out.path_ = name;
-            out.is_removed_ = true;
-            return out;
-        }
-        out.path_ = request.out + "/tokens";
-        if (auto const code = detail::make_folders<FileCalls>(out.path_); code != 0)
-            return detail::unwritable(request.out, code);
-        return out;
-    }
-    TokenFolder(TokenFolder&& other) noexcept
-        : path_(std::move(other.path_)), is_removed_(std::exchange(other.is_removed_, false)) {}
-    TokenFolder& operator=(TokenFolder&&) = delete;
-    ~TokenFolder() {
-        std::error_code ignored;
-        if (is_removed_) std::filesystem::remove_all(path_, ignored);
-    }
-
-    [[nodiscard]] std::string const& path() const { return path_; }
-
-private:
-    TokenFolder() = default;
-
-    std::string path_;
-    bool is_removed_ = false;
-};
 
 /// A model that has a config.json to write into checkpoints; of an adapter's base any with weights.
 [[nodiscard]] Result<LoadedModel> load_trained_model(TrainRequest const& request) {
@@ -294,7 +260,10 @@ struct TrainInput {
         answer.stopped_by = "dry-run";
         return std::optional(std::move(answer));
     }
-    if (!answer.is_fitting) return does_not_fit(answer);
+    if (!answer.is_fitting) {
+        input.folder->undo();
+        return does_not_fit(answer);
+    }
     auto const& adapter = input.programs.front().layout().adapter();
     auto files = copied_files(input.loaded, input.data, !adapter.empty());
     if (!files) return files.error();
@@ -350,6 +319,7 @@ ExitCode run_train(Arguments const& given) {
     if (arguments.config) {
         auto const taken = take_options_file(*arguments.config, *find_command("train"), arguments);
         if (!taken) return failed(taken.error(), Stage::arguments);
+        let_flags_win(given, arguments);
     }
     auto const color = read_color(arguments);
     if (!color) return failed(color.error(), Stage::arguments);

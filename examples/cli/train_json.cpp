@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/json/writer.hpp>
 #include <shardwise/quant/scheme.hpp>
+#include <shardwise/train/buckets.hpp>
 
 #include "choices.hpp"
 #include "train_answer.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 namespace shardwise::cli {
@@ -38,6 +40,9 @@ void write_plan(JsonWriter& json, TrainAnswer const& answer) {
     json.end_object();
 }
 
+/// MiB.
+constexpr std::int64_t default_bucket_mb = BucketLimits{}.cap.count() >> 20U;
+
 /// All options, those that were not given too.
 void write_options(JsonWriter& json, TrainAnswer const& answer) {
     auto const& request = answer.request;
@@ -52,7 +57,8 @@ void write_options(JsonWriter& json, TrainAnswer const& answer) {
     bool const has_validation = request.valid || request.valid_part;
     write_optional(json, "valid_every", has_validation ? std::optional(plan.valid_every) : std::nullopt);
     json.member("context", plan.context).member("batch", request.batch);
-    json.member("micro_batch", plan.micro_batch).member("steps", plan.steps);
+    json.member("micro_batch", plan.micro_batch).member("tune", request.is_tuned).member("steps", plan.steps);
+    write_optional(json, "epochs", request.steps ? std::nullopt : std::optional(request.epochs));
     json.member("optimizer", train_optimizer_name(request.optimizer)).member("lr", plan.schedule.learning_rate);
     if (!is_sgd) {
         json.member("beta1", request.adamw.beta1).member("beta2", request.adamw.beta2);
@@ -73,13 +79,16 @@ void write_options(JsonWriter& json, TrainAnswer const& answer) {
         .member("zero", request.zero)
         .member("offload", words_of<offload_choices>[static_cast<std::size_t>(request.offload)]);
     json.member("pipeline", pipeline_words[static_cast<std::size_t>(request.pipeline)]);
-    write_optional(json, "bucket_mb", request.bucket_mb);
+    json.member("bucket_mb", request.bucket_mb.value_or(default_bucket_mb));
+    // What these ask for is so without them, too; the order of gradients follows from the model.
+    json.member("find_unused", true).member("no_static_graph", false).member("no_bucket_view", true);
+    json.member("no_fallback", !request.may_fall_back);
     json.member("fast", request.is_fast)
         .member("ranks", rank_kind_choices[static_cast<std::size_t>(answer.ranks_are)].word);
     json.member("threads", request.threads).member("devices", "cpu");
     write_optional(json, "save_every", request.save_every);
     json.member("keep", request.keep);
-    write_optional(json, "resume", request.resume);
+    json.member("resume", request.resume.value_or("auto"));
     json.member("timeout", static_cast<std::int64_t>(request.timeout.count()))
         .member("max_restarts", request.max_restarts);
     json.member("min_ranks", request.min_ranks).member("max_skipped", request.max_skipped);

@@ -26,34 +26,16 @@ constexpr std::int64_t validations = 10;
 /// wsd falls in the last fifth of a run.
 constexpr std::int64_t wsd_parts = 5;
 
-/// The largest number in [1, most] that `fits`, where smaller ones fit too; 0 where none does.
-template <class Fits>
-[[nodiscard]] Result<std::int64_t> largest(std::int64_t most, Fits const& fits) {
-    std::int64_t low = 0;
-    auto high = most;
-    while (low < high) {
-        auto const middle = low + (high - low + 1) / 2;
-        auto const answer = fits(middle);
-        if (!answer) return answer.error();
-        if (*answer) {
-            low = middle;
-        } else {
-            high = middle - 1;
-        }
-    }
-    return low;
-}
-
 [[nodiscard]] std::int64_t max_sequences(TrainRequest const& request, TrainPlan const& plan) {
     return ceil_divide(request.batch, plan.dp);
 }
+
+}  // namespace
 
 void set_micro_batch(TrainRequest const& request, std::int64_t size, TrainPlan& plan) {
     plan.micro_batch = size;
     plan.micro_batches = ceil_divide(max_sequences(request, plan), size);
 }
-
-}  // namespace
 
 TrainOptions train_options_of(TrainRequest const& request, TrainPlan const& plan) {
     TrainOptions options;
@@ -310,50 +292,6 @@ Result<> replan_micro_batch(std::vector<TrainingProgram> const& programs, RopeDi
     answer.ranks = *std::move(ranks);
     answer.plan.traffic = predict_traffic(answer.request, answer.plan, programs);
     return {};
-}
-
-std::vector<TrainFix> find_train_fixes(TrainRequest const& request, TrainPlan const& plan,
-                                       std::vector<TrainingProgram> const& programs, RopeDivisors const& divisors,
-                                       Bytes budget) {
-    std::vector<TrainFix> out;
-    auto const offer = [&](std::string flags, TrainRequest const& changed, TrainPlan const& changed_plan) {
-        auto const ranks = predict_memory(changed, changed_plan, programs, divisors);
-        if (ranks && fullest_of(plan, *ranks) <= budget) out.push_back({std::move(flags), fullest_of(plan, *ranks)});
-        return ranks && fullest_of(plan, *ranks) <= budget;
-    };
-    auto const with_size = [&](std::int64_t size) {
-        auto changed = plan;
-        set_micro_batch(request, size, changed);
-        return changed;
-    };
-    auto const fits = [&](TrainPlan const& changed) -> Result<bool> {
-        auto const ranks = predict_memory(request, changed, programs, divisors);
-        if (!ranks) return ranks.error();
-        return fullest_of(plan, *ranks) <= budget;
-    };
-    auto const size = largest(plan.micro_batch, [&](std::int64_t tried) { return fits(with_size(tried)); });
-    if (size && *size > 0) offer("--micro-batch " + std::to_string(*size), request, with_size(*size));
-    auto const shortened = [&](std::int64_t context) {
-        auto changed = plan;
-        changed.context = context;
-        return changed;
-    };
-    auto const context = largest(plan.context, [&](std::int64_t tried) { return fits(shortened(tried)); });
-    if (context && *context > 0) offer("--context " + std::to_string(*context), request, shortened(*context));
-    for (auto const what : {Recompute::selective, Recompute::full}) {
-        if (what <= request.recompute) continue;
-        auto changed = request;
-        changed.recompute = what;
-        if (offer("--recompute " + std::string(recompute_word(what)), changed, plan)) break;
-    }
-    for (auto const kind : {OptimizerKind::adam8bit, OptimizerKind::sgd}) {
-        bool const is_refused = request.kahan_sum || (kind == OptimizerKind::adam8bit && plan.tp > 1);
-        if (kind == request.optimizer || is_refused) continue;
-        auto changed = request;
-        changed.optimizer = kind;
-        if (offer("--optimizer " + std::string(train_optimizer_name(kind)), changed, plan)) break;
-    }
-    return out;
 }
 
 }  // namespace shardwise::cli

@@ -73,6 +73,27 @@ auto with_rule(TrainRequest const& request, Call&& call) {
 /// Operations of a step, forwards and back, on all ranks together.
 [[nodiscard]] double step_operations(TrainRequest const& request, TrainPlan const& plan, Model const& model);
 
+/// Plans micro-batches of this size.
+void set_micro_batch(TrainRequest const& request, std::int64_t size, TrainPlan& plan);
+
+/// The largest number in [1, most] that `fits`, where smaller ones fit too; 0 where none does.
+template <class Fits>
+[[nodiscard]] Result<std::int64_t> largest(std::int64_t most, Fits const& fits) {
+    std::int64_t low = 0;
+    auto high = most;
+    while (low < high) {
+        auto const middle = low + (high - low + 1) / 2;
+        auto const answer = fits(middle);
+        if (!answer) return answer.error();
+        if (*answer) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    return low;
+}
+
 /// The micro-batch that was asked for, or the largest that fits; one sequence where none does.
 ///
 /// Errors  as predict_memory
@@ -87,7 +108,7 @@ auto with_rule(TrainRequest const& request, Call&& call) {
 [[nodiscard]] Result<> replan_micro_batch(std::vector<TrainingProgram> const& programs, RopeDivisors const& divisors,
                                           std::int64_t size, TrainAnswer& answer);
 
-/// The smallest changes that fit, each by itself.
+/// The smallest changes that fit, each by itself; where none does, the fewest that do together: those that keep every bit first.
 [[nodiscard]] std::vector<TrainFix> find_train_fixes(TrainRequest const& request, TrainPlan const& plan,
                                                      std::vector<TrainingProgram> const& programs,
                                                      RopeDivisors const& divisors, Bytes budget);

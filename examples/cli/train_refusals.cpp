@@ -7,6 +7,7 @@
 #include "requests.hpp"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
@@ -68,6 +69,11 @@ struct WordFlag {
 }
 
 [[nodiscard]] Result<> check_switches(Arguments const& arguments) {
+    if (arguments.optimizer && equal_ignoring_case(*arguments.optimizer, "muon"))
+        return Error{refused("--optimizer",
+                             "does not run yet: its step needs each matrix whole, and ranks share matrices",
+                             "use adamw, sgd or adam8bit")}
+            .at(*arguments.optimizer);
     if (arguments.tune && arguments.micro_batch && !equal_ignoring_case(*arguments.micro_batch, "auto"))
         return Error{ErrorCode::invalid_argument}
             .in("--tune, --micro-batch")
@@ -133,7 +139,45 @@ struct WordFlag {
     return {};
 }
 
+/// A flag of other programs, and why it is none here.
+struct UntrainedFlag {
+    std::string_view flag;
+    std::string_view reason;
+    std::string_view advice;
+};
+
+constexpr std::string_view cut_sequences =
+    "does not train yet: ranks that each have a piece of a sequence would sum gradients in another order than one rank";
+
+constexpr std::array untrained_flags{
+    UntrainedFlag{"--ep", "does not train yet: routed experts have no gradient", "use --dp, --tp or --pp"},
+    UntrainedFlag{"--cp", cut_sequences, "use --dp, --tp or --pp, and --recompute for long sequences"},
+    UntrainedFlag{"--context-parallel", cut_sequences, "use --dp, --tp or --pp, and --recompute for long sequences"},
+    UntrainedFlag{"--sequence-parallel", cut_sequences, "use --tp without it, and --recompute for less memory"},
+    UntrainedFlag{"--attention-dropout", "does not train yet: scores of attention are never dropped",
+                  "use --dropout, which is of what embeddings, attention and feed-forward give"},
+};
+
 }  // namespace
+
+std::optional<Error> untrained_flag(std::string_view word) {
+    auto const flag = word.substr(0, word.find('='));
+    for (auto const& one : untrained_flags) {
+        if (one.flag == flag) return refused(one.flag, one.reason, one.advice);
+    }
+    return std::nullopt;
+}
+
+void let_flags_win(Arguments const& flags, Arguments& arguments) {
+    if (arguments.steps && arguments.epochs && !(flags.steps && flags.epochs))
+        (flags.epochs ? arguments.steps : arguments.epochs).reset();
+    if (!arguments.tune || !arguments.micro_batch || (flags.tune && flags.micro_batch)) return;
+    if (flags.tune) {
+        arguments.micro_batch.reset();
+    } else {
+        arguments.tune = false;
+    }
+}
 
 Result<> check_trained(Arguments const& arguments) {
     for (auto const& checked :

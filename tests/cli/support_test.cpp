@@ -94,7 +94,16 @@ TEST_CASE("support: says what runs where, and why the rest does not") {
         CHECK_MESSAGE(level == (format == "bf16" ? "runs" : "none"), format);
     CHECK(levels(answer, "bf16_activations", "cpu").size() == levels(answer, "weights", "cpu").size());
     CHECK(levels(answer, "bf16_activations", "cuda").at("bf16") == "none");
+    // What has no gradient is refused as train refuses it.
+    auto const trained = levels(answer, "training", "cpu");
+    for (char const* const part : {"attention", "attention to a window", "attention with soft caps", "dense products"})
+        CHECK_MESSAGE(trained.at(part) == "runs", part);
+    for (char const* const part : {"routed experts", "gated delta rule", "attention with a latent (MLA)",
+                                   "attention with sinks", "attention to an encoder"})
+        CHECK_MESSAGE(trained.at(part) == "refused", part);
+    CHECK(levels(answer, "training", "cuda").at("attention") == "none");
     auto const text = run({"support"}).out;
+    CHECK(text.find("routed experts have no gradient yet") != std::string::npos);
     CHECK(text.find("its products take activations in full") != std::string::npos);
     CHECK(text.find("Metal shows a process one GPU") != std::string::npos);
     // A plan refuses what support says is refused.
