@@ -217,6 +217,116 @@ TEST_CASE(
     }
 }
 
+TEST_CASE(
+    "train_ranks: dropout of an adapter's input leaves the same elements on any ranks, stages, micro-batches, threads, "
+    "recomputed or not, in the predicted memory") {
+    CurveData const data;
+    for (auto const number : {std::size_t{1}, std::size_t{2}, std::size_t{6}}) {
+        auto one = golden()[number];
+        CAPTURE(one.name);
+        AdaptedModel plain(one.config, one.options);
+        auto const without = train(plain, options_of(3));
+        one.options.dropout = 0.25;
+        AdaptedModel formula(one.config, one.options);
+        CHECK_FALSE(train(formula, options_of(3)).front() == without.front());
+        AdaptedModel single(one.config, one.options, 1, false);
+        auto const expected = train(single, options_of(3, 1));
+        struct Way {
+            std::int32_t ranks;
+            Recompute recompute = Recompute::none;
+            std::int32_t tp = 1;
+            std::int32_t pp = 1;
+            ZeroStage zero = ZeroStage::none;
+        };
+        for (auto const& way : {Way{3, Recompute::full}, Way{2, Recompute::none, 2}, Way{2, Recompute::selective, 1, 2},
+                                Way{4, Recompute::full, 2, 1, ZeroStage::optimizer}}) {
+            if (way.ranks > 2 && number != 1) continue;
+            CAPTURE(way.ranks);
+            CAPTURE(way.tp);
+            auto options = options_of(3, 2, way.zero);
+            options.tp = way.tp;
+            options.pp = way.pp;
+            options.recompute = way.recompute;
+            auto const weights = [&](HostContext& own, TrainingPlace const& place) {
+                auto const stored = take(StoredParameters::open(single.files.source, single.model()));
+                auto const adapter = take(TrainedAdapter::create(single.model(), one.options));
+                return TrainingWeights::load(own, stored, place, adapter, 7);
+            };
+            std::vector<TrainedStep> got;
+            auto const body = [&](Trainer<AdamW>& trainer, HostStream& stream) -> Result<> {
+                auto const& layout = trainer.weights().layout();
+                TensorPlace const place{trainer.comm().size(), trainer.comm().rank()};
+                auto const own = take(TrainingProgram::create(single.model(), layout.place(), one.options));
+                auto const predicted =
+                    take(Trainer<AdamW>::bytes(own, AdamW{}, trainer.batches().options(), options, place));
+                CHECK(trainer.context().memory().current() == TrainingWeights::bytes(layout) + predicted);
+                auto steps = trainer.run(stream);
+                if (!steps) return steps.error();
+                CHECK(trainer.context().memory().peak() == TrainingWeights::bytes(layout) + predicted);
+                if (trainer.comm().rank() == 0) got = *std::move(steps);
+                return {};
+            };
+            HostContext context({.threads = way.recompute == Recompute::full ? 2 : 1});
+            auto const done =
+                train_ranks(context, single.model(), weights, AdamW{}, data.batches(), options, way.ranks, body);
+            REQUIRE_MESSAGE(done, (done ? "" : done.error().message()));
+            CHECK(got == expected);
+        }
+    }
+}
+
+TEST_CASE("TrainingPass: with dropout of an adapter's input, gradients are those of the loss of what it leaves") {
+    for (auto const number : {std::size_t{1}, std::size_t{2}}) {
+        auto one = golden()[number];
+        CAPTURE(one.name);
+        auto const losses_of = [&](LowRankOptions const& options, std::size_t half, std::int64_t at, double by,
+                                   std::vector<double>& gradients, bool is_training = true) {
+            AdaptedModel model(one.config, options);
+            auto values = model.weights.values(half);
+            values.data()[at] = static_cast<float>(static_cast<double>(values.data()[at]) + by);
+            constexpr std::int64_t length = 12;
+            auto pass = take(TrainingPass::create(model.context, model.program, {.sequences = 1, .context = length}));
+            std::vector<std::int32_t> ids;
+            for (std::int32_t i = 0; i <= length; ++i) ids.push_back((i * i * 7 + 3 * i + 1) % 89);
+            auto stream = model.context.make_stream();
+            TrainingDropout draws{.seed = 5, .step = 3};
+            if (is_training) draws.sequences.push_back(4);
+            REQUIRE(pass.forward(model.weights, {ids.data(), {1, length}}, stream, draws));
+            std::vector<float> losses(static_cast<std::size_t>(length));
+            std::vector<float> own(static_cast<std::size_t>(model.program.layout().gradient_elements()));
+            auto const done =
+                pass.backward(model.weights, 0, {ids.data() + 1, {length}}, 1.0F / length, {losses.data(), {length}},
+                              {own.data(), {static_cast<std::int64_t>(own.size())}}, stream);
+            REQUIRE_MESSAGE(done, (done ? "" : done.error().message()));
+            REQUIRE(stream.synchronize(Deadline::after(std::chrono::seconds(60))));
+            gradients.assign(own.begin(), own.end());
+            double sum = 0.0;
+            for (auto const loss : losses) sum += static_cast<double>(loss);
+            return sum / static_cast<double>(length);
+        };
+        auto options = one.options;
+        options.dropout = 0.4;
+        AdaptedModel const model(one.config, options);
+        std::vector<double> gradients;
+        std::vector<double> ignored;
+        auto const plain = losses_of(one.options, 0, 0, 0.0, ignored);
+        CHECK(losses_of(options, 0, 0, 0.0, ignored, false) == plain);
+        CHECK(losses_of(options, 0, 0, 0.0, gradients) != plain);
+        auto const& parameters = model.program.layout().parameters();
+        for (std::size_t half = 0; half < parameters.size(); ++half) {
+            CAPTURE(parameters[half].name);
+            auto const* const own = gradients.data() + parameters[half].begin;
+            auto const* const largest = std::max_element(own, own + parameters[half].elements,
+                                                         [](double a, double b) { return std::abs(a) < std::abs(b); });
+            auto const step = std::min(0.02, 0.002 / std::abs(*largest));
+            auto const slope = (losses_of(options, half, largest - own, step, ignored) -
+                                losses_of(options, half, largest - own, -step, ignored)) /
+                               (2.0 * step);
+            CHECK(std::abs(slope - *largest) <= 0.03 * std::abs(*largest) + 1e-4);
+        }
+    }
+}
+
 TEST_CASE("Trainer: memory for an adapter is what is predicted, without gradients and state of the base") {
     auto const one = golden()[0];
     AdaptedModel model(one.config, one.options);
@@ -308,6 +418,7 @@ TEST_CASE("TrainingProgram: what has no adapter is refused by name") {
     CHECK(says({.rank = 2, .targets = {"layers.0.self_attn.q_proj"}}).find("in some layers alone") !=
           std::string::npos);
     CHECK(says({.rank = -1}).find("rank") != std::string::npos);
+    CHECK(says({.rank = 2, .dropout = 1.0}).find("dropout: must be at least 0 and below 1") != std::string::npos);
     CHECK(says({.rank = 2, .alpha = 0.0}).find("alpha") != std::string::npos);
     CHECK(says({.rank = 1}, {2, 0}).find("below the tensor-parallel ranks") != std::string::npos);
 }

@@ -84,6 +84,11 @@ public:
         auto const found = halves_.find(name);
         return found == halves_.end() ? nullptr : &found->second.stored;
     }
+    /// A product whose halves are computed beside it, without the end of its name; empty where there is none.
+    [[nodiscard]] std::string beside() const {
+        return halves_.empty() ? std::string{}
+                               : halves_.begin()->first.substr(0, halves_.begin()->first.find(".lora_"));
+    }
     /// From now on the halves of this product are parameters of their own, and nothing is added to its weight.
     void keep_beside(std::string const& weight, Model const& model) {
         auto const found = deltas_.find(weight);

@@ -118,7 +118,11 @@ private:
     [[nodiscard]] Result<> look_at(LastTokenOp, Operation const&) { return {}; }
     [[nodiscard]] Result<> look_at(RouteOp, Operation const&) { return {}; }
     [[nodiscard]] Result<> look_at(CombineOp, Operation const&) { return {}; }
-    [[nodiscard]] Result<> look_at(ScaleOp, Operation const&) { return {}; }
+    /// What dropout leaves of a low-rank adapter's input lies as that does.
+    [[nodiscard]] Result<> look_at(ScaleOp, Operation const& op) {
+        if (op.output != op.inputs[0] && value(op.output).spread == Spread::sharded) copy_cut(op.inputs[0], op.output);
+        return {};
+    }
     /// Whole units, as what reads them says.
     [[nodiscard]] Result<> look_at(PartOp, Operation const& op) {
         if (columns(op.output).empty() || !columns(op.inputs[0]).empty()) return {};

@@ -20,14 +20,46 @@ struct LowRankProduct {
     /// Of what A makes, and of what B makes.
     Spread low = Spread::replicated;
     Spread high = Spread::replicated;
+    /// What A reads; nothing: what the product reads.
+    ValueId in = no_value;
 };
 
 /// A parameter of an adapter, by its name.
 [[nodiscard]] constexpr bool is_low_rank_b(std::string_view parameter) {
     return parameter.find(".lora_B.") != std::string_view::npos;
 }
+[[nodiscard]] constexpr bool is_low_rank_a(std::string_view parameter) {
+    return parameter.find(".lora_A.") != std::string_view::npos;
+}
 [[nodiscard]] constexpr bool is_low_rank_half(std::string_view parameter) {
-    return parameter.find(".lora_A.") != std::string_view::npos || is_low_rank_b(parameter);
+    return is_low_rank_a(parameter) || is_low_rank_b(parameter);
+}
+
+/// Appends what dropout leaves of a value: an operation that copies it, and drops elements where a pass says so (`is_low_rank_dropout`).
+[[nodiscard]] inline ValueId append_low_rank_dropout(BlockBody& out, ValueId in) {
+    auto left = out.values()[static_cast<std::size_t>(in)];
+    left.name = "low_rank_input";
+    left.is_external = false;
+    Operation copy;
+    copy.kind = OpKind::scale;
+    copy.inputs[0] = in;
+    copy.output = out.value(left);
+    (void)out.append(copy);
+    return copy.output;
+}
+/// Whether an operation makes what a half A alone reads.
+[[nodiscard]] inline bool is_low_rank_dropout(Operation const& op, BlockBody const& body) {
+    if (op.kind != OpKind::scale || op.inputs[0] == op.output) return false;
+    std::size_t readers = 0;
+    bool is_read_by_a = false;
+    for (auto const& other : body.operations()) {
+        for (auto const in : other.inputs) {
+            if (in != op.output) continue;
+            ++readers;
+            is_read_by_a = other.kind == OpKind::linear && is_low_rank_a(other.parameters[0]);
+        }
+    }
+    return readers == 1 && is_read_by_a;
 }
 
 /// Appends A, the scale, B and a sum behind the product `op` of `body`, which is the last operation of `out`.
@@ -49,7 +81,7 @@ inline void append_low_rank(BlockBody& out, BlockBody const& body, Operation con
         half.out_features = outputs;
         (void)out.append(half);
     };
-    multiply(op.inputs[0], low, product.a, op.in_features, product.rank);
+    multiply(product.in == no_value ? op.inputs[0] : product.in, low, product.a, op.in_features, product.rank);
     Operation scale;
     scale.kind = OpKind::scale;
     scale.inputs[0] = low;

@@ -38,7 +38,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 [[nodiscard]] inline Result<> check_dropout(TrainingDropout const& dropout, std::int64_t sequences) {
     bool const is_rate = dropout.rate >= 0.0F && dropout.rate < 1.0F;
     auto const numbers = static_cast<std::int64_t>(dropout.sequences.size());
-    if (is_rate && (dropout.rate == 0.0F || numbers == sequences)) return {};
+    if (is_rate && (numbers == sequences || (numbers == 0 && dropout.rate == 0.0F))) return {};
     Error bad{ErrorCode::invalid_argument};
     bad.in("training").at("dropout");
     if (!is_rate) return bad.because("must be at least 0 and below 1");

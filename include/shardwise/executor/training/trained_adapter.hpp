@@ -32,6 +32,8 @@ struct LowRankOptions {
     double alpha = 8.0;
     /// Products, by their modules' names or the ends of them; empty: all of the layers.
     std::vector<std::string> targets{};
+    /// The share of elements that dropout makes 0 in the input of A, in training alone; each product drops its own.
+    double dropout = 0.0;
     /// What of the base is not float32: held_products.
     HeldProducts held{};
 };
@@ -47,7 +49,7 @@ public:
 
     /// `model` outlives this, and its copies.
     ///
-    /// Errors  invalid_argument for a rank or an alpha that is not positive; unknown_name for a target that is no product, with the
+    /// Errors  invalid_argument for a rank or an alpha that is not positive, and for a dropout below 0 or of 1 and more; unknown_name for a target that is no product, with the
     ///         nearest; unsupported for the head, for tables and for some of a run of layers
     [[nodiscard]] static Result<TrainedAdapter> create(Model const& model, LowRankOptions const& options) {
         TrainedAdapter out;
@@ -96,15 +98,20 @@ public:
     /// True where the base has weights as [inputs, outputs].
     [[nodiscard]] bool is_turned() const { return is_turned_; }
 
-    /// A block's computation with the halves: behind each product A, the scale, B and a sum.
+    /// A block's computation with the halves: before each product dropout of its input, where there is any, and behind it A, the scale, B
+    /// and a sum.
     [[nodiscard]] BlockBody with_halves(BlockBody const& body, Block const& block) const {
         if (empty()) return body;
         BlockBody out(body.values()[0]);
         for (std::size_t i = 1; i < body.values().size(); ++i) (void)out.value(body.values()[i]);
         for (auto const& op : body.operations()) {
-            (void)out.append(op);
             auto const name = detail::parameter_name(prefix_of(block, 0), op.parameters[0], 0);
-            if (op.kind != OpKind::linear || storage_->weights.count(name) == 0) continue;
+            bool const has_halves = op.kind == OpKind::linear && storage_->weights.count(name) > 0;
+            auto in = op.inputs[0];
+            // Before the product, so that ranks that cut its input cut what is left of it alike.
+            if (has_halves && options_.dropout > 0.0) in = append_low_rank_dropout(out, in);
+            (void)out.append(op);
+            if (!has_halves) continue;
             auto const module = op.parameters[0].substr(0, op.parameters[0].rfind('.'));
             auto const spread = body.values()[static_cast<std::size_t>(op.output)].spread;
             append_low_rank(out, body, op,
@@ -112,7 +119,8 @@ public:
                              .scale = options_.alpha / static_cast<double>(options_.rank),
                              .a = *storage_->names.find(std::string(module) + ".lora_A.weight"),
                              .b = *storage_->names.find(std::string(module) + ".lora_B.weight"),
-                             .high = spread});
+                             .high = spread,
+                             .in = in});
         }
         return out;
     }
@@ -133,8 +141,9 @@ private:
         bad.in(subject);
         constexpr std::int64_t most = std::int64_t{1} << 20U;
         if (options.rank < 1 || options.rank > most) return bad.at("rank").got(options.rank).between(1, most);
-        if (options.alpha > 0.0 && options.alpha < 1e9) return {};
-        return bad.at("alpha").because("is no positive number");
+        if (!(options.alpha > 0.0 && options.alpha < 1e9)) return bad.at("alpha").because("is no positive number");
+        if (options.dropout >= 0.0 && static_cast<float>(options.dropout) < 1.0F) return {};
+        return bad.at("dropout").because("must be at least 0 and below 1");
     }
     [[nodiscard]] static std::string prefix_of(Block const& block, std::int32_t layer) {
         auto prefix = std::string(block.module);

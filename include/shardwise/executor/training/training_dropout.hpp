@@ -4,24 +4,34 @@
 #include <shardwise/core/list.hpp>
 #include <shardwise/kernels/dropout.hpp>
 #include <shardwise/model/block_program.hpp>
+#include <shardwise/model/low_rank_operations.hpp>
 
 #include <cstddef>
 #include <cstdint>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// Dropout of one pass over some sequences: on the hidden state before the first layer, and on what layers add to it. Which elements
-/// become 0 follows from these numbers and their places alone, in both passes and whoever computes them.
+/// Dropout of one pass over some sequences: on the hidden state before the first layer, on what layers add to it, and on what the halves A
+/// of an adapter read. Which elements become 0 follows from these numbers and their places alone, in both passes and whoever computes them.
 struct TrainingDropout {
+    /// Of the purposes from here on: those of an adapter.
+    static constexpr std::uint32_t first_low_rank = 128;
+
     /// 0: there is none.
     float rate = 0.0F;
     std::uint64_t seed = 0;
     std::uint64_t step = 0;
-    /// Of each sequence of the pass, its number in the global batch.
+    /// Of each sequence of the pass, its number in the global batch; empty: nothing is dropped.
     List<std::uint32_t> sequences{};
+    /// Of an adapter (LowRankOptions::dropout), which a pass knows from its program.
+    float low_rank_rate = 0.0F;
+
+    [[nodiscard]] bool is_any() const { return rate > 0.0F || low_rank_rate > 0.0F; }
+    [[nodiscard]] float rate_of(std::uint32_t purpose) const { return purpose < first_low_rank ? rate : low_rank_rate; }
 };
 
-/// The input of an addition that dropout is on, and which dropout of its block it is, counted from 1; 0: there is none.
+/// The input of an addition, or of an adapter's half A, that dropout is on, and which dropout of its block it is: additions are counted
+/// from 1, halves from TrainingDropout::first_low_rank; 0: there is none.
 struct DroppedInput {
     std::uint32_t purpose = 0;
     std::size_t input = 0;
@@ -37,7 +47,7 @@ public:
         is_made_from_.assign(count_ * count_, 0);
         is_hidden_.assign(count_, 0);
         is_hidden_[0] = 1;
-        for (auto const& op : body.operations()) add(op);
+        for (auto const& op : body.operations()) add(op, body);
     }
     [[nodiscard]] List<DroppedInput> const& all() const { return all_; }
 
@@ -46,8 +56,9 @@ private:
         return is_made_from_[static_cast<std::size_t>(out) * count_ + static_cast<std::size_t>(in)];
     }
     [[nodiscard]] char& is_hidden(ValueId id) { return is_hidden_[static_cast<std::size_t>(id)]; }
-    void add(Operation const& op) {
+    void add(Operation const& op, BlockBody const& body) {
         DroppedInput made;
+        if (is_low_rank_dropout(op, body)) made.purpose = low_rank_++;
         if (op.kind == OpKind::add) {
             for (std::size_t i = 0; i < 2; ++i) {
                 auto const own = op.inputs[i];
@@ -70,6 +81,7 @@ private:
 
     std::size_t count_;
     std::uint32_t purposes_ = 0;
+    std::uint32_t low_rank_ = TrainingDropout::first_low_rank;
     List<char> is_made_from_;
     List<char> is_hidden_;
     List<DroppedInput> all_;
@@ -78,7 +90,7 @@ private:
 }  // namespace detail
 
 /// Of each operation of a block (`single_assignment`) the input that dropout is on, derived from the operations alone: in any family, what
-/// attention and feed-forward add to the hidden state.
+/// attention and feed-forward add to the hidden state, and what an adapter's halves A read.
 [[nodiscard]] inline List<DroppedInput> dropped_inputs(BlockBody const& body) {
     return detail::DroppedInputs(body).all();
 }

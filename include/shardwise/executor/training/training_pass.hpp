@@ -112,6 +112,7 @@ public:
         if (auto const checked = detail::check_dropout(dropout, tokens.extent(0)); !checked) return checked;
         if (auto const checked = check_chunk(at, tokens.elements()); !checked) return checked;
         auto const& chunk = program_->chunks()[static_cast<std::size_t>(at.chunk)];
+        if (!dropout.sequences.empty()) dropout.low_rank_rate = program_->low_rank_dropout();
         auto& taken = taken_[static_cast<std::size_t>(at.place)];
         taken = {tokens.extent(0), tokens.extent(1), {tokens.data(), {tokens.elements()}}, std::move(dropout), at};
         if (layers_ != nullptr) layers_->forget();
@@ -127,7 +128,7 @@ public:
                 for (std::size_t number = 0; number < walk.body.forward.operations().size(); ++number) {
                     if (auto const done = detail::run_operation(walk, number); !done) return done;
                 }
-                if (i != program_->dropped_output() || walk.dropout == nullptr) continue;
+                if (i != program_->dropped_output() || !walk.drops_block_output()) continue;
                 auto const made = walk.value(walk.body.forward.operations().back().output);
                 if (auto const done = walk.drop(made, made, 0); !done) return done;
             }
@@ -254,7 +255,7 @@ private:
             walk.output_gradient = above;
             walk.input_gradient = below;
             bool const has_gradient = is_of_inputs && walk.body.out_gradient != no_value;
-            if (has_gradient && i == program_->dropped_output() && walk.dropout != nullptr) {
+            if (has_gradient && i == program_->dropped_output() && walk.drops_block_output()) {
                 auto const gradient = walk.gradient(walk.body.out_gradient);
                 if (auto const done = walk.drop(gradient, gradient, 0); !done) return done;
             }
@@ -338,7 +339,7 @@ private:
         walk.frequencies = {tables + table.frequencies_at, {static_cast<std::int64_t>(table.rope.frequencies.size())}};
         walk.rope_scale = table.rope.scale;
         walk.slopes = {tables + table.slopes_at, {static_cast<std::int64_t>(table.slopes.size())}};
-        if (taken.dropout.rate > 0.0F) {
+        if (taken.dropout.is_any()) {
             walk.dropped = &program_->dropped(block);
             walk.dropout = &taken.dropout;
         }

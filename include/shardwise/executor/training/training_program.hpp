@@ -161,6 +161,7 @@ public:
     [[nodiscard]] std::size_t dropped_output() const { return dropped_output_; }
     /// By operation: what dropout is on.
     [[nodiscard]] List<DroppedInput> const& dropped(TrainedBlock const& block) const { return dropped_[block.body]; }
+    [[nodiscard]] float low_rank_dropout() const { return static_cast<float>(layout_.adapter().options().dropout); }
     [[nodiscard]] TrainedHead const& head() const { return head_; }
 
 private:

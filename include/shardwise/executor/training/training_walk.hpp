@@ -145,19 +145,39 @@ struct TrainingWalk {
         return at(spot, body.forward.operations()[operation].attention.heads);
     }
 
-    /// What dropout is on, of an addition.
+    /// What dropout is on, of an addition or of what an adapter reads.
     [[nodiscard]] DroppedInput dropped_input(std::size_t operation) const {
-        return dropout == nullptr ? DroppedInput{} : (*dropped)[operation];
+        if (dropout == nullptr) return {};
+        auto const made = (*dropped)[operation];
+        return dropout->rate_of(made.purpose) > 0.0F ? made : DroppedInput{};
     }
+    [[nodiscard]] bool drops_block_output() const { return dropout != nullptr && dropout->rate > 0.0F; }
     /// out = the elements that are kept, a sequence at a time, scaled; or += them. Purpose 0 is that of the first block's output.
-    [[nodiscard]] Result<> drop(Matrix in, Matrix out, std::uint32_t purpose, bool is_added = false) const {
-        DropoutOptions options{.rate = dropout->rate, .seed = dropout->seed, .step = dropout->step, .purpose = purpose};
+    [[nodiscard]] Result<> drop(Matrix in, Matrix out, std::uint32_t purpose, bool is_added = false,
+                                std::int64_t first_feature = 0) const {
+        DropoutOptions options{
+            .rate = dropout->rate_of(purpose), .seed = dropout->seed, .step = dropout->step, .purpose = purpose};
+        options.first_feature = static_cast<std::uint32_t>(first_feature);
         options.layer = static_cast<std::uint32_t>(block.number);
         for (std::int64_t row = 0; row < tokens; row += sequence) {
             options.sequence = dropout->sequences[static_cast<std::size_t>((first + row) / sequence)];
             auto const done = shardwise::dropout(TensorView<float const, 2, Host>(in.rows(row, sequence)),
                                                  out.rows(row, sequence), options, stream, is_added);
             if (!done) return done;
+        }
+        return {};
+    }
+
+    /// The same of a value, or a gradient of one, that ranks may share: elements count by their columns in the whole.
+    [[nodiscard]] Result<> drop_shared(ValueId like, Matrix in, Matrix out, std::uint32_t purpose,
+                                       bool is_added = false) const {
+        if (!is_shared(like)) return drop(in, out, purpose, is_added);
+        std::int64_t at = 0;
+        for (auto const& own : shared_value(like).columns[static_cast<std::size_t>(tensor->place.rank)]) {
+            auto const done =
+                drop(in.columns(at, own.size()), out.columns(at, own.size()), purpose, is_added, own.begin);
+            if (!done) return done;
+            at += own.size();
         }
         return {};
     }

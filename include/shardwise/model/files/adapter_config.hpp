@@ -33,6 +33,8 @@ struct AdapterConfig {
     std::vector<std::string> saved;
     /// True where it holds biases, too.
     bool has_biases = false;
+    /// Of the input of A, in training alone: running it drops nothing.
+    double dropout = 0.0;
 
     /// True where a module's name is `end` or ends with it as whole parts.
     [[nodiscard]] static bool matches(std::string_view module, std::string_view end) {
@@ -86,20 +88,20 @@ public:
 
 private:
     /// Say where an adapter comes from or how it was trained, not what it computes.
-    static constexpr std::array<std::string_view, 15> idle{"auto_mapping",      "base_model_name_or_path",
-                                                           "fan_in_fan_out",    "inference_mode",
-                                                           "layers_pattern",    "loftq_config",
-                                                           "lora_dropout",      "megatron_config",
-                                                           "megatron_core",     "peft_version",
-                                                           "qalora_group_size", "revision",
-                                                           "runtime_config",    "task_type",
-                                                           "eva_config"};
+    static constexpr std::array<std::string_view, 14> idle{"auto_mapping",   "base_model_name_or_path",
+                                                           "fan_in_fan_out", "inference_mode",
+                                                           "layers_pattern", "loftq_config",
+                                                           "eva_config",     "megatron_config",
+                                                           "megatron_core",  "peft_version",
+                                                           "task_type",      "qalora_group_size",
+                                                           "revision",       "runtime_config"};
 
     [[nodiscard]] Result<> take(std::string_view key, JsonValue value) {
         if (value.is_null() || std::find(idle.begin(), idle.end(), key) != idle.end()) return {};
         if (key == "peft_type") return take_kind(key, value);
         if (key == "r") return take_rank(key, value, out_.rank);
         if (key == "lora_alpha") return take_alpha(key, value, out_.alpha);
+        if (key == "lora_dropout") return take_dropout(key, value);
         if (key == "use_rslora") return take_flag(key, value, out_.is_rank_stabilised);
         if (key == "rank_pattern" || key == "alpha_pattern") return take_pattern(key, value);
         if (key == "target_modules") return take_targets(key, value);
@@ -134,6 +136,14 @@ private:
         if (!alpha) return alpha.error();
         if (!std::isfinite(*alpha)) return object_.error(ErrorCode::invalid_field, key, "is no finite number");
         to = *alpha;
+        return {};
+    }
+    [[nodiscard]] Result<> take_dropout(std::string_view key, JsonValue value) {
+        auto const rate = object_.real(key, value);
+        if (!rate) return rate.error();
+        if (!(*rate >= 0.0 && *rate <= 1.0))
+            return object_.error(ErrorCode::invalid_field, key, "must be at least 0 and at most 1");
+        out_.dropout = *rate;
         return {};
     }
     [[nodiscard]] Result<> take_flag(std::string_view key, JsonValue value, bool& to) const {
