@@ -59,7 +59,7 @@ struct Arguments {
     bool chat = false;
     bool deterministic = false;
     bool no_graphs = false;
-    std::optional<std::string> comm, activations;
+    std::optional<std::string> comm, activations, calibration;
     bool normalize = false;
     bool scores = false;
     bool quick = false;

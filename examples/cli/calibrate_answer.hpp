@@ -19,6 +19,8 @@ struct CalibrateAnswer {
     Calibration calibration;
     /// Of the devices that were asked for.
     std::vector<DeviceCalibration> devices;
+    /// Over ranks on them.
+    List<AllReduceTime> sums;
     /// As it was written.
     Topology machine;
     std::vector<std::string> warnings;

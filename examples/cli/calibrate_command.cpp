@@ -73,7 +73,9 @@ namespace {
         auto found = with_progress(
             mode, [&](Observer const& observer) { return calibrate_devices(devices, arguments.quick, observer); });
         if (!found) return found.error();
-        answer.devices = *std::move(found);
+        answer.devices = std::move(found->devices);
+        answer.sums = std::move(found->all_reduce);
+        answer.warnings.insert(answer.warnings.end(), found->warnings.begin(), found->warnings.end());
     }
     auto measured = with_progress(mode, [&](Observer const& observer) { return calibrate(options, observer); });
     if (!measured) return measured.error();
@@ -85,6 +87,7 @@ namespace {
     for (auto const& device : answer.devices) {
         if (auto const added = add_measured(answer.machine, *detection, device); !added) return added.error();
     }
+    answer.machine.all_reduce = answer.sums;
     for (auto const& device : answer.machine.devices) {
         if (device.measured != MeasuredRates{}) continue;
         answer.warnings.push_back(std::string(device.name.view()) +

@@ -92,6 +92,11 @@ std::string calibrate_json(CalibrateAnswer const& answer) {
     }
     json.end_array().key("calibrated").begin_array();
     for (auto const& device : answer.devices) device_json(json, device);
+    json.end_array().key("device_sums").begin_array();
+    for (auto const& sum : answer.sums) {
+        json.begin_object().member("ranks", sum.ranks).member("bytes", sum.bytes);
+        json.member("one_shot", sum.one_shot).member("two_shot", sum.two_shot).end_object();
+    }
     json.end_array().member("seconds", found.seconds).key("warnings").begin_array();
     for (auto const& warning : answer.warnings) json.value(warning);
     json.end_array().end_object();
@@ -112,6 +117,14 @@ std::string calibrate_text(CalibrateAnswer const& answer, Style const& style) {
                 giga(sums.bandwidth) + " GB/s\n";
     }
     for (auto const& device : answer.devices) text += "\n" + device_text(device, style);
+    if (!answer.sums.empty()) {
+        Table table({"sums over ranks on devices", "bytes", "in one step", "in two"});
+        for (auto const& sum : answer.sums) {
+            table.add(
+                {std::to_string(sum.ranks), to_text(Bytes{sum.bytes}), duration(sum.one_shot), duration(sum.two_shot)});
+        }
+        text += "\n" + table.text(style) + "\n";
+    }
     text += "measured in " + duration(found.seconds) + "; " +
             counted(static_cast<std::int64_t>(answer.machine.devices.size()), "device") + " in " + escaped(answer.out) +
             ": shardwise plan MODEL --devices " + escaped(answer.out) + "\n";

@@ -2,6 +2,7 @@
 #include "run_device_words.hpp"
 
 #include <shardwise/core/text.hpp>
+#include <shardwise/hardware/description.hpp>
 
 #include "choices.hpp"
 
@@ -12,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 namespace shardwise::cli {
 
@@ -129,6 +131,26 @@ Result<Dtype> read_activations(Arguments const& arguments, RunDevices const& dev
         .at(*arguments.activations)
         .because("is for devices, and this run computes on the processor, whose activations are fp32")
         .fix("name them: --devices cuda:0");
+}
+
+Result<List<AllReduceTime>> read_peer_sums(Arguments const& arguments, RunDevices const& devices) {
+    if (!arguments.calibration) return List<AllReduceTime>{};
+    if (devices.empty()) {
+        return Error{ErrorCode::unsupported}
+            .in("--calibration")
+            .because("is for ranks on devices, and this run computes on the processor")
+            .fix("name them: --devices cuda:0");
+    }
+    auto machine = read_topology_file(*arguments.calibration);
+    if (!machine) return machine.error();
+    if (machine->all_reduce.empty()) {
+        return Error{ErrorCode::invalid_argument}
+            .in("--calibration")
+            .at(*arguments.calibration)
+            .because("has no sums over ranks on devices")
+            .fix("measure them: shardwise calibrate --out FILE --devices cuda:0,cuda:1");
+    }
+    return std::move(machine->all_reduce);
 }
 
 }  // namespace shardwise::cli

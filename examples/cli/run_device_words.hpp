@@ -5,6 +5,9 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/session/run_devices.hpp>
 
+#include <shardwise/core/list.hpp>
+#include <shardwise/hardware/all_reduce_time.hpp>
+
 #include "arguments.hpp"
 #include "device_choice.hpp"
 
@@ -43,5 +46,10 @@ namespace shardwise::cli {
 ///
 /// Errors  invalid_argument for a word that is none of --activations; unsupported for others than fp32 where there are no devices
 [[nodiscard]] Result<Dtype> read_activations(Arguments const& arguments, RunDevices const& devices);
+
+/// --calibration, for ranks on devices: what sums over them were measured to take.
+///
+/// Errors  unsupported without devices; what the file's reader refuses; invalid_argument for a file that measured no sums
+[[nodiscard]] Result<List<AllReduceTime>> read_peer_sums(Arguments const& arguments, RunDevices const& devices);
 
 }  // namespace shardwise::cli

@@ -96,6 +96,9 @@ Result<RunOptions> read_run_options(Arguments const& arguments, std::vector<std:
     auto const comm = read_comm(arguments, options.devices);
     if (!comm) return comm.error();
     options.comm = *comm;
+    auto sums = read_peer_sums(arguments, options.devices);
+    if (!sums) return sums.error();
+    options.peer_sums = *std::move(sums);
     auto const element = read_activations(arguments, options.devices);
     if (!element) return element.error();
     options.activations = *element;

@@ -130,6 +130,22 @@ TEST_CASE("train --offload: the process takes what is predicted, and with all of
 }
 
 TEST_SUITE("long") {
+    TEST_CASE("train: 20 MB of text take no more than 64 MB beside the training") {
+        testing::TemporaryFolder const folder;
+        auto const config = folder.write("config.json", config_of(32, 1, 1024));
+        std::string const demo = SHARDWISE_SOURCE_DIR "/share/shardwise/demo";
+        auto const plays = read_text(demo + "/shakespeare.txt");
+        std::string text;
+        while (text.size() < 20'000'000) text += plays;
+        Training training;
+        training.data = folder.write("plays.txt", text);
+        auto const taken = take(training, config, "run",
+                                {"1", "--threads", "1", "--batch", "2", "--context", "32", "--tokenizer", demo});
+        CAPTURE(taken.predicted);
+        CAPTURE(taken.process);
+        CHECK(taken.process < taken.predicted + 64'000'000);
+    }
+
     TEST_CASE("train: the high-water mark of a process is within 5 % of what is predicted") {
         testing::TemporaryFolder const folder;
         auto const config = folder.write("config.json", config_of(512, 5, 2048));

@@ -296,7 +296,7 @@ TEST_CASE("train: what does not run yet is refused by its flag, and nothing is w
         std::string says;
     };
     for (auto const& one :
-         std::vector<Refused>{{{"--tp", "3"}, 2, "--tp: is more than the 2 key-value heads"},
+         std::vector<Refused>{{{"--tp", "5"}, 2, "--tp: is more than the query heads"},
                               {{"--tp", "2", "--optimizer", "adam8bit"}, 1, "--optimizer adam8bit, --tp"},
                               {{"--tp", "2", "--mode", "data_parallel", "--dp", "2"}, 2, "--mode, --tp"},
                               {{"--tp", "2", "--mode", "single"}, 2, "--mode, --tp"},

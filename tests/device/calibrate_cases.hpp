@@ -2,13 +2,17 @@
 #pragma once
 
 #include <shardwise/calibrate/calibrate_device.hpp>
+#include <shardwise/calibrate/measure_peers.hpp>
 
 #include "backends.hpp"
 
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 namespace shardwise::testing {
@@ -72,6 +76,62 @@ TEST_CASE("calibrate_device: every rate is measured, and all memory is given bac
         }
     }
     CHECK(bench->context().memory().current() == before);
+}
+
+TEST_CASE("measure_peers: both ways of a sum are measured by size, and what was measured says which is taken") {
+    using namespace shardwise;
+    using B = testing::TestDevice;
+    using Api = B::VendorApi;
+    if (!testing::open_bench<B>() || !Api::co_resident_blocks) return;
+#if !defined(SHARDWISE_HAS_CUDA) && !defined(SHARDWISE_HAS_HIP)
+    // A block of each rank: every block is a thread here.
+    auto& machine = testing::FakeMachine::get();
+    auto const before = std::exchange(machine.multiprocessors, 3);
+#endif
+    std::vector<std::int32_t> const devices{0};
+    PeerProbe probe{.sizes = {64, 4096}, .rounds = 2, .sums = 2};
+    auto const times = measure_peers<Api>(devices, 3, probe);
+    REQUIRE_MESSAGE(times, (times ? "" : times.error().message()));
+    REQUIRE(times->size() == 2);
+    for (std::size_t i = 0; i < 2; ++i) {
+        auto const& time = (*times)[i];
+        CHECK(time.ranks == 3);
+        CHECK(time.bytes == probe.sizes[i]);
+        for (auto const seconds : {time.one_shot, time.two_shot}) {
+            CHECK(seconds > 0.0);
+            CHECK(seconds < 60.0);
+        }
+    }
+    probe.deadline = Deadline::after(std::chrono::nanoseconds(0));
+    auto const late = measure_peers<Api>(devices, 2, probe);
+    REQUIRE_FALSE(late);
+    CHECK(late.error().code() == ErrorCode::deadline_exceeded);
+    probe.deadline = Deadline::after(std::chrono::milliseconds(300));
+    probe.rounds = 1 << 20;
+    auto const cut = measure_peers<Api>(devices, 2, probe);
+    REQUIRE_FALSE(cut);
+    CHECK(cut.error().code() == ErrorCode::deadline_exceeded);
+    // By the options, else by the table.
+    auto context = B::Context::open();
+    REQUIRE(context);
+    std::vector<DeviceContext<Api>*> const contexts(3, context->get());
+    for (auto const& [from, at, takes] : {std::tuple{std::int64_t{-1}, std::int64_t{512 << 10}, true},
+                                          {-1, 1024, false},
+                                          {0, 4, true},
+                                          {1025, 1024, false},
+                                          {1024, 1024, true},
+                                          {std::numeric_limits<std::int64_t>::max(), 1 << 30, false}}) {
+        PeerOptions options;
+        options.two_shot_bytes = from;
+        auto const group = PeerGroup<Api>::open(contexts, options);
+        REQUIRE(group);
+        CHECK((*group)->takes_two_shots(at) == takes);
+    }
+#if !defined(SHARDWISE_HAS_CUDA) && !defined(SHARDWISE_HAS_HIP)
+    context->reset();
+    CHECK(machine.is_empty());
+    machine.multiprocessors = before;
+#endif
 }
 
 TEST_CASE("calibrate_device: what is not measured in time is named, and impossible sizes are refused") {

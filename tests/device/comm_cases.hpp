@@ -48,13 +48,14 @@ template <class B, class T>
     submit_all_to_all(
         comm, TensorView<T const, 1, B>(part(2)), share, part(3).part(0, received),
         [&](std::int32_t) { return own.size(); }, stream);
-    values.resize(4 * size);
-    TensorView<T, 1, Host> const to(values.data(), {4 * size});
+    // What the stream still reads stays where it is.
+    std::vector<T> results(4 * size);
+    TensorView<T, 1, Host> const to(results.data(), {4 * size});
     if (auto const copied = B::template copy<T>(std::as_const(*memory).view(), to, stream); !copied)
         return copied.error();
     if (auto const done = stream.synchronize(Deadline::after(std::chrono::seconds(60))); !done) return done.error();
-    values.resize(static_cast<std::size_t>(3 * size + received));
-    return values;
+    results.resize(static_cast<std::size_t>(3 * size + received));
+    return results;
 }
 
 /// Whether collectives over peers have the bits of staged ones, of one rank.

@@ -234,6 +234,23 @@ std::vector<float> translate(FormulaModel const& model, Translation const& one, 
     return out;
 }
 
+TEST_CASE("read_checkpoint: a decoder begins with what generation_config.json says, else config.json") {
+    auto const one = translations().back();
+    FormulaModel const model(one.config, one.seed);
+    CHECK(model.checkpoint->model.config.decoder_start == 5);
+    auto const start = [&](std::string const& text) {
+        (void)model.folder.write("generation_config.json", text);
+        auto const found = find_model(model.folder.path(), {}, HubCache(HubEnvironment{}));
+        REQUIRE(found);
+        auto const read = read_checkpoint(*found);
+        return read ? read->model.config.decoder_start : std::int64_t{-1};
+    };
+    CHECK(start(R"({"decoder_start_token_id":7})") == 7);
+    CHECK(start(R"({"eos_token_id":1})") == 5);
+    CHECK(start(R"({"decoder_start_token_id":61})") == -1);
+    CHECK(start(R"({"decoder_start_token_id":[7,8]})") == -1);
+}
+
 TEST_CASE("RankExecutor: decoders that read an encoder give transformers' logits within 1e-4, over any ranks") {
     for (auto const& one : translations()) {
         CAPTURE(one.name);

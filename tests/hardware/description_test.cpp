@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/hardware/description.hpp>
+#include <shardwise/hardware/presets.hpp>
 #include <shardwise/hardware/spec.hpp>
 
 #include <doctest/doctest.h>
@@ -8,6 +9,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <random>
 #include <string>
 #include <string_view>
@@ -161,6 +163,7 @@ TEST_CASE("read_topology: what is missing or impossible is refused by file, fiel
                 std::to_string(i);
     }
     auto const many = attention_row(rows);
+    auto const sum = [](std::string const& row) { return R"("preset": "T4"}], "all_reduce": [{)" + row; };
     for (auto const& [members, place] :
          {Case{R"("memory": 1)", "devices[0].kind"},
           Case{R"("kind": "cuda")", "devices[0].memory"},
@@ -199,6 +202,14 @@ TEST_CASE("read_topology: what is missing or impossible is refused by file, fiel
           Case{attention_row(R"("kv": "bf16", "context": 8, "decode": 1e9, "prefill": 1e9, "launch": 1)"),
                "devices[0].measured.attention[0].launch"},
           Case{twice, "devices[0].measured.attention[1].context"},
+          Case{sum(R"("ranks": 1, "bytes": 8, "one_shot": 1e-6, "two_shot": 1e-6)"), "all_reduce[0].ranks"},
+          Case{sum(R"("ranks": 2, "bytes": 0, "one_shot": 1e-6, "two_shot": 1e-6)"), "all_reduce[0].bytes"},
+          Case{sum(R"("ranks": 2, "bytes": 8, "one_shot": 0, "two_shot": 1e-6)"), "all_reduce[0].one_shot"},
+          Case{sum(R"("ranks": 2, "bytes": 8, "one_shot": 1e-6, "two_shot": 1e9)"), "all_reduce[0].two_shot"},
+          Case{sum(R"("ranks": 2, "bytes": 8, "one_shot": 1e-6)"), "all_reduce[0].two_shot"},
+          Case{sum(R"("ranks": 2, "bytes": 8, "one_shot": 1, "two_shot": 1}, {"ranks": 2, "bytes": 8, )"
+                   R"("one_shot": 2, "two_shot": 2)"),
+               "all_reduce[1].bytes"},
           Case{many, "devices[0].measured.attention"},
           Case{R"("preset": "T4", "link": {"type": "pcie", "bandwidth": 0.016})", "devices[0].link.bandwidth"},
           Case{R"("preset": "T4", "peak": 1)", "devices[0].peak"},
@@ -234,6 +245,23 @@ TEST_CASE("read_topology: what is missing or impossible is refused by file, fiel
                         R"("peak":{"fp16":0},"link":{"type":"pcie","bandwidth":0,"latency":1e-6},)"
                         R"("measured":{"launch":1e-6}}]})",
                         "machine.json"));
+}
+
+TEST_CASE("two_shot_from: two steps from the size on from which one is never faster, by ranks") {
+    List<AllReduceTime> times;
+    CHECK_FALSE(two_shot_from(times, 4));
+    for (auto const& time :
+         {AllReduceTime{4, 1024, 1.0, 2.0}, AllReduceTime{4, 8192, 3.0, 2.0}, AllReduceTime{4, 2048, 2.0, 1.0},
+          AllReduceTime{4, 4096, 2.0, 2.5}, AllReduceTime{4, 16384, 5.0, 5.0}, AllReduceTime{8, 64, 2.0, 1.0},
+          AllReduceTime{2, 64, 1.0, 2.0}})
+        times.push_back(time);
+    CHECK(two_shot_from(times, 4) == 8192);
+    CHECK(two_shot_from(times, 8) == 64);
+    CHECK(two_shot_from(times, 2) == std::numeric_limits<std::int64_t>::max());
+    CHECK_FALSE(two_shot_from(times, 3));
+    Topology machine{{presets::four_a100_40gb[0]}, {}, times};
+    auto const again = read(topology_json(machine));
+    CHECK(again.all_reduce == times);
 }
 
 TEST_CASE("read_topology: a cpu with a number is a rank, planned for like an accelerator") {

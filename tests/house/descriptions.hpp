@@ -39,7 +39,9 @@ struct KnownChain {
     std::string_view enumeration;
     std::size_t enumerators;
 };
-inline constexpr std::array<KnownChain, 19> known_chains{{
+inline constexpr std::array<KnownChain, 20> known_chains{{
+    // Types of elements that a cache may have; others are refused by name.
+    {"calibrate/measure_attention.hpp", "Dtype", 37},
     // Calls whose text has less than the others'.
     {"comm/call.hpp", "CollectiveKind", 10},
     // What single engines refuse, and what those say of quantisations whose words are not in the table.

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <shardwise/quant/weight_format.hpp>
-
-#include <shardwise/quant/decode_bitsandbytes.hpp>
 #include <shardwise/quant/decode_ggml.hpp>
-#include <shardwise/quant/decode_int4.hpp>
 #include <shardwise/quant/decode_microscaling.hpp>
+#include <shardwise/quant/encode_int4.hpp>
+#include <shardwise/quant/nf4_values.hpp>
 #include <shardwise/quant/scheme.hpp>
+#include <shardwise/quant/weight_format.hpp>
 
 #include <doctest/doctest.h>
 
@@ -154,7 +153,11 @@ TEST_CASE("weight formats: rows decode bit for bit as the references of their bl
     std::vector<float> expected(inputs);
     std::vector<float> absmax(inputs / 64);
     std::memcpy(absmax.data(), nf4.scales.data(), nf4.scales.size());
-    REQUIRE(decode_bnb_4bit({nf4.bytes(), nf4.data.size()}, absmax, nf4_values, expected));
+    // The first element of a byte lies in its high half.
+    for (std::size_t i = 0; i < inputs; ++i) {
+        auto const byte = unsigned{nf4.bytes()[i / 2]};
+        expected[i] = nf4_values[(i % 2 == 0 ? byte >> 4U : byte) & 15U] * absmax[i / 64];
+    }
     CHECK(is_same(nf4.decode(WeightFormat::nf4), expected));
 
     Row const mxfp4(WeightFormat::mxfp4);
@@ -168,7 +171,11 @@ TEST_CASE("weight formats: rows decode bit for bit as the references of their bl
     Row const int4(WeightFormat::int4);
     std::vector<std::uint16_t> halves(inputs / 64);
     std::memcpy(halves.data(), int4.scales.data(), int4.scales.size());
-    REQUIRE(decode_int4_row({int4.bytes(), int4.data.size()}, halves, 64, expected));
+    // The first element of a byte lies in its low half.
+    for (std::size_t i = 0; i < inputs; ++i) {
+        auto const q = static_cast<int>(int4.bytes()[i / 2] >> (i % 2 * 4) & 15) - 8;
+        expected[i] = from_f16(halves[i / 64]) * static_cast<float>(q);
+    }
     CHECK(is_same(int4.decode(WeightFormat::int4), expected));
 
     Row const int8(WeightFormat::int8);
@@ -192,5 +199,31 @@ TEST_CASE("weight formats: what a format encodes, it decodes to values no farthe
         // The coarsest steps: E2M1 has 4 and 6, NF4 0.72 and 1.
         auto const bound = unit.bits >= 32 ? 0.0F : unit.bits >= 8 ? 0.005F : unit.bits == 5 ? 0.07F : 0.26F;
         for (std::size_t i = 0; i < values.size(); ++i) CHECK(std::abs(found[i] - values[i]) <= bound);
+    }
+}
+
+TEST_CASE("encode_nf4: a block longer than the values is one; parts that do not fit together are refused") {
+    std::vector<float> const values(65, 0.5F);
+    std::vector<std::uint8_t> packed(33);
+    std::vector<float> absmax(1);
+    REQUIRE(encode_nf4(values, packed, absmax, SIZE_MAX));
+    CHECK(absmax[0] == 0.5F);
+    CHECK(packed[0] == 0xFF);
+    CHECK_FALSE(encode_nf4(values, packed, {}, SIZE_MAX));
+    CHECK_FALSE(encode_nf4(values, packed, absmax, 64));
+    CHECK_FALSE(encode_nf4(values, packed, absmax, 0));
+}
+
+TEST_CASE(
+    "encode_int4_row: the low half of a byte first; a group that is longer than its row, however long, is the row") {
+    std::array<float, 3> const values{-16.0F, 14.0F, 2.0F};
+    for (auto const group : {std::size_t{4}, SIZE_MAX - 1, SIZE_MAX}) {
+        std::array<std::uint8_t, 2> encoded{};
+        std::array<std::uint16_t, 1> scale{};
+        REQUIRE(encode_int4_row(values, group, encoded, scale));
+        CHECK(scale[0] == 0x4000);  // 2
+        CHECK(encoded[0] == 0xF0);
+        CHECK((encoded[1] & 15) == 9);
+        CHECK_FALSE(encode_int4_row(values, group, encoded, {}));
     }
 }

@@ -6,7 +6,7 @@
 #include <shardwise/executor/stored_parameter.hpp>
 #include <shardwise/json/value.hpp>
 #include <shardwise/model/files/quantization_config.hpp>
-#include <shardwise/quant/decode_bitsandbytes.hpp>
+#include <shardwise/quant/nf4_values.hpp>
 
 #include <algorithm>
 #include <array>

@@ -57,7 +57,7 @@ inline void decode_kv_row(PackedWeight const& weight, std::int64_t row, UnitRang
         decode_ggml_row(half, head * weight.inputs + input, own, 1, out + input - columns.begin);
 }
 
-// Decode some rows and inputs, as the format's reference computes them: out [rows, columns].
+// Decode some rows and inputs, as those compute them who write the format, bit for bit: out [rows, columns].
 
 inline void decode_ggml_rows(PackedWeight const& weight, UnitRange rows, UnitRange columns, float* out) {
     for (auto row = rows.begin; row < rows.end; ++row, out += columns.size())
@@ -243,8 +243,6 @@ struct PackedFormTraits {
 };
 
 /// Every form in the order of the enumeration.
-///
-/// Source  quant/decode_*.hpp, with which the tests compare it bit for bit
 inline constexpr std::array<PackedFormTraits, 8> packed_form_table{{
     {PackedForm::ggml, &decode_ggml_rows, &repack_ggml},
     {PackedForm::bnb_4bit, &decode_bnb_4bit_rows, &repack_bnb_4bit},

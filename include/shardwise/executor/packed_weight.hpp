@@ -82,7 +82,7 @@ namespace detail {
 [[nodiscard]] inline float absmax_at(PackedWeight const& weight, std::int64_t block) {
     if (weight.nested_absmax.empty()) return load_at<float>(weight.scales, block * 4);
     auto const q = std::to_integer<std::int64_t>(weight.scales[static_cast<std::size_t>(block)]);
-    // Two roundings, as decode_bnb_absmax.
+    // Two roundings, as in bitsandbytes; the exact product in double keeps compilers from fusing it with the sum.
     auto const product = static_cast<double>(load_at<float>(weight.nested_code, q * 4)) *
                          static_cast<double>(load_at<float>(weight.nested_absmax, block / 256 * 4));
     return static_cast<float>(product) + weight.nested_offset;

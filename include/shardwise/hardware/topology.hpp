@@ -3,6 +3,7 @@
 
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/span.hpp>
+#include <shardwise/hardware/all_reduce_time.hpp>
 #include <shardwise/hardware/device.hpp>
 
 #include <cstddef>
@@ -27,6 +28,8 @@ struct DeviceLink {
 struct Topology {
     List<Device> devices;
     List<DeviceLink> links;
+    /// Of ranks on the devices, where somebody measured them.
+    List<AllReduceTime> all_reduce{};
 
     /// The accelerators: they come first.
     [[nodiscard]] constexpr Span<Device const> accelerators() const {

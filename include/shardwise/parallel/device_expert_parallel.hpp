@@ -104,7 +104,6 @@ public:
     /// Rows that this rank's experts have computed since the layer was made: pairs of a token and an expert.
     [[nodiscard]] std::int64_t pairs_computed() const { return traffic_.pairs_computed(); }
     [[nodiscard]] Bytes bytes() const { return rows_.bytes() + results_.bytes() + places_.bytes(); }
-    [[nodiscard]] Bytes pinned_bytes() const { return pinned_.bytes(); }
 
 private:
     struct Sizes {

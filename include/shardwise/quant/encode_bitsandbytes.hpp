@@ -3,8 +3,8 @@
 
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/result.hpp>
-#include <shardwise/quant/decode_bitsandbytes.hpp>
 #include <shardwise/quant/encode_legacy.hpp>
+#include <shardwise/quant/nf4_values.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <shardwise/core/list.hpp>
-#include <shardwise/quant/decode_bitsandbytes.hpp>
 #include <shardwise/quant/decode_microscaling.hpp>
 #include <shardwise/quant/encode_bitsandbytes.hpp>
 #include <shardwise/quant/encode_int4.hpp>
@@ -10,6 +9,7 @@
 #include <shardwise/quant/encode_microscaling.hpp>
 #include <shardwise/quant/float_bits.hpp>
 #include <shardwise/quant/ggml_codec.hpp>
+#include <shardwise/quant/nf4_values.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -117,6 +117,7 @@ private:
         PeerOptions peers;
         peers.on_device = options.devices.most_on_one(static_cast<std::int32_t>(options.ranks()));
         peers.limit = std::chrono::duration_cast<std::chrono::microseconds>(options.timeout);
+        peers.two_shot_bytes = two_shot_from(options.peer_sums, options.tp).value_or(-1);
         return peers;
     }
     [[nodiscard]] Result<> open_nccl(RunOptions const& options, HostCommunicator& group,

@@ -3,11 +3,13 @@
 
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/dtype.hpp>
+#include <shardwise/core/list.hpp>
 #include <shardwise/core/log.hpp>
 #include <shardwise/core/trace_event.hpp>
 #include <shardwise/executor/graph_counts.hpp>
 #include <shardwise/executor/layer_home.hpp>
 #include <shardwise/executor/load_options.hpp>
+#include <shardwise/hardware/all_reduce_time.hpp>
 #include <shardwise/op/product_activations.hpp>
 #include <shardwise/session/generation.hpp>
 #include <shardwise/session/run_devices.hpp>
@@ -38,6 +40,9 @@ struct RunOptions {
     /// Where ranks compute.
     RunDevices devices{};
     DeviceComm comm = DeviceComm::automatic;
+    /// What sums over peers were measured to take: by it they are made in one step or in two. Empty: by a table that is built in. The same
+    /// on all ranks.
+    List<AllReduceTime> peer_sums{};
     /// Whether a device's steps may be launched as graphs.
     bool has_graphs = true;
     /// Threads of all ranks together; 0: as many as the caller may use cores.

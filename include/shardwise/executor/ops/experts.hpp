@@ -8,6 +8,7 @@
 #include <shardwise/kernels/take_rows.hpp>
 
 #include <algorithm>
+#include <concepts>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
@@ -73,6 +74,22 @@ struct ExecutedOp<ExpertsOp, Backend, Policy> {
         }
     }
 
+    /// A row for each of a token's experts of a row for each token, or the same.
+    static constexpr bool changes_rows = true;
+
+    /// Of experts whose outputs ranks share; the others' rows are asked in each step.
+    [[nodiscard]] static Result<> check(BoundOperation<Backend, Policy> const& op, BoundTo<Backend> const&) {
+        auto const* const columns = std::get_if<ExpertColumns<Backend>>(&op.held);
+        if (columns == nullptr) return {};
+        for (auto const& layer : columns->experts) {
+            // Those of other ranks are not here.
+            if (layer.inputs() == 0) continue;
+            auto const fits = layer.check_columns(op.inputs[0].width, op.output.width);
+            if (!fits) return fits;
+        }
+        return {};
+    }
+
     template <Communicator C, ActivationElement T>
     [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C, T>& walk,
                                       BoundOperation<Backend, Policy> const& op) {
@@ -102,15 +119,16 @@ struct ExecutedOp<ExpertsOp, Backend, Policy> {
                 auto const count = rows.size();
                 auto const& layer = columns->experts[expert];
                 // Of one token all read the row where it lies.
-                if (in.extent(0) == 1 && !weighs_inputs) return layer.forward(in, out.rows(rows.begin, count), stream);
+                if (in.extent(0) == 1 && !weighs_inputs)
+                    return layer.forward_bound(in, out.rows(rows.begin, count), stream);
                 Matrix const gathered(reinterpret_cast<T*>(walk.step.scratch.data()), {count, in.extent(1)});
                 TensorView<std::int32_t const, 1, Backend> const tokens = table->order.part(rows.begin, count);
-                Result<> const done = take_rows<T>(tokens, in, gathered, stream);
+                auto const done = gather(tokens, in, gathered, stream);
                 if constexpr (HasHostMemory<Backend>) {
                     if (done && weighs_inputs)
                         weigh(routes, static_cast<std::int32_t>(expert), tokens, gathered, stream);
                 }
-                return done ? layer.forward(ConstMatrix(gathered), out.rows(rows.begin, count), stream) : done;
+                return done ? layer.forward_bound(ConstMatrix(gathered), out.rows(rows.begin, count), stream) : done;
             });
         // The weights have been taken: what follows is a plain sum over a token's experts.
         if (multiplied && weighs_inputs) return fill(routes.weights, 1.0F, stream);
@@ -118,6 +136,15 @@ struct ExecutedOp<ExpertsOp, Backend, Policy> {
     }
 
 private:
+    template <class T>
+    [[nodiscard]] static Result<> gather(TensorView<std::int32_t const, 1, Backend> tokens,
+                                         TensorView<T const, 2, Backend> in, TensorView<T, 2, Backend> out,
+                                         typename Backend::Stream& stream) {
+        if constexpr (std::same_as<Backend, Host>)
+            return take_rows_bound<T>(tokens, in, out, stream);
+        else
+            return take_rows<T>(tokens, in, out, stream);
+    }
     /// Multiplies an expert's rows by the weights that their tokens have for it (llama4).
     template <class Matrix, class Stream>
     static void weigh(Routes<Backend> const& routes, std::int32_t expert,

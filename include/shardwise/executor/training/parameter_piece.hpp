@@ -61,7 +61,7 @@ private:
 };
 
 /// How tensor-parallel ranks share a parameter, by rank: what each has, with gradient and optimizer's state; the first rows of it that no
-/// rank before it has (key-value heads are those of all ranks that read them); and what it holds a copy of, cut along the other axis, for
+/// rank after it has (key-value heads are those of all ranks that read them); and what it holds a copy of, cut along the other axis, for
 /// the product whose sum no rank can take alone. Empty: every rank has all of it.
 struct ParameterCut {
     std::vector<ParameterPiece> own;

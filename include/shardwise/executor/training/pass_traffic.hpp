@@ -38,8 +38,8 @@ struct PassTraffic {
         auto const evenly = [&](ValueId id) { return of_width(of(id).width); };
         // A norm of whole rows, of which each rank has some columns.
         auto const spans_shared = [&](Operation const& op) {
-            return op.kind == OpKind::norm && !shared.empty() &&
-                   op.in_features > body.values[static_cast<std::size_t>(op.inputs[0])].width;
+            return op.kind == OpKind::norm && !shared.empty() && !of(op.inputs[0]).is_whole() &&
+                   op.in_features == of(op.inputs[0]).width;
         };
         auto const run = [&](std::size_t number, CollectiveTraffic& sum) {
             auto const& op = body.forward.operations()[number];
@@ -64,7 +64,7 @@ struct PassTraffic {
             auto const& op = body.forward.operations()[number];
             bool const is_of_inputs = step.part == GradientPart::inputs;
             auto const& trained = block.operations[number];
-            if (trained.group > 0) {
+            if (!trained.shares.empty()) {
                 auto const head = tokens * (op.attention.key_dim + op.attention.value_dim);
                 auto const others = (trained.heads - op.attention.heads) * head;
                 out.backward += {1, 1, others * static_cast<std::int64_t>(sizeof(float))};

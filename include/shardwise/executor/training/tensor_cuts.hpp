@@ -16,6 +16,7 @@
 #include <shardwise/parallel/place.hpp>
 #include <shardwise/parallel/policy.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -165,7 +166,7 @@ private:
         }
         return nullptr;
     }
-    /// Query heads that read one key-value head are not parted; where ranks exceed those, each has equally many of one group.
+    /// Query heads that read one key-value head are not parted, but where ranks exceed those.
     [[nodiscard]] static Result<WeightGrain> grain(BlockBody const& body, Operation const& op,
                                                    TensorPlace const& place) {
         auto const* const shape = attention_of(body, op.inputs[0]);
@@ -178,18 +179,29 @@ private:
         for (auto const& op : body.operations()) {
             auto const& shape = op.attention;
             if (op.kind != OpKind::attention || shape.kv_heads >= place.ranks) continue;
-            if (place.ranks % shape.kv_heads == 0 && shape.heads % place.ranks == 0) continue;
-            return Error{ErrorCode::invalid_argument}
-                .in(module)
-                .at("tp")
-                .because("is more than the " + std::to_string(shape.kv_heads) +
-                         " key-value heads, and no multiple of them that divides the " + std::to_string(shape.heads) +
-                         " query heads")
-                .got(place.ranks)
-                .fix(
-                    "use at most as many tensor-parallel ranks as key-value heads, or as many for each of them; others "
-                    "can be "
-                    "data-parallel ranks");
+            if (place.ranks > shape.heads)
+                return Error{ErrorCode::invalid_argument}
+                    .in(module)
+                    .at("tp")
+                    .because("is more than the query heads")
+                    .got(place.ranks)
+                    .at_most(shape.heads)
+                    .fix("let the others be data-parallel ranks");
+            if (op.inputs[0] != op.inputs[1]) continue;
+            // Of one value a rank counts what comes first, which is not so where it shares the last of its key-value heads alone.
+            for (std::int64_t rank = 0; rank + 1 < place.ranks; ++rank) {
+                auto const own = split_kv_heads(shape.heads, shape.kv_heads, place.ranks, rank);
+                auto const next = split_kv_heads(shape.heads, shape.kv_heads, place.ranks, rank + 1);
+                if (own.size() == 1 || next.begin >= own.end) continue;
+                return Error{ErrorCode::invalid_argument}
+                    .in(module)
+                    .at("tp")
+                    .because("is more than the " + std::to_string(shape.kv_heads) + " key-value heads, and cuts the " +
+                             std::to_string(shape.heads) +
+                             " query heads, which one product makes with keys and values, within their groups")
+                    .got(place.ranks)
+                    .fix("use at most as many tensor-parallel ranks as key-value heads, or as many for each of them");
+            }
         }
         return {};
     }
@@ -338,7 +350,8 @@ private:
         parameters_.emplace(detail::parameter_name(prefix, op.parameters[1], 0), std::move(bias));
         return {};
     }
-    /// Of a rank's columns of a value, the first that no rank before it has: keys and values come last where queries lie with them.
+    /// Of a rank's columns of a value, those that no rank after it has, which come first: keys and values come last where queries lie with
+    /// them, and of its key-value heads the next ranks may have the last one.
     [[nodiscard]] static std::vector<UnitRange> counted_columns(ValueId id, std::vector<BlockCut> const& cuts,
                                                                 std::int64_t rank) {
         auto const columns_of = [&](std::int64_t of) -> std::vector<UnitRange> const& {
@@ -346,12 +359,14 @@ private:
         };
         std::vector<UnitRange> out;
         for (auto const& range : columns_of(rank)) {
-            for (std::int64_t before = 0; before < rank; ++before) {
-                for (auto const& other : columns_of(before)) {
-                    if (range.begin >= other.begin && range.begin < other.end) return out;
+            auto end = range.end;
+            for (auto after = rank + 1; after < std::ssize(cuts); ++after) {
+                for (auto const& other : columns_of(after)) {
+                    if (other.begin < end && range.begin < other.end) end = std::max(range.begin, other.begin);
                 }
             }
-            out.push_back(range);
+            if (end > range.begin) out.push_back({range.begin, end});
+            if (end < range.end) return out;
         }
         return out;
     }

@@ -93,14 +93,15 @@ struct TrainingMemory {
 
 namespace detail {
 
-/// Whether several ranks read one key-value head.
-[[nodiscard]] inline bool is_group_parted(TrainingProgram const& program, std::size_t body) {
+/// All query heads of a body where several ranks read one key-value head; else 0.
+[[nodiscard]] inline std::int64_t parted_heads(TrainingProgram const& program, std::size_t body) {
+    std::int64_t most = 0;
     for (auto const& block : program.blocks()) {
         for (auto const& op : block.operations) {
-            if (block.body == body && op.group > 0) return true;
+            if (block.body == body && !op.shares.empty()) most = std::max(most, op.heads);
         }
     }
-    return false;
+    return most;
 }
 
 /// Elements of the largest weight that is rounded or decoded for its products.
@@ -121,7 +122,7 @@ namespace detail {
 
 /// What a block's operations gather of a sequence of `leaf` tokens.
 [[nodiscard]] inline GatherSizes gather_sizes(BackwardBody const& body, std::vector<SharedValue> const& shared,
-                                              TensorPlace const& place, std::int64_t leaf, bool is_group_parted) {
+                                              TensorPlace const& place, std::int64_t leaf, std::int64_t parted_heads) {
     GatherSizes out;
     if (place.ranks == 1) return out;
     for (auto const& op : body.forward.operations()) {
@@ -140,8 +141,7 @@ namespace detail {
         bool const reads_shared = !of(op.inputs[0]).is_whole();
         if (op.kind == OpKind::attention) {
             auto const head = leaf * (op.attention.key_dim + op.attention.value_dim);
-            // Of ranks that exceed the key-value heads each has equally many query heads.
-            if (is_group_parted) out.take({place.ranks * op.attention.heads * head, op.attention.heads * head, 0, 0});
+            if (parted_heads > 0) out.take({parted_heads * head, op.attention.heads * head, 0, 0});
         }
         if (op.kind == OpKind::norm && reads_shared) out.take({in, in, in, 0});
         if (op.kind != OpKind::linear) continue;
@@ -190,8 +190,8 @@ namespace detail {
             out.tables.emplace_back();
             continue;
         }
-        bool const is_parted = detail::is_group_parted(program, number - 1);
-        out.gathered.take(detail::gather_sizes(body, shared, program.place(), leaf, is_parted));
+        auto const parted = detail::parted_heads(program, number - 1);
+        out.gathered.take(detail::gather_sizes(body, shared, program.place(), leaf, parted));
         out.rounded.push_back(is_halved ? rounded_values(body) : List<char>{});
         out.bodies.push_back(
             plan_body_memory(body, body_rows, limits.recompute, out.rounded.back(), limits.waiting > 0));

@@ -12,6 +12,7 @@
 #include <shardwise/memory/activations.hpp>
 #include <shardwise/model/backward_program.hpp>
 #include <shardwise/model/check_model.hpp>
+#include <shardwise/op/head_share.hpp>
 #include <shardwise/op/visit_op.hpp>
 
 #include <array>
@@ -58,10 +59,9 @@ struct TrainedOperation {
     std::int64_t turned = 0;
     std::int64_t turned_elements = 0;
     std::vector<WeightRows> whole_rows;
-    /// Of an attention whose key-value head several ranks read: all query heads, those that read one, and this rank's first.
+    /// Of an attention whose key-value heads several ranks read: all query heads, and by rank those that it has.
     std::int64_t heads = 0;
-    std::int64_t group = 0;
-    std::int64_t first_head = 0;
+    std::vector<HeadShare> shares;
 };
 
 /// How tensor-parallel ranks hold a value: the columns of each rank, in the order in which they lie in its memory.
@@ -328,10 +328,8 @@ private:
         out.cut = TensorCuts::cut_of(one, body, cuts_.block(number));
         auto const& shape = one.attention;
         if (op.kind == OpKind::attention && place().ranks > shape.kv_heads) {
-            auto const& own = cuts_.block(number)[static_cast<std::size_t>(place().rank)];
             out.heads = shape.heads;
-            out.group = shape.heads / shape.kv_heads;
-            out.first_head = own.heads->query.begin;
+            for (auto const& cut : cuts_.block(number)) out.shares.push_back(*cut.heads);
         }
         for (std::size_t slot = 0; slot < op.parameters.size(); ++slot) {
             if (op.parameters[slot].empty()) continue;

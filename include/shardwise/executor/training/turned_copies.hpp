@@ -14,11 +14,12 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// What rank `from` has, and no rank before it, and rank `to` has a copy of: of either axis one of them has all.
+/// What rank `from` has, and no rank after it, and rank `to` has a copy of: of either axis one of them has all.
 [[nodiscard]] inline ParameterPiece common_piece(ParameterCut const& cut, std::size_t from, std::size_t to) {
     auto const& own = cut.own[from];
     auto const& turned = cut.turned[to];
-    bool const has_rows = ParameterPiece::count(own.rows) < ParameterPiece::count(cut.turned[from].rows);
+    // All rows may be read by a rank that shares some of them; no copy has all columns of such a parameter.
+    bool const has_rows = cut.turned[from].width() < own.width();
     return has_rows ? ParameterPiece{cut.counted[from].rows, turned.columns} : ParameterPiece{turned.rows, own.columns};
 }
 

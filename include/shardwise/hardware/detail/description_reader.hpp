@@ -33,6 +33,7 @@ inline constexpr std::array link_types{
 /// The sum over all devices that a description may have stays within 63 bits.
 inline constexpr Bytes max_device_memory{std::int64_t{1} << 48U};
 inline constexpr Bytes max_disk_memory{INT64_MAX / 2};
+inline constexpr std::size_t max_sums = 256;
 
 /// Makes a topology of the values of a description file.
 class DescriptionReader {
@@ -51,6 +52,8 @@ public:
         if (auto const list = fields.find("devices")) read_list(*list, "devices", &DescriptionReader::read_device);
         order_devices();
         if (auto const list = fields.find("links")) read_list(*list, "links", &DescriptionReader::read_link_pair);
+        if (auto const list = fields.find("all_reduce"))
+            read_list(*list, "all_reduce", &DescriptionReader::read_all_reduce);
         fields.note();
         fields.finish();
         if (fault_.error) return *fault_.error;
@@ -179,6 +182,34 @@ private:
             }
             rates[count++] = rate;
         }
+    }
+    void read_all_reduce(JsonValue value, std::string path) {
+        if (topology_.all_reduce.size() == max_sums) {
+            auto const reason = "is more than " + std::to_string(max_sums) + " measurements";
+            return fault_.set(ErrorCode::capacity_exceeded, path, reason);
+        }
+        DescribedFields fields(value, std::move(path), fault_);
+        AllReduceTime time;
+        for (auto const* const key : {"ranks", "bytes", "one_shot", "two_shot"}) fields.require(key);
+        fields.integer("ranks", time.ranks, 2, 1024);
+        Bytes bytes{};
+        fields.memory("bytes", bytes, max_device_memory);
+        time.bytes = bytes.count();
+        fields.number("one_shot", time.one_shot);
+        fields.number("two_shot", time.two_shot);
+        fields.finish();
+        if (fault_.error) return;
+        if (time.bytes < 1) return fields.refuse("bytes", "must be at least 1");
+        // Seconds; more is a slip of the unit.
+        if (!(time.one_shot > 0.0 && time.one_shot < 1e3))
+            return fields.refuse("one_shot", "must lie between 0 and 1000 seconds");
+        if (!(time.two_shot > 0.0 && time.two_shot < 1e3))
+            return fields.refuse("two_shot", "must lie between 0 and 1000 seconds");
+        for (auto const& known : topology_.all_reduce) {
+            if (known.ranks == time.ranks && known.bytes == time.bytes)
+                return fields.refuse("bytes", "was measured before");
+        }
+        topology_.all_reduce.push_back(time);
     }
     void read_cache_type(DescribedFields& fields, Dtype& kv) {
         auto const found = fields.find("kv");

@@ -32,6 +32,7 @@ public:
             }
             json_.end_array();
         }
+        all_reduce(topology.all_reduce);
         json_.end_object();
     }
 
@@ -98,6 +99,15 @@ private:
         number("fp4", rates.fp4);
         number("int4", rates.int4);
         json_.end_object();
+    }
+    void all_reduce(List<AllReduceTime> const& times) {
+        if (times.empty()) return;
+        json_.key("all_reduce").begin_array();
+        for (auto const& time : times) {
+            json_.begin_object().member("ranks", time.ranks).member("bytes", time.bytes);
+            json_.member("one_shot", time.one_shot).member("two_shot", time.two_shot).end_object();
+        }
+        json_.end_array();
     }
     void attention(AttentionRates const& rates) {
         if (rates.front().context < 1) return;

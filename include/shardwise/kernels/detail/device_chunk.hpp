@@ -4,6 +4,7 @@
 #include <shardwise/backend/detail/device_numbers.hpp>
 #include <shardwise/backend/detail/multiply_call.hpp>
 #include <shardwise/kernels/detail/pack.hpp>
+#include <shardwise/quant/nf4_list.hpp>
 #include <shardwise/quant/weight_format_kind.hpp>
 
 #include <cstddef>

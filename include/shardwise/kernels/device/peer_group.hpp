@@ -70,7 +70,7 @@ public:
                                       DeviceStream<Api>& stream) {
         auto const count = in.elements();
         if (auto const checked = check("all_reduce", rank, out.elements(), count, stream); !checked) return checked;
-        if (is_two_shot(this->size(), count * static_cast<std::int64_t>(sizeof(T)))) {
+        if (takes_two_shots(count * static_cast<std::int64_t>(sizeof(T)))) {
             std::array<std::int64_t, max_ranks> counts{};
             for (std::int32_t peer = 0; peer < this->size(); ++peer)
                 counts[static_cast<std::size_t>(peer)] = split_units(count, this->size(), peer).size();
@@ -162,7 +162,13 @@ public:
         return {};
     }
 
-    /// Whether a sum of so many bytes is made in two steps, each rank summing its share, rather than by every rank reading all of it.
+    /// Whether a sum of so many bytes is made in two steps, each rank summing its share, rather than by every rank reading all of it: as
+    /// the options say, or by is_two_shot.
+    [[nodiscard]] bool takes_two_shots(std::int64_t bytes) const {
+        auto const from = this->options().two_shot_bytes;
+        return from < 0 ? is_two_shot(this->size(), bytes) : this->size() > 1 && bytes >= from;
+    }
+    /// The choice where nothing was measured.
     ///
     /// Source  vLLM 0.6, csrc/custom_all_reduce.cuh: one step for 2 ranks, below 512 KiB for 4 and below 256 KiB for 8
     [[nodiscard]] static constexpr bool is_two_shot(std::int32_t ranks, std::int64_t bytes) {

@@ -29,6 +29,8 @@ struct PeerOptions {
     std::chrono::microseconds limit = std::chrono::seconds{10};
     /// What errors call the ranks, where a group is a part of another: their numbers there.
     std::vector<std::int32_t> numbers{};
+    /// Sums of so many bytes and more are made in two steps; -1: as PeerGroup::is_two_shot says.
+    std::int64_t two_shot_bytes = -1;
 };
 
 namespace detail {
@@ -51,6 +53,7 @@ public:
 
     [[nodiscard]] std::int32_t size() const { return static_cast<std::int32_t>(members_.size()); }
     [[nodiscard]] std::int32_t blocks() const { return blocks_; }
+    [[nodiscard]] PeerOptions const& options() const { return options_; }
     [[nodiscard]] Bytes bytes_of_rank() const { return bytes_of_rank(options_); }
     /// The memory of a rank, on its device.
     [[nodiscard]] PeerMemory* memory(Rank rank) const { return static_cast<PeerMemory*>(member(rank).memory); }

@@ -8,6 +8,7 @@
 #include <shardwise/model/files/checkpoint_tree.hpp>
 #include <shardwise/model/files/config_json.hpp>
 #include <shardwise/model/files/described_sizes.hpp>
+#include <shardwise/model/files/end_tokens.hpp>
 #include <shardwise/model/files/file_family.hpp>
 #include <shardwise/model/files/gguf_config.hpp>
 #include <shardwise/model/files/gguf_numbers.hpp>
@@ -85,6 +86,21 @@ private:
         out_.quantization = std::move(config->file.quantization);
         for (auto& warning : config->file.warnings) out_.warnings.push_back(std::move(warning));
         out_.model = std::move(config->model);
+        return out_.model.program.has_encoder() ? read_decoder_start() : Result<>{};
+    }
+    /// What a decoder begins with, where generation_config.json says it: generating goes by that file first.
+    Result<> read_decoder_start() {
+        constexpr std::string_view key = "decoder_start_token_id";
+        auto& config = out_.model.config;
+        std::vector<std::int32_t> ids;
+        if (auto const done = add_token_ids(open_.generation_config(), key, ids); !done) return done;
+        if (ids.empty()) return {};
+        Error refused{ErrorCode::invalid_field};
+        refused.in("generation_config.json").at(key);
+        if (ids.size() > 1) return refused.because("is a list: one token begins all texts");
+        if (ids[0] >= config.vocab_size)
+            return refused.because("is not in the vocabulary").got(ids[0]).between(0, config.vocab_size - 1);
+        config.decoder_start = ids[0];
         return {};
     }
     Result<> describe_gguf_config(FileFamily const& family, ModelConfig const& config) {

@@ -10,7 +10,7 @@
 #include <shardwise/backend/host/product/rounded_portable.hpp>
 #include <shardwise/backend/host/product/rounded_record.hpp>
 #include <shardwise/backend/host/product/task.hpp>
-#include <shardwise/quant/decode_bitsandbytes.hpp>
+#include <shardwise/quant/nf4_values.hpp>
 
 #include <algorithm>
 #include <array>

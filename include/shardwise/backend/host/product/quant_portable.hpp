@@ -5,9 +5,9 @@
 #include <shardwise/backend/host/product/task.hpp>
 #include <shardwise/core/assert.hpp>
 #include <shardwise/core/unfused.hpp>
-#include <shardwise/quant/decode_bitsandbytes.hpp>
 #include <shardwise/quant/decode_microscaling.hpp>
 #include <shardwise/quant/float_bits.hpp>
+#include <shardwise/quant/nf4_values.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -97,7 +97,8 @@ struct ScaleAndShift {
             auto const factor = std::to_integer<std::uint8_t>(place[(2 + input % 256 / 16) * panel_outputs + lane]);
             return {half_at(place + 2 * lane) * static_cast<float>(static_cast<std::int8_t>(factor))};
         }
-        case ScaleForm::none: break;
+        case ScaleForm::none:
+            break;
     }
     SHARDWISE_ASSERT(false);  // elements without scales have products of their own
     return {};

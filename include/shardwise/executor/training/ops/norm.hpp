@@ -56,7 +56,7 @@ struct TrainedOp<NormOp> {
 private:
     /// True for a norm of whole rows, of which tensor-parallel ranks have columns.
     [[nodiscard]] static bool spans_shared(TrainingWalk const& walk, Operation const& op) {
-        return walk.shared != nullptr && op.in_features > walk.width(op.inputs[0]);
+        return walk.is_shared(op.inputs[0]) && op.in_features == walk.shared_value(op.inputs[0]).width;
     }
     [[nodiscard]] static Result<> run(TrainingWalk const& walk, Operation const& op, std::size_t number,
                                       TrainingWalk::Matrix of, TrainingWalk::Matrix to) {
