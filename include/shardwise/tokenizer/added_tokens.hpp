@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
@@ -44,6 +45,9 @@ public:
     /// `text` is what the token is in the text that will be searched. Of several with one text, the first counts.
     void add(std::u32string_view text, AddedToken const& token) {
         if (text.empty()) return;
+        first_.insert(text.front());
+        last_.insert(text.back());
+        for (std::size_t i = 1; i < text.size(); ++i) pairs_.insert(key(text[i - 1], text[i]));
         std::size_t node = 0;
         for (auto const code : text) node = children_.try_emplace(key(node, code), ++nodes_).first->second;
         ends_.try_emplace(node, Entry{text.size(), token.id, token.is_special, token.is_single_word, token.strips_left,
@@ -80,6 +84,12 @@ public:
         return parts;
     }
 
+    /// Whether a token may have one of two neighbours, or lie at their border. Where none may, and the first is no white space, what is
+    /// found on one side of the border does not depend on the other.
+    [[nodiscard]] bool touches(char32_t before, char32_t after) const {
+        return last_.contains(before) || first_.contains(after) || pairs_.contains(key(before, after));
+    }
+
 private:
     struct Entry {
         std::size_t size;
@@ -108,6 +118,10 @@ private:
     std::unordered_map<std::uint64_t, std::size_t> children_;
     std::unordered_map<std::size_t, Entry> ends_;
     std::size_t nodes_ = 0;
+    // The code points that tokens begin and end with, and those that follow each other in one.
+    std::unordered_set<char32_t> first_;
+    std::unordered_set<char32_t> last_;
+    std::unordered_set<std::uint64_t> pairs_;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -115,7 +115,8 @@ inline Result<> replace_matches(TextPiece& piece, ReplaceMatches const& step, st
     std::size_t at = 0;
     for (auto const& range : *found) {
         out.append(piece.text, at, range.first - at);
-        if (at < piece.from_first) from_first = out.size() - (std::max(range.first, piece.from_first) - piece.from_first);
+        if (at < piece.from_first)
+            from_first = out.size() - (std::max(range.first, piece.from_first) - piece.from_first);
         if (out.size() + step.content.size() > limit) return grows_too_long("Replace", limit);
         out += step.content;
         if (piece.from_first > 0 && range.end <= piece.from_first) from_first = out.size();
@@ -163,7 +164,8 @@ inline constexpr std::array<std::string_view, std::variant_size_v<NormalizeStep>
 /// Errors  capacity_exceeded as Pattern::find_all, and where the text would have more than `limit` code points
 inline Result<> normalize_text(NormalizeStep const& step, TextPiece& piece, std::size_t limit) {
     auto const name = detail::normalize_step_names[step.index()];
-    if (auto const* replace = std::get_if<ReplaceMatches>(&step)) return detail::replace_matches(piece, *replace, limit);
+    if (auto const* replace = std::get_if<ReplaceMatches>(&step))
+        return detail::replace_matches(piece, *replace, limit);
     if (auto const* prepend = std::get_if<PrependText>(&step)) {
         if (piece.text.empty()) return {};
         if (piece.text.size() + prepend->text.size() > limit) return detail::grows_too_long(name, limit);
@@ -187,9 +189,15 @@ inline Result<> normalize_text(NormalizeStep const& step, TextPiece& piece, std:
     return {};
 }
 
-/// Applies all steps in their order; an error names the step.
-inline Result<> normalize_text(std::vector<NormalizeStep> const& steps, TextPiece& piece, std::size_t limit) {
+/// Applies all steps in their order; an error names the step. A piece that `continues` a text does not have its beginning.
+inline Result<> normalize_text(std::vector<NormalizeStep> const& steps, TextPiece& piece, std::size_t limit,
+                               bool continues = false) {
     for (std::size_t i = 0; i < steps.size(); ++i) {
+        if (continues && std::holds_alternative<PrependText>(steps[i])) continue;
+        if (auto const* strip = std::get_if<StripSpace>(&steps[i]); continues && strip != nullptr) {
+            detail::strip_space(piece, {false, strip->at_end});
+            continue;
+        }
         if (auto const done = normalize_text(steps[i], piece, limit); !done) {
             auto const name = detail::normalize_step_names[steps[i].index()];
             return Error{done.error()}.at(detail::step_place("normalizer", i, name));

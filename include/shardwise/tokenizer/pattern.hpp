@@ -221,6 +221,40 @@ public:
         return found;
     }
 
+    /// Whether `before` followed by `after` parts every text: no match has both, none is empty, and matches on one side do not depend on
+    /// what stands on the other. False where that is not known.
+    [[nodiscard]] bool is_parted_by(char32_t before, char32_t after) const {
+        using detail::PatternStep;
+        auto const starts = reached_from(0);
+        for (std::size_t i = 0; i < program_.size(); ++i) {
+            auto const& now = program_[i];
+            bool const looks_back = now.step == PatternStep::line_begin || now.step == PatternStep::text_begin ||
+                                    now.step == PatternStep::word_edge;
+            if (looks_back || (starts[i] && now.step == PatternStep::done)) return false;
+            if (!takes(i, before)) continue;
+            if (now.step == PatternStep::repeat && now.most > 1 && takes(i, after)) return false;
+            auto const next = reached_from(i + 1);
+            for (std::size_t j = 0; j < program_.size(); ++j) {
+                auto const step = program_[j].step;
+                bool const is_end = step == PatternStep::line_end || step == PatternStep::text_end;
+                if (next[j] && (is_end || takes(j, after))) return false;
+            }
+        }
+        return true;
+    }
+    /// Whether some of its sets has a code point.
+    [[nodiscard]] bool reads(char32_t code) const {
+        for (std::size_t i = 0; i < program_.size(); ++i) {
+            if (takes(i, code)) return true;
+        }
+        return false;
+    }
+    /// Whether it matches one code point of a set, and no more.
+    [[nodiscard]] bool is_one_of_set() const {
+        return program_.size() == 2 && program_[0].step == detail::PatternStep::one &&
+               program_[1].step == detail::PatternStep::done;
+    }
+
     /// The pattern that matches this text only.
     [[nodiscard]] static Pattern literal(std::u32string_view text) {
         Pattern pattern;
@@ -251,6 +285,60 @@ public:
     }
 
 private:
+    [[nodiscard]] bool takes(std::size_t instruction, char32_t code) const {
+        auto const& now = program_[instruction];
+        if (now.step != detail::PatternStep::one && now.step != detail::PatternStep::repeat) return false;
+        return sets_[now.set].contains(code);
+    }
+    /// The instructions that may come next at one place of the text, from one of them on; more of them where it is not known.
+    [[nodiscard]] std::vector<bool> reached_from(std::size_t first) const {
+        using detail::PatternStep;
+        std::vector<bool> reached(program_.size());
+        std::vector<std::size_t> open{first};
+        auto const target = [](std::size_t from, std::int32_t offset) {
+            return static_cast<std::size_t>(static_cast<std::int64_t>(from) + offset);
+        };
+        while (!open.empty()) {
+            auto const at = open.back();
+            open.pop_back();
+            if (at >= program_.size() || reached[at]) continue;
+            reached[at] = true;
+            auto const& now = program_[at];
+            switch (now.step) {
+                case PatternStep::one:
+                    break;
+                case PatternStep::repeat:
+                    if (now.least == 0) open.push_back(at + 1);
+                    break;
+                case PatternStep::either:
+                    open.push_back(target(at, now.first));
+                    open.push_back(target(at, now.second));
+                    break;
+                case PatternStep::jump:
+                    open.push_back(target(at, now.first));
+                    break;
+                case PatternStep::look:
+                case PatternStep::atomic:
+                    open.push_back(at + 1);
+                    open.push_back(target(at, now.first));
+                    break;
+                case PatternStep::line_begin:
+                case PatternStep::line_end:
+                case PatternStep::text_begin:
+                case PatternStep::text_end:
+                case PatternStep::word_edge:
+                    open.push_back(at + 1);
+                    break;
+                case PatternStep::done:
+                    // Which part it ends is not kept: after any of those that the pattern goes on behind.
+                    for (std::size_t i = 0; i < program_.size(); ++i) {
+                        if (program_[i].step == PatternStep::atomic) open.push_back(target(i, program_[i].first));
+                    }
+                    break;
+            }
+        }
+        return reached;
+    }
     void add_one(CharacterSet set) {
         set.finish(false);
         detail::PatternInstruction one;

@@ -148,13 +148,17 @@ inline Result<> split_pieces(SplitStep const& step, std::vector<TextPiece>& piec
     return {};
 }
 
-/// Applies all steps in their order; an error names the step.
+/// Applies all steps in their order; an error names the step. Pieces that `continue` a text do not have its beginning.
 ///
 /// Errors  capacity_exceeded as Pattern::find_all, and where the pieces have more than `limit` code points together
-inline Result<> split_pieces(std::vector<SplitStep> const& steps, std::vector<TextPiece>& pieces, std::size_t limit) {
+inline Result<> split_pieces(std::vector<SplitStep> const& steps, std::vector<TextPiece>& pieces, std::size_t limit,
+                             bool continues = false) {
     constexpr std::array<std::string_view, std::variant_size_v<SplitStep>> names{"Split", "prefix", "Metaspace",
-                                                                                "ByteLevel"};
+                                                                                 "ByteLevel"};
     for (std::size_t i = 0; i < steps.size(); ++i) {
+        // What was cut off before has pieces of its own, which get the prefix, too.
+        if (std::holds_alternative<SplitAtMatches>(steps[i])) continues = false;
+        if (continues && std::holds_alternative<PrefixPieces>(steps[i])) continue;
         auto done = split_pieces(steps[i], pieces);
         if (done) {
             std::size_t size = 0;

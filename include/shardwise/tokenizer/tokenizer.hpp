@@ -9,6 +9,7 @@
 #include <shardwise/tokenizer/normalize_step.hpp>
 #include <shardwise/tokenizer/scored_model.hpp>
 #include <shardwise/tokenizer/split_step.hpp>
+#include <shardwise/tokenizer/text_cuts.hpp>
 #include <shardwise/tokenizer/unigram_model.hpp>
 #include <shardwise/tokenizer/word_piece_model.hpp>
 
@@ -80,19 +81,46 @@ public:
     [[nodiscard]] Result<std::vector<TokenId>> encode(std::string_view text, EncodeOptions options = {}) const {
         std::vector<TokenId> ids;
         if (options.adds_special) ids = parts_.before;
-        auto const codes = to_code_points(text);
-        for (auto const& part : verbatim_.split(codes, options.finds_special)) {
-            if (part.id) {
-                ids.push_back(*part.id);
-                continue;
-            }
-            auto const done =
-                encode_part({codes.substr(part.first, part.end - part.first), part.first == 0 ? std::size_t{1} : 0},
-                            options.finds_special, ids);
-            if (!done) return done.error();
-        }
+        if (auto const done = append(text, false, options.finds_special, ids); !done) return done.error();
         if (options.adds_special) ids.insert(ids.end(), parts_.after.begin(), parts_.after.end());
         return ids;
+    }
+
+    /// The same ids in several parts, in memory of the parts' sizes: the text is cut, soon after each `part_bytes`, where that changes no
+    /// token (TextCuts). A part is longer where there is no such place: all of the text with a unigram model that gets it in one piece.
+    /// `take(ids, bytes)` gets each part's ids and how many bytes of the text are done; an error of it ends all.
+    ///
+    /// Errors  as encode, and those of `take`
+    template <class Take>
+    Result<> encode_in_parts(std::string_view text, Take take, EncodeOptions options = {},
+                             std::size_t part_bytes = std::size_t{1} << 18U) const {
+        return std::visit(
+            [&](auto const& model) -> Result<> {
+                detail::TextCuts cuts(parts_.normalizer, parts_.splitter, model, verbatim_, normalized_);
+                std::vector<TokenId> ids;
+                if (options.adds_special) ids = parts_.before;
+                std::size_t at = 0;
+                do {
+                    auto const rest = text.substr(at);
+                    auto size = cuts.next(rest, part_bytes);
+                    auto const before = ids.size();
+                    auto done = append(rest.substr(0, size), at > 0, options.finds_special, ids);
+                    if (!done && size < rest.size()) {
+                        // What is too much for a part need not be for more of the text.
+                        size = rest.size();
+                        ids.resize(before);
+                        done = append(rest, at > 0, options.finds_special, ids);
+                    }
+                    if (!done) return done;
+                    at += size;
+                    if (options.adds_special && at == text.size())
+                        ids.insert(ids.end(), parts_.after.begin(), parts_.after.end());
+                    if (auto const taken = take(std::span<TokenId const>(ids), at); !taken) return taken;
+                    ids.clear();
+                } while (at < text.size());
+                return {};
+            },
+            parts_.model);
     }
 
     /// The text of ids, special tokens left out where asked.
@@ -158,9 +186,25 @@ private:
         return std::visit([](auto const& model) -> Vocabulary const& { return model.vocabulary; }, parts_.model);
     }
 
-    Result<> encode_part(TextPiece part, bool finds_special, std::vector<TokenId>& ids) const {
+    /// Appends the ids of a text, or of what `continues` one after a cut.
+    Result<> append(std::string_view text, bool continues, bool finds_special, std::vector<TokenId>& ids) const {
+        auto const codes = to_code_points(text);
+        for (auto const& part : verbatim_.split(codes, finds_special)) {
+            if (part.id) {
+                ids.push_back(*part.id);
+                continue;
+            }
+            bool const is_front = part.first == 0;
+            auto const done = encode_part({codes.substr(part.first, part.end - part.first),
+                                           is_front && !continues ? std::size_t{1} : std::size_t{0}},
+                                          is_front && continues, finds_special, ids);
+            if (!done) return done.error();
+        }
+        return {};
+    }
+    Result<> encode_part(TextPiece part, bool continues, bool finds_special, std::vector<TokenId>& ids) const {
         auto const limit = max_grown_size(part.text.size());
-        if (auto const done = normalize_text(parts_.normalizer, part, limit); !done) return done.error();
+        if (auto const done = normalize_text(parts_.normalizer, part, limit, continues); !done) return done.error();
         for (auto const& inner : normalized_.split(part.text, finds_special)) {
             if (inner.id) {
                 ids.push_back(*inner.id);
@@ -169,7 +213,8 @@ private:
             std::vector<TextPiece> pieces;
             pieces.push_back({part.text.substr(inner.first, inner.end - inner.first),
                               part.from_first - std::min(part.from_first, inner.first)});
-            if (auto const done = split_pieces(parts_.splitter, pieces, limit); !done) return done.error();
+            bool const is_middle = continues && inner.first == 0;
+            if (auto const done = split_pieces(parts_.splitter, pieces, limit, is_middle); !done) return done.error();
             std::visit(
                 [&](auto const& model) {
                     for (auto const& piece : pieces) model.append(ids, to_utf8(piece.text));

@@ -89,11 +89,15 @@ public:
     ///
     /// Errors  as TokenFile::read
     [[nodiscard]] Result<> check() const {
+        constexpr std::int64_t kept = std::int64_t{1} << 21U;
         std::vector<std::int32_t> ids(std::size_t{1} << 16U);
-        for (std::int64_t first = 0; first < tokens_; first += static_cast<std::int64_t>(ids.size())) {
-            auto const count = std::min(static_cast<std::int64_t>(ids.size()), tokens_ - first);
-            auto const known = read(first, {ids.data(), static_cast<std::size_t>(count)});
-            if (!known) return known;
+        for (auto const& file : files_) {
+            for (std::int64_t first = 0; first < file.tokens(); first += static_cast<std::int64_t>(ids.size())) {
+                auto const count = std::min(static_cast<std::int64_t>(ids.size()), file.tokens() - first);
+                auto const known = file.read(first, vocabulary_, {ids.data(), static_cast<std::size_t>(count)});
+                if (!known) return known;
+                if (first % kept == 0 || first + count == file.tokens()) file.release_before(first);
+            }
         }
         return {};
     }

@@ -45,6 +45,18 @@ struct TokenCacheHeader {
     }
 };
 
+/// The hash of a mapped text, whose pages are given back on the way.
+[[nodiscard]] inline Sha256 hash_pages(MappedFile const& mapped) {
+    constexpr std::size_t step = std::size_t{1} << 20U;
+    Sha256 hash;
+    ReadPages pages(&mapped);
+    for (std::size_t at = 0; at < mapped.text().size(); at += step) {
+        hash.add(mapped.text().substr(at, step));
+        pages.release_before(at);
+    }
+    return hash;
+}
+
 /// A number of little-endian bytes.
 [[nodiscard]] inline std::uint32_t little_endian(char const* from, std::int64_t width) {
     std::uint32_t value = 0;
@@ -108,7 +120,7 @@ public:
                         std::uint64_t{detail::little_endian(head.data() + 20, 4)} << 32U;
         header.width = head[9] == 2 ? 2 : 4;
         header.has_loss = head[10] != 0;
-        header.hash = Sha256().add(file->map_.text()).digest();
+        header.hash = detail::hash_pages(file->map_).digest();
         if (auto const whole = file->map_.check(); !whole) return whole.error();
         if (header.text() != std::string_view(head.data(), head.size())) return broken("is no whole cache of tokens");
         auto const each = static_cast<std::uint64_t>(header.width + (header.has_loss ? 1 : 0));
@@ -155,6 +167,11 @@ public:
             for (auto& one : counts) one = 1;
         }
         return map_.check();
+    }
+
+    /// Gives the memory of the tokens before one back to the system, as far as they are its: they come again when they are read.
+    void release_before(std::int64_t token) const {
+        if (!has_loss_) map_.release_before(static_cast<std::size_t>(token * width_));
     }
 
     /// Asks the system to begin to bring tokens into memory: reading them later waits less, and gives the same. It may refuse.

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/core/files/write_file.hpp>
 #include <shardwise/core/sha256.hpp>
+#include <shardwise/core/span.hpp>
 #include <shardwise/json/value.hpp>
 #include <shardwise/tokenizer/tokenizer.hpp>
 #include <shardwise/train/chat_tokens.hpp>
+#include <shardwise/train/token_cache_writer.hpp>
 #include <shardwise/train/token_file.hpp>
 
 #include <algorithm>
@@ -33,15 +34,17 @@ struct TokenizeOptions {
 
 namespace detail {
 
-/// Tokens, and which of them a model is to predict.
+/// Tokens, and which of them a model is to predict; those that are written already are left out.
 struct TokenizedText {
     std::vector<TokenId> ids;
     std::vector<std::uint8_t> counts;
+    std::optional<TokenId> last;
     bool has_loss = false;
     std::int64_t documents = 0;
 
-    void add(std::vector<TokenId> const& more, bool is_counted) {
+    void add(Span<TokenId const> more, bool is_counted) {
         ids.insert(ids.end(), more.begin(), more.end());
+        if (!ids.empty()) last = ids.back();
         counts.resize(ids.size(), is_counted ? std::uint8_t{1} : std::uint8_t{0});
         has_loss = has_loss || (!is_counted && !more.empty());
     }
@@ -53,7 +56,14 @@ struct TokenizedText {
     /// Ends a document, unless the tokenizer did already.
     void end_document(std::optional<TokenId> end, bool is_counted = true) {
         ++documents;
-        if (end && (ids.empty() || ids.back() != *end)) add({*end}, is_counted);
+        if (end && last != end) add(Span<TokenId const>(&*end, 1), is_counted);
+    }
+    /// Gives the tokens so far to the cache.
+    Result<> write_to(TokenCacheWriter& cache) {
+        auto const written = cache.add(ids, counts, has_loss);
+        ids.clear();
+        counts.clear();
+        return written;
     }
 };
 
@@ -109,16 +119,17 @@ inline Result<> add_json_line(JsonValue const& line, Tokenizer const& tokenizer,
         // What a tokenizer puts after a text would end the prompt before its completion.
         auto const& after = tokenizer.parts().after;
         auto const own = ids->size() - std::min(ids->size(), after.size());
-        out.add({ids->begin(), ids->begin() + static_cast<std::ptrdiff_t>(own)}, false);
+        out.add(Span<TokenId const>(ids->data(), own), false);
         if (auto const added = add(*completion, false, true); !added) return added;
     }
     out.end_document(options.end);
     return {};
 }
 
-/// Tokenises JSON lines; empty lines are left out.
-inline Result<> add_json_lines(std::string_view text, std::string const& path, Tokenizer const& tokenizer,
-                               TokenizeOptions const& options, TokenizedText& out) {
+/// Tokenises JSON lines; empty lines are left out. `is_done(bytes)` writes what there is of that much of the text.
+template <class Done>
+Result<> add_json_lines(std::string_view text, std::string const& path, Tokenizer const& tokenizer,
+                        TokenizeOptions const& options, TokenizedText& out, Done is_done) {
     std::int64_t number = 0;
     std::optional<ChatReader> chats;
     for (std::size_t at = 0; at < text.size();) {
@@ -131,33 +142,17 @@ inline Result<> add_json_lines(std::string_view text, std::string const& path, T
         auto const document = parse_json(line);
         auto const added =
             document ? add_json_line(document->root(), tokenizer, options, chats, out) : Result<>(document.error());
-        if (added) continue;
+        if (added) {
+            if (out.ids.size() < (std::size_t{1} << 16U)) continue;
+            if (auto const written = is_done(std::min(at, text.size())); !written) return written;
+            continue;
+        }
         // Where within the line the reader of JSON stopped, its error says.
         auto const& inner = added.error();
         auto const within = inner.place().empty() ? place : place + ": " + std::string(inner.place());
         return Error{inner}.in(path).at(within);
     }
     return {};
-}
-
-/// The bytes of a cache.
-inline std::string cache_text(TokenizedText const& text) {
-    auto const largest = text.ids.empty() ? 0 : *std::max_element(text.ids.begin(), text.ids.end());
-    TokenCacheHeader header;
-    header.width = largest < (1 << 16) ? 2 : 4;
-    header.tokens = text.ids.size();
-    header.has_loss = text.has_loss;
-    std::string body;
-    body.reserve(text.ids.size() * static_cast<std::size_t>(header.width + 1));
-    for (auto const id : text.ids) {
-        for (unsigned i = 0; i < static_cast<unsigned>(header.width); ++i)
-            body += static_cast<char>((static_cast<std::uint32_t>(id) >> (8U * i)) & 0xFFU);
-    }
-    if (text.has_loss) {
-        for (auto const one : text.counts) body += static_cast<char>(one);
-    }
-    header.hash = Sha256().add(body).digest();
-    return header.text() + body;
 }
 
 }  // namespace detail
@@ -168,7 +163,8 @@ inline std::string cache_text(TokenizedText const& text) {
 /// the tokenizer and the options, and mapped from there. Several processes may do so at once; a cache is there whole or not at
 /// all, and one that was changed is made again.
 ///
-/// Memory  while it tokenises, some ten times the file
+/// Memory  while it tokenises, some 20 MiB: texts are read and written in parts (Tokenizer::encode_in_parts says where a text cannot be
+///         cut, and then it is some forty times the text); a line of JSON whole
 /// Errors  file_not_found, file_unreadable, file_unwritable; malformed_file and unsupported with the line and its byte;
 ///         invalid_argument for several documents without an end token; capacity_exceeded above a GiB
 [[nodiscard]] inline Result<TokenFile> tokenize_file(std::string const& path, Tokenizer const& tokenizer,
@@ -191,18 +187,30 @@ inline std::string cache_text(TokenizedText const& text) {
     auto const end = options.end ? std::to_string(*options.end) : "none";
     Sha256 key;
     key.add("shardwise tokens 1\n").add(is_lines ? "lines\n" : "text\n").add(end + "\n");
-    key.add(options.tokenizer_hash + "\n").add(sha256_hex(text));
+    key.add(options.tokenizer_hash + "\n").add(detail::hash_pages(*mapped).hex());
     auto const cache = options.folder + "/" + key.hex() + ".tokens";
     if (auto found = TokenFile::open_cache(cache)) return found;
 
+    auto const limit = std::max(static_cast<std::int64_t>(tokenizer.size()), std::int64_t{options.end.value_or(0)} + 1);
+    detail::TokenCacheWriter writer(cache, limit);
     detail::TokenizedText tokens;
+    ReadPages pages(&*mapped);
+    auto const write = [&](std::size_t bytes) -> Result<> {
+        pages.release_before(bytes);
+        return tokens.write_to(writer);
+    };
     if (is_lines) {
-        if (auto const added = detail::add_json_lines(text, path, tokenizer, options, tokens); !added)
-            return added.error();
+        auto const added = detail::add_json_lines(text, path, tokenizer, options, tokens, write);
+        if (!added) return added.error();
     } else {
-        auto const ids = tokenizer.encode(text);
-        if (!ids) return Error{ids.error()}.in(path);
-        tokens.add(*ids, true);
+        auto const added = tokenizer.encode_in_parts(text, [&](Span<TokenId const> ids, std::size_t bytes) {
+            tokens.add(ids, true);
+            return write(bytes);
+        });
+        if (!added) {
+            bool const is_text = added.error().code() != ErrorCode::file_unwritable;
+            return is_text ? Error{added.error()}.in(path) : added.error();
+        }
         tokens.end_document(options.end);
     }
     // Before anything is kept of it: what was read was the file's.
@@ -214,7 +222,8 @@ inline std::string cache_text(TokenizedText const& text) {
             .got(tokens.documents)
             .fix("give the id of an end token");
     }
-    if (auto const written = write_file(cache, detail::cache_text(tokens)); !written) return written.error();
+    if (auto const written = write(text.size()); !written) return written.error();
+    if (auto const finished = writer.finish(); !finished) return finished.error();
     return TokenFile::open_cache(cache);
 }
 

@@ -58,7 +58,7 @@ namespace detail {
     return 0;
 }
 
-/// A new file that remove_temporaries leaves alone until both descriptors are closed: one to write to, one that holds the lock; -1 and an
+/// A new file that remove_temporaries leaves alone until both descriptors are closed: one to write to and read from, one that holds the lock; -1 and an
 /// errno where there is none, EEXIST for a name that is taken.
 struct LockedFile {
     int descriptor = -1;
@@ -66,7 +66,7 @@ struct LockedFile {
 
     [[nodiscard]] static LockedFile create(std::string const& path) {
         LockedFile out;
-        out.descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        out.descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (out.descriptor < 0) return out;
         struct stat status {};
         // A disk without locks has none to ask for either.
@@ -77,6 +77,22 @@ struct LockedFile {
         out.close();
         errno = EEXIST;
         return out;
+    }
+    /// One in the folder of `target`, whose path becomes `temporary`.
+    [[nodiscard]] static LockedFile create_beside(std::string const& target, std::string& temporary) {
+        auto const slash = target.rfind('/');
+        auto const folder = slash == std::string::npos ? std::string{} : target.substr(0, slash + 1);
+        auto const start = folder + temporary_prefix() + std::to_string(::getpid()) + "-";
+        constexpr int tries = 100;
+        for (int i = 0; i < tries; ++i) {
+            auto const path = start + std::to_string(i) + std::string(temporary_suffix);
+            auto const file = create(path);
+            if (file.descriptor < 0 && errno == EEXIST) continue;
+            if (file.descriptor >= 0) temporary = path;
+            return file;
+        }
+        errno = EEXIST;
+        return {};
     }
     void close() {
         if (descriptor >= 0) ::close(std::exchange(descriptor, -1));
@@ -134,23 +150,15 @@ struct LockedFile {
     if (is_there && ::access(path.c_str(), W_OK) != 0) return detail::unwritable(path, errno);
 
     auto const target = is_there ? detail::followed(path) : path;
-    auto const slash = target.rfind('/');
-    auto const folder = slash == std::string::npos ? std::string{} : target.substr(0, slash + 1);
-    auto const start = folder + detail::temporary_prefix() + std::to_string(::getpid()) + "-";
-    constexpr int tries = 100;
-    for (int i = 0; i < tries; ++i) {
-        auto const temporary = start + std::to_string(i) + std::string(detail::temporary_suffix);
-        auto file = detail::LockedFile::create(temporary);
-        if (file.descriptor < 0 && errno == EEXIST) continue;
-        if (file.descriptor < 0) return detail::unwritable(path, errno);
-        // Fails where the old file is somebody else's; the new one then has the usual permissions.
-        if (is_there) (void)::fchmod(file.descriptor, status.st_mode & 07777);
-        auto const code = detail::write_and_rename(std::exchange(file.descriptor, -1), temporary, target, text);
-        file.close();
-        if (code != 0) return detail::unwritable(path, code);
-        return {};
-    }
-    return detail::unwritable(path, EEXIST);
+    std::string temporary;
+    auto file = detail::LockedFile::create_beside(target, temporary);
+    if (file.descriptor < 0) return detail::unwritable(path, errno);
+    // Fails where the old file is somebody else's; the new one then has the usual permissions.
+    if (is_there) (void)::fchmod(file.descriptor, status.st_mode & 07777);
+    auto const code = detail::write_and_rename(std::exchange(file.descriptor, -1), temporary, target, text);
+    file.close();
+    if (code != 0) return detail::unwritable(path, code);
+    return {};
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE
