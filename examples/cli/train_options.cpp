@@ -308,7 +308,7 @@ constexpr std::array train_safety_table{
            .word = &Arguments::min_ranks},
     Option{.flag = "--max-skipped",
            .value = "N",
-           .help = "steps in a row that may be skipped for a gradient that is no number",
+           .help = "steps in a row, skipped for a gradient that is no number, that end the run",
            .standard = "10",
            .word = &Arguments::max_skipped},
     Option{.flag = "--check-gradients",

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <shardwise/kernels/backward/cross_entropy.hpp>
 #include <shardwise/train/checkpoint/checkpoint_reader.hpp>
+#include <shardwise/train/token_mean.hpp>
 #include <shardwise/train/train_ranks.hpp>
 
 #include <doctest/doctest.h>
@@ -7,9 +9,11 @@
 #include "training.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <sstream>
 #include <string>
@@ -117,6 +121,13 @@ TEST_CASE("train: losses and norms are the library's in every bit, the JSON is w
     CHECK(answer.real("options", "beta2") == 0.95);
     CHECK(answer.real("options", "min_lr") == doctest::Approx(3e-4));
     CHECK(answer.integer("options", "seed") == 0);
+    CHECK(answer.integer("options", "bucket_mb") == 25);
+    CHECK(answer.text("options", "resume") == "auto");
+    CHECK(answer.is_null("options", "epochs"));
+    for (auto const& [key, value] :
+         {std::pair{"tune", false}, std::pair{"find_unused", true}, std::pair{"no_static_graph", false},
+          std::pair{"no_bucket_view", true}, std::pair{"no_fallback", true}})
+        CHECK(answer.at("options", key)->boolean() == value);
 }
 
 TEST_CASE("train: the same weights on any ranks, with any micro-batch, threads and stage of ZeRO") {
@@ -295,6 +306,7 @@ TEST_CASE("train: what does not run yet is refused by its flag, and nothing is w
         int status;
         std::string says;
     };
+    auto const expert_options = training.folder.write("ep.json", R"({"ep": 2})");
     for (auto const& one :
          std::vector<Refused>{{{"--tp", "5"}, 2, "--tp: is more than the query heads"},
                               {{"--tp", "2", "--optimizer", "adam8bit"}, 1, "--optimizer adam8bit, --tp"},
@@ -334,6 +346,7 @@ TEST_CASE("train: what does not run yet is refused by its flag, and nothing is w
                               {{"--cp=2"}, 1, "--cp: does not train yet"},
                               {{"--sequence-parallel"}, 1, "--sequence-parallel: does not train yet"},
                               {{"--attention-dropout", "0.1"}, 1, "use --dropout"},
+                              {{"--config", expert_options}, 1, "--ep: does not train"},
                               {{"--optimizer", "sgd", "--beta1", "0.5"}, 2, "--beta1, --optimizer sgd"},
                               {{"--momentum", "0.5"}, 2, "--momentum"},
                               {{"--warmup", "9", "--steps", "8"}, 2, "--warmup"},
@@ -455,4 +468,109 @@ TEST_CASE("train: the bytes of a step are those that a dry run predicts, and che
             CHECK(saving.integer("communication", what) == two.integer("communication", what));
         }
     }
+}
+
+TEST_CASE(
+    "train: where a run does not fit, each change that is named fits, together where none does alone; nothing is "
+    "left") {
+    TemporaryFolder const folder;
+    auto const data = folder.write("ids.u16", std::string(std::size_t{2} * 8200, '\0'));
+    auto const config = [&](std::int64_t layers) {
+        return folder.write(
+            "config" + std::to_string(layers) + ".json",
+            R"({"architectures":["LlamaForCausalLM"],"model_type":"llama","hidden_size":1024,"intermediate_size":2816,)"
+            R"("num_attention_heads":8,"num_key_value_heads":8,"vocab_size":64,"max_position_embeddings":8192,)"
+            R"("rms_norm_eps":1e-5,"tie_word_embeddings":false,"num_hidden_layers":)" +
+                std::to_string(layers) + "}");
+    };
+    auto const plan = [&](std::string const& model, std::vector<std::string> const& more) {
+        std::vector<std::string> words{"train",   model, "--data",  data, "--out",  folder.path() + "/none",
+                                       "--batch", "1",   "--steps", "1",  "--json", "--threads",
+                                       "1"};
+        words.insert(words.end(), more.begin(), more.end());
+        return tests::run(words);
+    };
+    auto const small = plan(config(1), {"--context", "8", "--dry-run"});
+    REQUIRE_MESSAGE(small.status == 0, small.err);
+    // 205 MB of weights, gradients and state a layer: three times what there is.
+    auto const large = config(Answer(small.out).integer("budget") / 60'000'000);
+    struct Case {
+        std::string context, expected;
+    };
+    for (auto const& one : {Case{"8", "--offload all"}, Case{"4096", "--recompute full --offload all"}}) {
+        CAPTURE(one.context);
+        auto const ran = plan(large, {"--context", one.context, "--dry-run"});
+        CHECK(ran.status == 3);
+        Answer const answer(ran.out);
+        std::vector<std::string> flags;
+        for (std::size_t i = 0; i < answer.size("fix"); ++i) {
+            flags.push_back(answer.text("fix", i, "flags"));
+            CHECK(answer.integer("fix", i, "bytes") <= answer.integer("budget"));
+            std::vector<std::string> more{"--context", one.context, "--dry-run"};
+            std::istringstream words(flags.back());
+            for (std::string word; words >> word;) more.push_back(word);
+            auto const fitting = plan(large, more);
+            CHECK_MESSAGE(fitting.status == 0, fitting.err);
+            CHECK(Answer(fitting.out).integer("memory", "ranks", std::size_t{0}, "predicted") ==
+                  answer.integer("fix", i, "bytes"));
+        }
+        CHECK(flags == std::vector<std::string>{one.expected});
+    }
+    auto const refused = plan(large, {"--context", "8"});
+    CHECK(refused.status == 3);
+    CHECK_MESSAGE(refused.says("use --offload all"), refused.err);
+    CHECK_FALSE(exists(folder.path() + "/none"));
+    // A folder of before stays, without what this run put there.
+    REQUIRE(std::filesystem::create_directory(folder.path() + "/none"));
+    CHECK(plan(large, {"--context", "8"}).status == 3);
+    CHECK(std::filesystem::is_empty(folder.path() + "/none"));
+    auto const file = tests::run({"train", config(1), "--data", data, "--out", data, "--batch", "1", "--context", "8"});
+    CHECK(file.status == 1);
+    CHECK_MESSAGE(file.says("--out: " + data + ": is a file, and checkpoints need a folder"), file.err);
+}
+
+TEST_CASE("train: the validation loss of a checkpoint is that of run --deterministic's logits, in every bit") {
+    Training const training;
+    std::vector<int> ids;
+    std::string bytes;
+    for (std::int64_t i = 0; i < 2 * context + 1; ++i) {
+        ids.push_back(static_cast<int>((5 * i * i + 11 * i + 2) % 61));
+        bytes += {static_cast<char>(ids.back()), '\0'};
+    }
+    auto const answer =
+        training.train("run", {"--steps", "3", "--dp", "2", "--valid", training.folder.write("valid.u16", bytes)});
+    auto const checkpoint = answer.text("checkpoints", std::size_t{0});
+    std::vector<float> logits;
+    std::vector<std::int32_t> targets;
+    for (std::int64_t i = 0; i < 2 * context; ++i) {
+        std::string prompt;
+        for (auto j = i / context * context; j <= i; ++j)
+            prompt += (prompt.empty() ? "" : ",") + std::to_string(ids[static_cast<std::size_t>(j)]);
+        auto const file = training.out("logits.bin");
+        auto const ran = run({"run", checkpoint, "--prompt-ids", prompt, "--max-new-tokens", "1", "--deterministic",
+                              "--logits", file, "--threads", "1"});
+        REQUIRE_MESSAGE(ran.status == 0, ran.err);
+        auto const row = read_text(file);
+        REQUIRE(row.size() == 61 * sizeof(float));
+        logits.resize(logits.size() + 61);
+        std::memcpy(&logits[logits.size() - 61], row.data(), row.size());
+        targets.push_back(ids[static_cast<std::size_t>(i + 1)]);
+    }
+    // A head of ones on the diagonal gives its input as logits.
+    std::vector<float> identity(61 * 61);
+    for (std::size_t i = 0; i < 61; ++i) identity[i * 62] = 1.0F;
+    constexpr auto tokens = 2 * context;
+    std::vector<float> losses(tokens);
+    std::vector<float> workspace(static_cast<std::size_t>(head_cross_entropy_workspace(tokens, 61)));
+    HostContext host({.threads = 1});
+    auto stream = host.make_stream();
+    REQUIRE(head_cross_entropy({.in = {logits.data(), {tokens, 61}},
+                                .head = {identity.data(), {61, 61}},
+                                .targets = {targets.data(), {tokens}}},
+                               {.loss = {losses.data(), {tokens}}}, {},
+                               {workspace.data(), {static_cast<std::int64_t>(workspace.size())}}, stream));
+    REQUIRE(stream.synchronize(Deadline::after(std::chrono::seconds(60))));
+    TokenMean mean;
+    for (auto const loss : losses) mean.add(loss);
+    CHECK(answer.real("loss", "valid") == mean.mean());
 }

@@ -294,16 +294,16 @@ void check(FaultyRuns const& runs, Row const& row, Way way, Phase phase) {
                               one.message.find(", " + number + ", in phase") != std::string::npos;
         CHECK((is_chain || is_named));
         auto const text = std::string(", in phase ");
-        auto at = one.message.find(text + (waits_in(way, phase) ? name + " of step 1" : ""));
+        auto at = one.message.find(text + (waits_in(way, phase) ? name + " of step 2" : ""));
         // Who gathers nothing from the faulty rank goes on to what comes next.
         if (at == std::string::npos && phase == Phase::gather && way.pp > 1)
-            at = one.message.find(text + "validation of step 1");
+            at = one.message.find(text + "validation of step 2");
         // Shared weights are gathered for passes while gradients are exchanged: either call may be the first to miss the rank, and each
         // is told with its own phase.
         if (at == std::string::npos && way.zero == ZeroStage::weights && way.is_beside) {
             bool const is_exchange = one.message.find("all_to_all") != std::string::npos;
-            if (phase == TrainingPhase::bucket && !is_exchange) at = one.message.find(text + "forward of step 1");
-            if (phase == TrainingPhase::backward && is_exchange) at = one.message.find(text + "bucket of step 1");
+            if (phase == TrainingPhase::bucket && !is_exchange) at = one.message.find(text + "forward of step 2");
+            if (phase == TrainingPhase::backward && is_exchange) at = one.message.find(text + "bucket of step 2");
         }
         CHECK(at != std::string::npos);
     }

@@ -91,6 +91,7 @@ template <Communicator C>
 /// Steps that were skipped because of a gradient, on all ranks alike, and when there were too many in a row.
 class SkippedSteps {
 public:
+    /// `max_in_row` in a row end a run; of 0 the first one does.
     explicit SkippedSteps(std::int64_t max_in_row = 10) : max_in_row_(max_in_row) {}
     /// Those of a run that goes on with step `next`.
     SkippedSteps(std::int64_t max_in_row, List<std::int64_t> steps, std::int64_t next)
@@ -100,11 +101,13 @@ public:
 
     /// Counts a step that was skipped.
     ///
-    /// Errors  `why`, with the number of steps, where as many in a row as are allowed were skipped before
+    /// Errors  `why`, with the number of steps, where it is the last of as many in a row as end a run
     [[nodiscard]] Result<> skip(std::int64_t step, Error const& why) {
         steps_.push_back(step);
-        if (++in_row_ <= max_in_row_) return {};
-        auto const reason = std::string(why.reason()) + "; " + std::to_string(in_row_) + " steps in a row were skipped";
+        if (++in_row_ < max_in_row_) return {};
+        auto const reason = std::string(why.reason()) + "; " +
+                            (in_row_ == 1 ? std::string("a step was skipped")
+                                          : std::to_string(in_row_) + " steps in a row were skipped");
         return Error{why}.because(reason);
     }
     /// Counts a step that was taken.

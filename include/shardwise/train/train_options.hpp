@@ -72,7 +72,7 @@ struct TrainOptions {
     bool is_fast = false;
     /// Steps after which ranks compare their weights; 0: never. They are compared at creation.
     std::int64_t check_every = 0;
-    /// Steps that may be skipped in a row because of a gradient that is no number.
+    /// So many steps in a row that are skipped because of a gradient that is no number end the run; of 0 the first one does.
     std::int64_t max_skipped = 10;
     /// For one step.
     std::chrono::nanoseconds timeout = std::chrono::seconds(600);

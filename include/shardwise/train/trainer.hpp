@@ -141,8 +141,8 @@ public:
     /// The next step; nothing where all were taken or a rank has asked to stop. All ranks call it.
     ///
     /// Order   waits for the stream; its weights have changed then, unless the step was skipped
-    /// Errors  as Batches::read and a collective; deadline_exceeded; more steps in a row without a gradient that is a number than
-    ///         max_skipped. What fails on one rank fails on all, and ends the group.
+    /// Errors  as Batches::read and a collective; deadline_exceeded; max_skipped steps in a row without a gradient that is a
+    ///         number. What fails on one rank fails on all, and ends the group.
     [[nodiscard]] Result<Optional<TrainedStep>> step(HostStream& stream) {
         if (next_ >= options_.steps) return Optional<TrainedStep>{};
         auto const deadline = Deadline::after(options_.own_timeout());
@@ -295,7 +295,7 @@ private:
             return summed.error();
         if (sums[1] > 0) return Optional<TrainedStep>{};
         TrainedStep out{.number = next_, .learning_rate = options_.schedule.at(next_), .tokens = sums[0]};
-        if (sums[0] == 0) return skip(out, no_counted_token(next_));
+        if (sums[0] == 0) return skip(out, no_counted_token(next_ + 1));
         auto const scale = static_cast<float>(scale_.factor() / static_cast<double>(sums[0]));
         if (auto const done = add_leaves(scale, stream, deadline); !done) return done.error();
         phases_.begin(TrainingPhase::bucket, stream);
@@ -375,7 +375,7 @@ private:
     /// Finds out what made the loss or the norm no number.
     [[nodiscard]] Result<Optional<TrainedStep>> skip_bad(TrainedStep const& step) {
         scale_.update(true);
-        auto const why = detail::find_bad_step(comm(), program_->layout(), gradients_, next_, step.norm < HUGE_VAL);
+        auto const why = detail::find_bad_step(comm(), program_->layout(), gradients_, next_ + 1, step.norm < HUGE_VAL);
         return why ? skip(step, **why) : Result<Optional<TrainedStep>>(why.error());
     }
 

@@ -76,7 +76,7 @@ public:
     }
 
     [[nodiscard]] TrainingPhase current() const { return state_->current.load(std::memory_order_relaxed); }
-    /// The same error with the phase that it came up in, where ranks wait for each other.
+    /// The same error with the phase that it came up in, where ranks wait for each other, and the step, counted from 1.
     [[nodiscard]] Error name(Error const& error) const { return name(error, current()); }
     [[nodiscard]] Error name(Error error, TrainingPhase phase) const {
         bool const is_of_ranks = error.code() == ErrorCode::rank_lost || error.code() == ErrorCode::deadline_exceeded ||
@@ -84,7 +84,7 @@ public:
         constexpr std::string_view words = ", in phase ";
         if (!is_of_ranks || error.reason().find(words) != std::string_view::npos) return error;
         return error.because(std::string(error.reason()) + std::string(words) + std::string(name_of(phase)) +
-                             " of step " + std::to_string(state_->step.load(std::memory_order_relaxed)));
+                             " of step " + std::to_string(state_->step.load(std::memory_order_relaxed) + 1));
     }
 
 private:

@@ -12,7 +12,7 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// What made the loss or the norm of a step no number: a gradient with its rank and parameter, and the bucket in which ranks exchange it;
-/// or the sums of all. All ranks call it and get the same.
+/// or the sums of all. `step` is counted from 1. All ranks call it and get the same.
 ///
 /// Errors  as a collective
 template <Communicator C>

@@ -57,7 +57,7 @@ struct LeafPasses {
                     // What has failed meanwhile names the rank that it waited for.
                     if (auto const ended = stream.synchronize(deadline); !ended) return ended;
                     return Error{ErrorCode::deadline_exceeded}
-                        .in("step " + std::to_string(step))
+                        .in("step " + std::to_string(step + 1))
                         .because("did not finish before its deadline")
                         .fix("allow more time, or use a smaller batch");
                 }
