@@ -42,9 +42,11 @@ struct Arguments {
     std::optional<std::string> config, tokenizer, valid, valid_part, valid_every, micro_batch, steps, epochs;
     std::optional<std::string> optimizer, lr, beta1, beta2, epsilon, weight_decay, momentum, schedule, warmup, min_lr,
         clip;
-    std::optional<std::string> precision, dropout, mode, pipeline, bucket_mb, lora, lora_alpha, lora_targets;
+    std::optional<std::string> precision, dropout, mode, pipeline, bucket_mb, lora, lora_alpha, lora_targets,
+        lora_dropout;
     std::optional<std::string> save_every, keep, resume, min_ranks, max_skipped, check_gradients;
     bool from_scratch = false;
+    bool merge = false;
     bool tune = false;
     bool kahan_sum = false;
     bool find_unused = false;

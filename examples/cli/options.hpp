@@ -150,7 +150,7 @@ struct Command {
 [[nodiscard]] OptionGroup train_step_options();
 /// --mode, --dp, --tp, --pp, --zero, --ranks, --threads, ... of `train`.
 [[nodiscard]] OptionGroup train_rank_options();
-/// --lora, --lora-alpha, --lora-targets, --quant of `train`.
+/// --lora, --lora-alpha, --lora-targets, --lora-dropout, --merge, --quant of `train`.
 [[nodiscard]] OptionGroup train_adapter_options();
 /// --save-every, --keep, --resume, --timeout, --max-restarts, --max-skipped, ... of `train`.
 [[nodiscard]] OptionGroup train_safety_options();

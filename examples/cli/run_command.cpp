@@ -74,12 +74,26 @@ struct RunInput {
 /// The adapter that was asked for; nothing where none was. What stays packed has its products computed beside it.
 [[nodiscard]] Result<std::optional<Adapter>> read_adapter(Arguments const& arguments, LoadedModel& model,
                                                           LoadOptions const& load) {
+    if (!arguments.adapter && arguments.merge)
+        return Error{ErrorCode::invalid_argument}
+            .in("--merge")
+            .because("is of adapters, and there is none")
+            .fix("add --adapter FOLDER");
     if (!arguments.adapter) return std::optional<Adapter>{};
     auto adapter = Adapter::open(*arguments.adapter, model.model);
     if (!adapter) return adapter.error();
     auto const stored = StoredParameters::open(*model.files, model.model);
     if (!stored) return stored.error();
     if (auto const done = compute_beside(*adapter, model.model, *stored, load); !done) return done.error();
+    if (auto const beside = adapter->beside(); arguments.merge && !beside.empty())
+        return Error{ErrorCode::unsupported}
+            .in("--merge")
+            .at(beside)
+            .because(stored->is_gguf() ? "is of a GGUF file, whose rows an adapter does not have"
+                                       : "stays packed as in its file, and an adapter is merged into float weights")
+            .fix(stored->is_gguf() ? "leave --merge out, and it is computed beside the weights"
+                                   : "leave --merge out, and it is computed beside the weights, or hold them as floats "
+                                     "with --dtype bf16");
     return std::optional<Adapter>(*std::move(adapter));
 }
 

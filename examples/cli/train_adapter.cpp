@@ -39,9 +39,11 @@ Result<LowRankOptions> read_low_rank(Arguments const& arguments) {
     LowRankOptions out;
     if (!arguments.lora) {
         for (auto const& [flag, word] :
-             {std::pair{"--lora-alpha", &arguments.lora_alpha}, std::pair{"--lora-targets", &arguments.lora_targets}}) {
+             {std::pair{"--lora-alpha", &arguments.lora_alpha}, std::pair{"--lora-targets", &arguments.lora_targets},
+              std::pair{"--lora-dropout", &arguments.lora_dropout}}) {
             if (*word) return bad_flag(flag, "is of adapters, which are not asked for", "add --lora R");
         }
+        if (arguments.merge) return bad_flag("--merge", "is of adapters, which are not asked for", "add --lora R");
         return out;
     }
     if (auto const read = read_count("--lora", arguments.lora, 65536, out.rank); !read) return read.error();
@@ -54,6 +56,12 @@ Result<LowRankOptions> read_low_rank(Arguments const& arguments) {
         auto const [end, problem] = std::from_chars(word.data(), word.data() + word.size(), out.alpha);
         if (problem != std::errc{} || end != word.data() + word.size() || !(out.alpha > 0.0 && out.alpha < 1e9))
             return bad_flag("--lora-alpha", "is no positive number", "write a number like 16");
+    }
+    if (arguments.lora_dropout) {
+        auto const& word = *arguments.lora_dropout;
+        auto const [end, problem] = std::from_chars(word.data(), word.data() + word.size(), out.dropout);
+        if (problem != std::errc{} || end != word.data() + word.size() || !(out.dropout >= 0.0 && out.dropout <= 0.999))
+            return bad_flag("--lora-dropout", "is out of range", "write a number from 0 to 0.999, like 0.05");
     }
     if (arguments.lora_targets) {
         out.targets = split_at_commas(*arguments.lora_targets);
@@ -90,7 +98,10 @@ Result<std::string> put_adapter_config(CheckpointFiles& files, TrainedAdapter co
     json.member("fan_in_fan_out", adapter.is_turned()).member("inference_mode", true);
     json.member("init_lora_weights", true);
     write_number(json, "lora_alpha", adapter.options().alpha);
-    json.member("lora_dropout", 0.0).key("modules_to_save").value(nullptr).member("peft_type", "LORA");
+    json.member("lora_dropout", adapter.options().dropout)
+        .key("modules_to_save")
+        .value(nullptr)
+        .member("peft_type", "LORA");
     json.member("r", adapter.options().rank).key("rank_pattern").begin_object().end_object();
     json.key("target_modules").begin_array();
     auto const& targets = adapter.options().targets.empty() ? adapter.modules() : adapter.options().targets;

@@ -13,7 +13,7 @@
 
 namespace shardwise::cli {
 
-/// The adapter that --lora, --lora-alpha and --lora-targets ask for; of rank 0 where none is.
+/// The adapter that --lora and the flags beside it ask for; of rank 0 where none is.
 ///
 /// Errors  invalid_argument with the range, and for flags that exclude each other
 [[nodiscard]] Result<LowRankOptions> read_low_rank(Arguments const& arguments);

@@ -125,6 +125,8 @@ struct TrainAnswer {
     std::vector<TrainRow> rows;
     /// Their folders, the oldest first.
     std::vector<std::string> checkpoints;
+    /// The folder of the model with the adapter in its weights; empty: none was asked for.
+    std::string merged;
     /// "steps", "SIGINT", "SIGTERM", "SIGHUP" or "dry-run".
     std::string stopped_by;
     /// The signal that came to any of the ranks; 0: none.

@@ -16,6 +16,7 @@
 #include "train_adapter.hpp"
 #include "train_choice.hpp"
 #include "train_group.hpp"
+#include "train_merge.hpp"
 #include "train_picture.hpp"
 #include "train_plan.hpp"
 #include "train_refusals.hpp"
@@ -85,14 +86,6 @@ namespace {
     return out;
 }
 
-/// What every checkpoint has beside its weights; --tokenizer's files take the place of the model's.
-[[nodiscard]] Result<CheckpointFiles> copied_files(LoadedModel const& loaded, TrainData const& data, bool is_adapter) {
-    auto files = read_checkpoint_files(loaded.files->source(), is_adapter);
-    if (!files || !data.tokenizer) return files;
-    for (auto const& [name, text] : data.tokenizer->files) files->put(name, text);
-    return files;
-}
-
 [[nodiscard]] Error does_not_fit(TrainAnswer const& answer) {
     std::string advice;
     for (auto const& fix : answer.fixes) advice += (advice.empty() ? "use " : ", or ") + fix.flags;
@@ -129,6 +122,7 @@ struct TrainInput {
             .because("changes a model that is trained already, and this one begins from scratch")
             .fix("name a folder of safetensors");
     if (auto const held = hold_base(files, model, request.quant, request.low_rank); !held) return held.error();
+    if (auto const checked = check_merged(request, files.source()); !checked) return checked.error();
     // What has no gradient is refused before data is read, also where degrees are still to be chosen.
     auto programs = make_programs(request, model);
     if (!programs) return programs.error();
@@ -265,7 +259,7 @@ struct TrainInput {
         return does_not_fit(answer);
     }
     auto const& adapter = input.programs.front().layout().adapter();
-    auto files = copied_files(input.loaded, input.data, !adapter.empty());
+    auto files = copied_files(input.loaded.files->source(), input.data.tokenizer, !adapter.empty());
     if (!files) return files.error();
     auto hash = put_adapter_config(*files, adapter, request.model, input.loaded.files->source());
     if (!hash) return hash.error();
@@ -289,6 +283,10 @@ struct TrainInput {
     if (job.is_first()) print_warnings(answer.warnings);
     if (auto const done = run_training(job, answer); !done) return done.error();
     if (auto const finished = ranks.finish(); !finished) return finished.error();
+    if (request.is_merged && job.is_first()) {
+        auto const merged = write_merged_model(input.loaded, input.data.tokenizer, answer);
+        if (!merged) return merged.error();
+    }
     if (request.svg && job.is_first()) {
         if (auto const drawn = write_train_picture(*request.svg, answer); !drawn) return drawn.error();
     }

@@ -97,7 +97,7 @@ void write_options(JsonWriter& json, TrainAnswer const& answer) {
     if (low_rank.rank > 0) {
         json.member("lora", low_rank.rank).member("lora_alpha", low_rank.alpha).key("lora_targets").begin_array();
         for (auto const& target : low_rank.targets) json.value(target);
-        json.end_array().key("quant");
+        json.end_array().member("lora_dropout", low_rank.dropout).member("merge", request.is_merged).key("quant");
         request.quant ? json.value(name_of(*request.quant).view()) : json.value(nullptr);
     }
     write_optional(json, "csv", request.csv);
@@ -195,7 +195,9 @@ std::string train_json(TrainAnswer const& answer) {
     }
     json.end_array().key("checkpoints").begin_array();
     for (auto const& folder : answer.checkpoints) json.value(folder);
-    json.end_array().member("stopped_by", answer.stopped_by);
+    json.end_array();
+    if (!answer.merged.empty()) json.member("merged", answer.merged);
+    json.member("stopped_by", answer.stopped_by);
     if (answer.request.is_dry_run) {
         json.member("fits", answer.is_fitting).member("budget", answer.budget).key("fix").begin_array();
         for (auto const& fix : answer.fixes)

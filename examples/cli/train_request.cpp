@@ -229,6 +229,7 @@ Result<TrainRequest> read_train_request(Arguments const& arguments) {
     request.is_from_scratch = arguments.from_scratch;
     request.precision = read_precision(arguments);
     request.is_fast = arguments.fast;
+    request.is_merged = arguments.merge;
     request.tokenizer = arguments.tokenizer;
     request.valid = arguments.valid;
     request.csv = arguments.csv;

@@ -98,6 +98,8 @@ struct TrainRequest {
     std::int64_t min_ranks = 1;
     std::optional<std::string> csv, svg;
     bool is_dry_run = false;
+    /// Of an adapter: a model without it is written at the end.
+    bool is_merged = false;
 
     [[nodiscard]] std::int64_t ranks() const { return free_ranks > 0 ? free_ranks : dp * tp * pp; }
     [[nodiscard]] Adam8bit adam8bit() const {

@@ -22,6 +22,7 @@ RunSettings settings_of(TrainRequest const& request, TrainPlan const& plan, Trai
         for (auto const& target : request.low_rank.targets) targets += (targets.empty() ? "" : ",") + target;
         out.add("lora", request.low_rank.rank).add("lora_alpha", request.low_rank.alpha);
         out.add("lora_targets", targets).add("base", data.base_hash);
+        if (request.low_rank.dropout > 0.0) out.add("lora_dropout", request.low_rank.dropout);
         if (request.quant) out.add("quant", name_of(*request.quant).view());
     }
     if (request.precision != Dtype::f32) out.add("precision", traits(request.precision).short_name);

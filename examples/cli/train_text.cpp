@@ -88,6 +88,7 @@ std::string train_text(TrainAnswer const& answer) {
         out += line("speed", grouped(rate) + " tokens per second, " + step);
     }
     if (!answer.checkpoints.empty()) out += line("checkpoint", answer.checkpoints.back());
+    if (!answer.merged.empty()) out += line("merged model", answer.merged);
     return out;
 }
 

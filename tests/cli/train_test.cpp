@@ -333,6 +333,8 @@ TEST_CASE("train: what does not run yet is refused by its flag, and nothing is w
                               {{"--lora", "1", "--tp", "2"}, 2, "--lora: rank"},
                               {{"--lora", "0"}, 2, "--lora"},
                               {{"--lora-alpha", "8"}, 2, "add --lora R"},
+                              {{"--lora-dropout", "0.1"}, 2, "add --lora R"},
+                              {{"--lora", "2", "--lora-dropout", "1"}, 2, "--lora-dropout: is out of range"},
                               {{"--lora", "8", "--lora-targets", "q_porj"}, 1, "did you mean q_proj?"},
                               {{"--quant", "nf4"}, 1, "--quant"},
                               {{"--tune", "--micro-batch", "2"}, 2, "--tune, --micro-batch"},
