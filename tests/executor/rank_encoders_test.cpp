@@ -228,6 +228,13 @@ std::vector<float> translate(FormulaModel const& model, Translation const& one, 
                             all.begin() + step.parts[i].slot * width);
         }
         if (comm.rank() == comm.size() - 1) out = std::move(all);
+        // What a slot had is gone once it is released.
+        executor->cache().release(0);
+        EncoderStep again({});
+        again.ids = {1};
+        again.parts = {{0, 0, 1}};
+        auto const refused = again.run(*executor, comm, stream);
+        CHECK((!refused && refused.error().message().find("slot 0: has no source") != std::string::npos));
         return {};
     });
     CHECK_MESSAGE(done, (done ? "" : done.error().message()));

@@ -6,10 +6,13 @@
 #include <shardwise/executor/held_block.hpp>
 #include <shardwise/parallel/place.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -85,19 +88,6 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     return {};
 }
 
-/// Checks that a step has an exchange where other groups of ranks have some of the experts.
-///
-/// Errors  invalid_argument
-[[nodiscard]] inline Result<> check_exchange(bool has_exchange, TensorPlace experts) {
-    if (has_exchange || experts.ranks == 1) return {};
-    return Error{ErrorCode::invalid_argument}
-        .in("executor")
-        .at("ep")
-        .because("needs an exchange: other ranks have some of the experts")
-        .got(experts.ranks)
-        .fix("give forward what make_exchange made");
-}
-
 /// Checks that peers are the groups whose experts were loaded.
 ///
 /// Errors  invalid_argument
@@ -111,13 +101,20 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
         .expected(experts.ranks);
 }
 
-/// Checks that sequences of a decoder that reads an encoder's states have some: `sources` are their tokens, by slot.
+/// Checks that sequences of a decoder that reads an encoder's states have some: `sources` are their tokens, by slot, and `cache` has what is
+/// made of them, as long as the slot is not released.
 ///
 /// Errors  invalid_argument
-[[nodiscard]] inline Result<> check_sources(std::span<SequencePart const> parts,
-                                            std::span<std::int64_t const> sources) {
+template <class Cache>
+[[nodiscard]] Result<> check_sources(std::span<SequencePart const> parts, std::span<std::int64_t const> sources,
+                                     Cache const& cache) {
+    std::vector<std::span<std::int32_t const>> lists(static_cast<std::size_t>(cache.groups()));
     for (auto const& part : parts) {
-        if (sources[static_cast<std::size_t>(part.slot)] > 0) continue;
+        // The cache refuses a slot that it does not have.
+        if (part.slot < 0 || part.slot >= std::ssize(sources)) continue;
+        cache.lists(part.slot, lists);
+        bool const is_held = std::none_of(lists.begin(), lists.end(), [](auto const& list) { return list.empty(); });
+        if (sources[static_cast<std::size_t>(part.slot)] > 0 && is_held) continue;
         return Error{ErrorCode::invalid_argument}
             .in("executor")
             .at("slot " + std::to_string(part.slot))
@@ -127,9 +124,9 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     return {};
 }
 
-/// Notes by slot the tokens of sources that are encoded.
-inline void note_sources(std::span<SequencePart const> parts, std::span<std::int64_t> sources) {
-    for (auto const& part : parts) sources[static_cast<std::size_t>(part.slot)] = part.tokens;
+/// Notes by slot the tokens of sources that are encoded, or that there are none.
+inline void note_sources(std::span<SequencePart const> parts, std::span<std::int64_t> sources, bool is_kept = true) {
+    for (auto const& part : parts) sources[static_cast<std::size_t>(part.slot)] = is_kept ? part.tokens : 0;
 }
 
 /// Checks what an executor's output is put into.

@@ -132,8 +132,7 @@ public:
         return step_into(ids, parts, view_as<std::byte>(out), comm, exchange, stream, links);
     }
 
-    /// Of a model with an encoder: computes sources, each a part without a past, and keeps what the decoder reads of them; forward
-    /// then computes the sequences of these slots.
+    /// Of a model with an encoder: computes sources, parts without a past, and keeps what forward reads of them, by slot.
     ///
     /// Order   on `stream`, the collectives too
     /// Errors  as forward; unsupported for a model that has no encoder before a decoder
@@ -166,13 +165,11 @@ public:
 
     /// True where this rank's stage makes the output.
     [[nodiscard]] bool ends_model() const { return ends_model_; }
-    /// Times every block from now on, and waits for each; `times` outlives this. `first` is the model's block that this
-    /// rank's stage begins with.
+    /// Times every block from now on, and waits for each; `times` outlives this. `first` is the first block of this rank's stage.
     void measure(BlockTimes& times, std::int64_t first = 0) {
         times_ = &times;
         first_timed_ = static_cast<std::size_t>(first);
     }
-
     /// Tells of every operation from now on; on a stream that runs what it is given at once.
     void trace(Tracer const& tracer) { tracer_ = tracer; }
 
@@ -182,7 +179,8 @@ public:
     /// Rows of logits that a step of one token of so many sequences is best given: as one graph serves several numbers of them.
     [[nodiscard]] std::int64_t step_bucket(std::int64_t sequences) const {
         if (!can_repeat_ || sequences == 0 || output_.rows != Rows::sequences) return sequences;
-        return graphs_.bucket(sequences, std::min(limits_.sequences, limits_.step_tokens));
+        auto const bucket = graphs_.bucket(sequences, std::min(limits_.sequences, limits_.step_tokens));
+        return repeats_steps(bucket) ? bucket : sequences;
     }
     [[nodiscard]] GraphCounts const& graphs() const { return graphs_.counts(); }
     /// What was read of the files' tensors to load the rank's share.
@@ -264,10 +262,11 @@ private:
             repeats ? graphs_.run(step_.table().tokens(), out.data(), comm, stream, walk_all) : walk_all();
         Result<> copied;
         if (done && (links.to >= 0 || (!output_.is_logits && !is_encoding))) {
-            TensorView<std::byte const, 2, Backend> const hidden{state.hidden,
-                                                               {tokens, blocks_.back().operations.back().output.width}};
+            TensorView<std::byte const, 2, Backend> const hidden{
+                state.hidden, {tokens, blocks_.back().operations.back().output.width}};
             copied = detail::hand_on<Backend>(links, limits_.activations, hidden, out, stream);
         }
+        if (is_encoding && !done) note_sources(parts, sources_, false);
         last_.event.record(stream);
         return done ? copied : done;
     }
@@ -360,7 +359,8 @@ private:
         bool const is_whole = sources_.empty() ? is_bidirectional_ : is_encoding;
         auto const checked = check_step(ids, parts, limits_, is_whole, has_exchange, model_->config.vocab_size);
         if (!checked || is_encoding) return checked;
-        if (auto const known = sources_.empty() ? Result<>{} : check_sources(parts, sources_); !known) return known;
+        if (auto const known = sources_.empty() ? Result<>{} : check_sources(parts, sources_, cache_); !known)
+            return known;
         auto const texts = static_cast<std::int64_t>(parts.size());
         auto const rows = output_.rows == Rows::sequences ? texts : static_cast<std::int64_t>(ids.size());
         auto const expected = std::clamp(out.extent(0), rows, std::max(rows, step_bucket(texts)));

@@ -53,8 +53,8 @@ private:
 };
 
 /// Steps of one token of each sequence as graphs of a device, one for each bucket of 1, 2, 4, 8, ... sequences, where rows beyond the
-/// step's are inert: the second step of a bucket is taken down, those after it are one call of the vendor's. The first one runs by its calls, since code is loaded when it is first used, which
-/// must not happen within a capture.
+/// step's are inert: the second step of a bucket is taken down, those after it are one call of the vendor's. The first one runs by its
+/// calls, since code is loaded when it is first used, which must not happen within a capture.
 template <class Api>
 class StepGraphs<DeviceBackend<Api>> {
 public:
@@ -78,8 +78,8 @@ public:
         counts_.reason = reason;
     }
 
-    /// Puts a step of so many rows into the stream: walk() does it call by call. `out` is where the step leaves its result. The ranks of `comm` do so
-    /// alike: where one of them cannot take a step down, none does.
+    /// Puts a step of so many rows into the stream: walk() does it call by call. `out` is where the step leaves its result. The ranks of
+    /// `comm` do so alike: where one of them cannot take a step down, none does.
     template <Communicator C, class Walk>
     [[nodiscard]] Result<> run(std::int64_t rows, void const* out, C& comm, DeviceStream<Api>& stream,
                                Walk const& walk) {

@@ -200,7 +200,7 @@ private:
                              std::to_string(shape.heads) +
                              " query heads, which one product makes with keys and values, within their groups")
                     .got(place.ranks)
-                    .fix("use at most as many tensor-parallel ranks as key-value heads, or as many for each of them");
+                    .fix("use at most as many tensor-parallel ranks as key-value heads, or as many as query heads");
             }
         }
         return {};
