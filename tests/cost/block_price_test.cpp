@@ -228,6 +228,17 @@ TEST_CASE("block price: attention takes what was measured of it, by length and e
           doctest::Approx(pairs * 32 * (4 * 128 + 5) / 1e11).epsilon(0.05));
 }
 
+TEST_CASE("block price: measured attention counts on a device whose bandwidth nobody gave") {
+    auto const model = describe(presets::llama_3_8b).value();
+    auto const& body = model.program.body(model.program.blocks()[1]);
+    Device device;
+    device.measured.attention[0] = {Dtype::bf16, 1024, 1e9, 1e10};
+    auto const known = device_rates(device, Dtype::bf16, perfect, {Dtype::bf16, 8192});
+    Step const of{.batch = 4, .new_tokens = 1, .context = 8192, .kv_dtype = Dtype::bf16};
+    auto const price = block_price(body, of, {.pass = Pass::decode, .batch = 4}, {}, known, {}, perfect);
+    CHECK(price.terms.memory == doctest::Approx(4.0 * 8192 * 4096 / 1e9).epsilon(0.01));
+}
+
 TEST_CASE("device rates: peaks in the model's type, eight bits only where there is a unit for them") {
     auto const a100 = *find_device_preset("A100-80GB");
     auto const h100 = *find_device_preset("H100-80GB");

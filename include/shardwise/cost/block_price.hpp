@@ -92,8 +92,9 @@ private:
         double activations = 0.0;
         double weights = 0.0;
         double packed_elements = 0.0;
-        /// Operations per second.
+        /// Operations, and bytes of activations and cache, per second.
         double rate = 0.0;
+        double memory = 0.0;
     };
     struct Seconds {
         double compute = 0.0;
@@ -108,7 +109,7 @@ private:
     }
 
     constexpr Work work_of(OperationDemand const& op) {
-        Work work{.flops = op.flops, .activations = op.bytes, .rate = rates_.products};
+        Work work{.flops = op.flops, .activations = op.bytes, .rate = rates_.products, .memory = rates_.memory};
         switch (unit_of(op.kind)) {
             case OpUnit::products:
                 break;
@@ -143,7 +144,7 @@ private:
         bool const is_cached = op.kind == OpKind::attention && setting_.pass != Pass::training;
         work.rate *= efficiency_.attention;
         if (is_cached && is_decode && rates_.decode_attention > 0.0) {
-            work.activations *= rates_.memory / rates_.decode_attention;
+            work.memory = rates_.decode_attention;
             work.flops = 0.0;
         } else if (is_cached && !is_decode && rates_.prefill_attention > 0.0) {
             work.rate = rates_.prefill_attention;
@@ -178,7 +179,7 @@ private:
     constexpr Seconds seconds(Work const& work, double passes, double weight_passes) const {
         auto const computing = work.rate > 0.0 ? passes * work.flops / work.rate : 0.0;
         auto const bytes = passes * work.activations + weight_passes * work.weights;
-        auto const moving = rates_.memory > 0.0 ? bytes / rates_.memory : 0.0;
+        auto const moving = work.memory > 0.0 ? bytes / work.memory : 0.0;
         bool const is_bound_by_memory = computing < moving;
         Seconds terms;
         terms.compute = (is_bound_by_memory ? efficiency_.unhidden : 1.0) * computing;

@@ -82,8 +82,11 @@ public:
 
     /// What a device does for this model.
     [[nodiscard]] constexpr DeviceRates rates_of(Device const& device) const {
-        CacheKind const cache{kv_dtype_of(request_, model_->config), context_of(request_, model_->config)};
-        return device_rates(device, product_dtype(), efficiency_, cache);
+        return device_rates(device, product_dtype(), efficiency_, cache());
+    }
+    /// What attention reads.
+    [[nodiscard]] constexpr CacheKind cache() const {
+        return {kv_dtype_of(request_, model_->config), context_of(request_, model_->config)};
     }
 
     /// The step of a micro-batch of `batch` sequences.

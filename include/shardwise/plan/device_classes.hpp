@@ -32,8 +32,9 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// can do.
 class DeviceClasses {
 public:
-    /// `counts_runtime` where the runtime's share of each device is not for ranks.
-    explicit DeviceClasses(Topology const& topology, bool counts_runtime = true) : counts_runtime_(counts_runtime) {
+    /// `counts_runtime` where the runtime's share of each device is not for ranks; `cache` is what attention reads.
+    explicit DeviceClasses(Topology const& topology, bool counts_runtime = true, CacheKind const& cache = {})
+        : counts_runtime_(counts_runtime), cache_(cache) {
         for (auto const& pair : topology.links) best_explicit_ = detail::faster_link(best_explicit_, pair.link);
         for (auto const& device : topology.accelerators()) {
             strongest_ = class_of_.empty() ? device : detail::mixed_device(strongest_, device, true);
@@ -111,19 +112,29 @@ public:
         }
         return capacity;
     }
-    /// True where a class's devices come first when the strongest do: by memory, bandwidth, arithmetic.
+    /// True where a class's devices come first when the strongest do: by memory, bandwidth, arithmetic. Where attention was
+    /// measured, its rates count beside those of weights.
     [[nodiscard]] bool is_stronger(std::size_t a, std::size_t b) const {
         auto const& one = *classes_[a];
         auto const& other = *classes_[b];
         if (capacity(a) != capacity(b)) return capacity(a) > capacity(b);
-        auto const rates = device_rates(one, Dtype::bf16);
-        auto const others = device_rates(other, Dtype::bf16);
-        if (rates.memory != others.memory) return rates.memory > others.memory;
-        if (rates.products != others.products) return rates.products > others.products;
+        auto const rates = device_rates(one, Dtype::bf16, default_efficiency, cache_);
+        auto const others = device_rates(other, Dtype::bf16, default_efficiency, cache_);
+        auto const reads = together(rates.memory, rates.decode_attention);
+        auto const other_reads = together(others.memory, others.decode_attention);
+        if (reads != other_reads) return reads > other_reads;
+        auto const works = together(rates.products, rates.prefill_attention);
+        auto const other_works = together(others.products, others.prefill_attention);
+        if (works != other_works) return works > other_works;
         return a < b;
     }
 
 private:
+    /// The rate of as much work with weights as in attention, which was not measured where its rate is 0.
+    static double together(double weights, double attention) {
+        if (weights == 0.0) return attention;
+        return attention == 0.0 ? weights : 2.0 / (1.0 / weights + 1.0 / attention);
+    }
     double bytes_of(std::size_t index) const { return static_cast<double>(capacity(index).count()); }
 
     std::size_t find(Device const& device) const {
@@ -138,6 +149,7 @@ private:
     }
 
     bool counts_runtime_;
+    CacheKind cache_;
     List<Device const*> classes_;
     List<std::int64_t> sizes_;
     /// Classes, the largest memory first.

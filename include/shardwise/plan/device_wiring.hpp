@@ -12,8 +12,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// The devices of a topology with their nodes and the links between any two of them.
 class DeviceWiring {
 public:
-    explicit DeviceWiring(Topology const& topology, bool counts_runtime = true)
-        : devices_(topology.accelerators()), classes_(topology, counts_runtime) {
+    explicit DeviceWiring(Topology const& topology, bool counts_runtime = true, CacheKind const& cache = {})
+        : devices_(topology.accelerators()), classes_(topology, counts_runtime, cache) {
         neighbours_.resize(topology.links.empty() ? 0 : devices_.size());
         for (auto const& pair : topology.links) {
             auto const count = static_cast<std::int32_t>(devices_.size());

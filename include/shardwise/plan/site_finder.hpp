@@ -16,9 +16,9 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Finds where ranks sit: the devices of a layout, the groups' links, what a stage can hold.
 class SiteFinder {
 public:
-    /// `counts_runtime` as DeviceClasses'.
-    explicit SiteFinder(Topology topology, bool counts_runtime = true)
-        : topology_(std::move(topology)), wiring_(topology_, counts_runtime) {
+    /// `counts_runtime` and `cache` as DeviceClasses'.
+    explicit SiteFinder(Topology topology, bool counts_runtime = true, CacheKind const& cache = {})
+        : topology_(std::move(topology)), wiring_(topology_, counts_runtime, cache) {
         for (auto& indices : index_) indices.assign(static_cast<std::size_t>(count()) + 1, 0);
     }
     SiteFinder(SiteFinder const&) = delete;
