@@ -94,7 +94,8 @@ std::string calibrate_json(CalibrateAnswer const& answer) {
     for (auto const& device : answer.devices) device_json(json, device);
     json.end_array().key("device_sums").begin_array();
     for (auto const& sum : answer.sums) {
-        json.begin_object().member("ranks", sum.ranks).member("bytes", sum.bytes);
+        json.begin_object().member("ranks", sum.ranks).member("devices", sum.devices);
+        json.member("bytes", sum.bytes);
         json.member("one_shot", sum.one_shot).member("two_shot", sum.two_shot).end_object();
     }
     json.end_array().member("seconds", found.seconds).key("warnings").begin_array();
@@ -118,10 +119,10 @@ std::string calibrate_text(CalibrateAnswer const& answer, Style const& style) {
     }
     for (auto const& device : answer.devices) text += "\n" + device_text(device, style);
     if (!answer.sums.empty()) {
-        Table table({"sums over ranks on devices", "bytes", "in one step", "in two"});
+        Table table({"sums over ranks on devices", "devices", "bytes", "in one step", "in two"});
         for (auto const& sum : answer.sums) {
-            table.add(
-                {std::to_string(sum.ranks), to_text(Bytes{sum.bytes}), duration(sum.one_shot), duration(sum.two_shot)});
+            table.add({std::to_string(sum.ranks), std::to_string(sum.devices), to_text(Bytes{sum.bytes}),
+                       duration(sum.one_shot), duration(sum.two_shot)});
         }
         text += "\n" + table.text(style) + "\n";
     }

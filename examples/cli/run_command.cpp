@@ -19,6 +19,7 @@
 #include "progress.hpp"
 #include "requests.hpp"
 #include "run_answer.hpp"
+#include "run_device_words.hpp"
 #include "run_flags.hpp"
 #include "run_placement.hpp"
 #include "run_profile.hpp"
@@ -239,8 +240,8 @@ void catch_interrupts(RunRanks& ranks, std::optional<StopRequest>& stop) {
 /// Joins the other ranks, agrees with them on what is run, and runs it. `placed` is what was read where the stages
 /// follow from a placement.
 [[nodiscard]] Result<RunAnswer> answer_run(Arguments const& arguments, std::optional<RunInput> placed,
-                                           GenerationRequest request, RunOptions options, RunRanks& ranks,
-                                           ColorMode color) {
+                                           GenerationRequest request, RunOptions options,
+                                           std::vector<std::string> const& warnings, RunRanks& ranks, ColorMode color) {
     if (auto const joined = ranks.join(options.timeout); !joined) return joined.error();
     auto input = placed ? Result<RunInput>(*std::move(placed))
                         : read_input(arguments, std::move(request), options, ranks.is_first());
@@ -253,6 +254,8 @@ void catch_interrupts(RunRanks& ranks, std::optional<StopRequest>& stop) {
         }
     }
     if (!input) return input.error();
+    // Of what options say, beside those of the model.
+    input->model.warnings.insert(input->model.warnings.end(), warnings.begin(), warnings.end());
     return generate(arguments, *input, options, ranks, color);
 }
 
@@ -336,6 +339,8 @@ ExitCode run_run(Arguments const& arguments) {
     if (ranks->is_first()) options->log = lines->log();
     if (auto const checked = check_combination(arguments, *options, talks, ranks->is_group()); !checked)
         return refuse(checked.error());
+    if (auto const used = check_calibration_is_used(arguments, *options, ranks->is_group()); !used)
+        return refuse(used.error());
     if (talks) {
         auto model = load_runnable_model(*arguments.model);
         if (!model) return refuse(model.error(), Stage::work);
@@ -343,13 +348,14 @@ ExitCode run_run(Arguments const& arguments) {
         auto const adapter = read_adapter(arguments, *model, options->load);
         if (!adapter) return refuse(adapter.error(), Stage::work);
         if (*adapter) options->load.adapter = &**adapter;
-        model->warnings.insert(model->warnings.end(), warnings.begin(), warnings.end());
         options->context = conversation_context(model->model.config);
         if (has_placement(arguments)) {
             auto const limits = detail::conversation_limits(model->model.config, *options);
             auto const done = place_run(arguments, *model, limits, true, *options);
             if (!done) return refuse(done.error(), stage_of(done.error()));
         }
+        warn_of_missing_sums(arguments, *options, warnings);
+        model->warnings.insert(model->warnings.end(), warnings.begin(), warnings.end());
         auto const talked = run_interactive(arguments, *model, *request, *options);
         return talked ? ExitCode::done : refuse(talked.error(), Stage::work);
     }
@@ -361,13 +367,13 @@ ExitCode run_run(Arguments const& arguments) {
         auto const limits = detail::limits_for({input->request}, input->model.model, *options);
         auto const done = place_run(arguments, input->model, limits, !ranks->is_group(), *options);
         if (!done) return refuse(done.error(), stage_of(done.error()));
-        // Only what is placed looks for devices, and is warned of what it finds.
-        input->model.warnings.insert(input->model.warnings.end(), warnings.begin(), warnings.end());
         placed.emplace(*std::move(input));
     }
     options->log = lines->log();
     if (auto const fits = ranks->fit(arguments, *options); !fits) return refuse(fits.error());
-    auto const answer = answer_run(arguments, std::move(placed), *std::move(request), *options, *ranks, *color);
+    warn_of_missing_sums(arguments, *options, warnings);
+    auto const answer =
+        answer_run(arguments, std::move(placed), *std::move(request), *options, warnings, *ranks, *color);
     if (!answer) return refuse(answer.error(), stage_of_input(answer.error()));
     if (!ranks->is_first()) return ExitCode::done;
     if (arguments.json) {

@@ -5,11 +5,14 @@
 #include <shardwise/hardware/description.hpp>
 
 #include "choices.hpp"
+#include "run_placement.hpp"
+#include "text.hpp"
 
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -136,7 +139,7 @@ Result<Dtype> read_activations(Arguments const& arguments, RunDevices const& dev
 Result<List<AllReduceTime>> read_peer_sums(Arguments const& arguments, RunDevices const& devices) {
     if (!arguments.calibration) return List<AllReduceTime>{};
     if (devices.empty()) {
-        return Error{ErrorCode::unsupported}
+        return Error{ErrorCode::invalid_argument}
             .in("--calibration")
             .because("is for ranks on devices, and this run computes on the processor")
             .fix("name them: --devices cuda:0");
@@ -151,6 +154,47 @@ Result<List<AllReduceTime>> read_peer_sums(Arguments const& arguments, RunDevice
             .fix("measure them: shardwise calibrate --out FILE --devices cuda:0,cuda:1");
     }
     return std::move(machine->all_reduce);
+}
+
+Result<> check_calibration_is_used(Arguments const& arguments, RunOptions const& options, bool is_group) {
+    if (!arguments.calibration) return {};
+    Error refused{ErrorCode::invalid_argument};
+    refused.in("--calibration");
+    std::string const of_sums = "says how ranks add up that reach each other's memory, and ";
+    if (is_group) {
+        return refused.because(of_sums + "those of --ranks processes or mpi, or of a launcher, have none in common")
+            .fix("leave it out, or give --ranks threads");
+    }
+    bool const is_staged = options.comm == DeviceComm::staged;
+    if (is_staged || options.comm == DeviceComm::nccl) {
+        return refused
+            .because(of_sums + "--comm " +
+                     (is_staged ? "staged adds up through the host's memory" : "nccl by the vendor's library"))
+            .fix("leave it out, or give --comm peers");
+    }
+    // As their back end says (tries_peers).
+    if (options.comm == DeviceComm::automatic && options.devices.vendor == DeviceVendor::hip) {
+        return refused.because(of_sums + "--comm auto does not try that on hip").fix("add --comm peers");
+    }
+    // What is placed is cut by --tp alone.
+    if (options.tp > 1 && (arguments.tp || !has_placement(arguments))) return {};
+    return refused.because(of_sums + "--tp 1 has no sums").fix("leave it out, or cut layers: --tp 2");
+}
+
+void warn_of_missing_sums(Arguments const& arguments, RunOptions const& options, std::vector<std::string>& warnings) {
+    if (!arguments.calibration) return;
+    std::set<std::int32_t> missing;
+    auto const ranks = static_cast<std::int32_t>(options.ranks());
+    for (std::int32_t first = 0; first < ranks; first += options.tp) {
+        if (options.devices.is_processor(first)) continue;
+        auto const devices = options.devices.count_of(first, options.tp);
+        if (!two_shot_from(options.peer_sums, options.tp, devices)) missing.insert(devices);
+    }
+    for (auto const devices : missing) {
+        warnings.push_back("--calibration: " + *arguments.calibration + " has no sums over " +
+                           counted(options.tp, "rank") + " on " + counted(devices, "device") +
+                           ": the table that is built in chooses how they are made");
+    }
 }
 
 }  // namespace shardwise::cli

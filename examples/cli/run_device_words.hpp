@@ -2,11 +2,11 @@
 #pragma once
 
 #include <shardwise/core/dtype.hpp>
-#include <shardwise/core/result.hpp>
-#include <shardwise/session/run_devices.hpp>
-
 #include <shardwise/core/list.hpp>
+#include <shardwise/core/result.hpp>
 #include <shardwise/hardware/all_reduce_time.hpp>
+#include <shardwise/session/run_devices.hpp>
+#include <shardwise/session/run_options.hpp>
 
 #include "arguments.hpp"
 #include "device_choice.hpp"
@@ -49,7 +49,16 @@ namespace shardwise::cli {
 
 /// --calibration, for ranks on devices: what sums over them were measured to take.
 ///
-/// Errors  unsupported without devices; what the file's reader refuses; invalid_argument for a file that measured no sums
+/// Errors  what the file's reader refuses; invalid_argument without devices and for a file that measured no sums
 [[nodiscard]] Result<List<AllReduceTime>> read_peer_sums(Arguments const& arguments, RunDevices const& devices);
+
+/// Checks that something of the run adds up by what --calibration measured: ranks that are threads, and reach each other's memory.
+/// `is_group`: they are processes.
+///
+/// Errors  invalid_argument, with the flag that it does not go with
+[[nodiscard]] Result<> check_calibration_is_used(Arguments const& arguments, RunOptions const& options, bool is_group);
+
+/// A warning of each number of ranks and devices that the run has and --calibration has no sums of. Once the degrees are known.
+void warn_of_missing_sums(Arguments const& arguments, RunOptions const& options, std::vector<std::string>& warnings);
 
 }  // namespace shardwise::cli

@@ -78,6 +78,48 @@ TEST_CASE("run: what cannot be run is refused by name, with the right status") {
         CHECK(run({"run", path, "--prompt-ids", "1", "--temperature", hot, "--max-new-tokens", "1"}).status == 0);
 }
 
+TEST_CASE("run: --calibration is refused where nothing adds up by it, and warns of sums that it lacks") {
+    SmallLlama const model;
+    auto const file =
+        model.folder.write("machine.json", R"({"schema":"shardwise.hardware/1","devices":[{"preset":"T4"}],
+        "all_reduce":[{"ranks":2,"devices":2,"bytes":1024,"one_shot":1e-6,"two_shot":2e-6}]})");
+    auto const run_with = [&](std::vector<std::string> const& more) {
+        std::vector<std::string> words{"run", model.folder.path(), "--prompt-ids", "1", "--calibration", file};
+        words.insert(words.end(), more.begin(), more.end());
+        return run(words);
+    };
+    auto const map = model.folder.write("map.json", R"({"":0,"model.layers.1":1,"model.norm":1,"lm_head":1})");
+    std::string const two = "cuda:0,cuda:1";
+    struct Case {
+        std::vector<std::string> more;
+        std::string text;
+    };
+    for (auto const& [more, text] :
+         {Case{{}, "this run computes on the processor"}, Case{{"--devices", "cuda:0"}, "--tp 1"},
+          Case{{"--devices", two, "--tp", "1"}, "--tp 1"}, Case{{"--devices", two, "--pp", "2"}, "--tp 1"},
+          Case{{"--devices", two, "--map", map}, "--tp 1"},
+          Case{{"--devices", two, "--comm", "staged"}, "--comm staged"},
+          Case{{"--devices", two, "--comm", "nccl"}, "--comm nccl"},
+          Case{{"--devices", two, "--ranks", "processes"}, "--ranks processes"},
+          Case{{"--devices", "hip:0,hip:1"}, "--comm peers"}}) {
+        auto const ran = run_with(more);
+        CHECK(ran.status == 2);
+        CHECK_MESSAGE(ran.says("--calibration"), ran.err);
+        CHECK_MESSAGE(ran.says(text), ran.err);
+    }
+    // They go on until there is no device.
+    auto const lacks = [&](std::vector<std::string> const& more, std::string const& text) {
+        auto const ran = run_with(more);
+        CHECK(ran.status == 4);
+        CHECK_MESSAGE(ran.says("has no sums over") == !text.empty(), ran.err);
+        CHECK_MESSAGE(ran.says(text), ran.err);
+    };
+    lacks({"--devices", two}, "");
+    lacks({"--devices", "cuda:0", "--tp", "2"}, "has no sums over 2 ranks on 1 device:");
+    lacks({"--devices", "cuda:0,cuda:1,cuda:2,cuda:3"}, "has no sums over 4 ranks on 4 devices:");
+    lacks({"--devices", "cuda:0,cuda:1,cuda:2,cuda:3", "--pp", "2"}, "");
+}
+
 TEST_CASE(
     "run: a device map names devices of --devices, and layers on cpu are streamed to them or are stages of the "
     "processor") {

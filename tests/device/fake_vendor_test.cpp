@@ -268,6 +268,31 @@ TEST_CASE("DeviceContext: what is allocated is parts of the block that was reser
     CHECK(machine.calls("allocate") == before + 1);
 }
 
+TEST_CASE(
+    "DeviceContext: a second block and one of negative size are refused, and what was there before stays outside") {
+    Clean const clean;
+    auto& machine = FakeMachine::get();
+    auto const context = std::move(*FakeContext::open());
+    auto first = std::move(*Buffer<std::byte, Fake>::allocate(*context, 100));
+    auto const before = machine.calls("allocate");
+    CHECK(context->reserve(Bytes{-1}).error().code() == ErrorCode::invalid_argument);
+    CHECK(context->reserve(Bytes{0}));
+    CHECK(machine.calls("allocate") == before);
+    REQUIRE(context->reserve(Bytes{4096}));
+    for (auto const bytes : {Bytes{4096}, Bytes{0}}) {
+        auto const again = context->reserve(bytes);
+        REQUIRE_FALSE(again);
+        CHECK(again.error().code() == ErrorCode::invalid_argument);
+    }
+    CHECK(machine.calls("allocate") == before + 1);
+    CHECK(context->reserved() == Bytes{4096});
+    first = {};
+    CHECK(context->memory().current() == Bytes{0});
+    // The block holds no part of it.
+    CHECK(Buffer<std::byte, Fake>::allocate(*context, 4096));
+    CHECK(machine.calls("allocate") == before + 1);
+}
+
 TEST_CASE("DeviceContext: a block that is not there is out_of_memory, and nothing is held") {
     Clean const clean;
     auto const context = std::move(*FakeContext::open());

@@ -210,6 +210,11 @@ TEST_CASE("read_topology: what is missing or impossible is refused by file, fiel
           Case{sum(R"("ranks": 2, "bytes": 8, "one_shot": 1, "two_shot": 1}, {"ranks": 2, "bytes": 8, )"
                    R"("one_shot": 2, "two_shot": 2)"),
                "all_reduce[1].bytes"},
+          Case{sum(R"("ranks": 2, "devices": 3, "bytes": 8, "one_shot": 1, "two_shot": 1)"), "all_reduce[0].devices"},
+          Case{sum(R"("ranks": 2, "devices": 0, "bytes": 8, "one_shot": 1, "two_shot": 1)"), "all_reduce[0].devices"},
+          Case{sum(R"("ranks": 2, "bytes": 8, "one_shot": 1, "two_shot": 1}, {"ranks": 2, "devices": 1, "bytes": 8, )"
+                   R"("one_shot": 2, "two_shot": 2)"),
+               "all_reduce[1].bytes"},
           Case{many, "devices[0].measured.attention"},
           Case{R"("preset": "T4", "link": {"type": "pcie", "bandwidth": 0.016})", "devices[0].link.bandwidth"},
           Case{R"("preset": "T4", "peak": 1)", "devices[0].peak"},
@@ -250,18 +255,20 @@ TEST_CASE("read_topology: what is missing or impossible is refused by file, fiel
                         "machine.json"));
 }
 
-TEST_CASE("two_shot_from: two steps from the size on from which one is never faster, by ranks") {
+TEST_CASE("two_shot_from: two steps from the size on from which one is never faster, by ranks and devices") {
     List<AllReduceTime> times;
-    CHECK_FALSE(two_shot_from(times, 4));
+    CHECK_FALSE(two_shot_from(times, 4, 1));
     for (auto const& time :
          {AllReduceTime{4, 1024, 1.0, 2.0}, AllReduceTime{4, 8192, 3.0, 2.0}, AllReduceTime{4, 2048, 2.0, 1.0},
           AllReduceTime{4, 4096, 2.0, 2.5}, AllReduceTime{4, 16384, 5.0, 5.0}, AllReduceTime{8, 64, 2.0, 1.0},
-          AllReduceTime{2, 64, 1.0, 2.0}})
+          AllReduceTime{2, 64, 1.0, 2.0}, AllReduceTime{4, 1024, 3.0, 2.0, 4}})
         times.push_back(time);
-    CHECK(two_shot_from(times, 4) == 8192);
-    CHECK(two_shot_from(times, 8) == 64);
-    CHECK(two_shot_from(times, 2) == std::numeric_limits<std::int64_t>::max());
-    CHECK_FALSE(two_shot_from(times, 3));
+    CHECK(two_shot_from(times, 4, 1) == 8192);
+    CHECK(two_shot_from(times, 4, 4) == 1024);
+    CHECK(two_shot_from(times, 8, 1) == 64);
+    CHECK(two_shot_from(times, 2, 1) == std::numeric_limits<std::int64_t>::max());
+    CHECK_FALSE(two_shot_from(times, 3, 1));
+    CHECK_FALSE(two_shot_from(times, 4, 2));
     Topology machine{{presets::four_a100_40gb[0]}, {}, times};
     auto const again = read(topology_json(machine));
     CHECK(again.all_reduce == times);

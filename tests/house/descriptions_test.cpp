@@ -128,6 +128,9 @@ TEST_CASE("descriptions: a known chain counts the enumerators of its enumeration
           "include/shardwise/json/value.hpp:2: a chain over JsonKind is known for 8 enumerators of now 9: see what it "
           "does for the "
           "others (tests/house/descriptions.hpp)\n");
+    CHECK(plant("a, b, c, d, e, f, g, h", std::string(chain) + std::string(chain)) ==
+          "include/shardwise/json/value.hpp: has 2 chains over JsonKind, of which 1 are known "
+          "(tests/house/descriptions.hpp)\n");
     CHECK(plant("a, b, c, d, e, f, g, h", "") ==
           "include/shardwise/json/value.hpp: has no chain over JsonKind: it is no known one any more\n");
 }

@@ -80,17 +80,22 @@ public:
     }
 
     /// Takes one block of the device's memory, which all later allocations of the back end are parts of as long as it has place for
-    /// them; what it has no place for is asked of the vendor. Once, before anything is allocated.
+    /// them; what it has no place for is asked of the vendor. Once; no bytes are no block. What was allocated
+    /// before it stays outside of the block, and goes back to the vendor.
     ///
     /// Memory  what is freed is used again at once: nothing in a stream reads it any more
-    /// Errors  out_of_memory; backend_failure
+    /// Errors  invalid_argument for negative bytes, and where there is a block already; out_of_memory; backend_failure
     [[nodiscard]] Result<> reserve(Bytes bytes) {
-        if (bytes.count() == 0 || block_ != nullptr) return {};
+        Error refused{ErrorCode::invalid_argument};
+        refused.in(Api::name).at("reserve");
+        if (bytes.count() < 0) return refused.because("has a negative size").got(bytes.count());
+        std::lock_guard const lock(mutex_);
+        if (block_ != nullptr) return refused.because("has a block already").fix("reserve once, all that is needed");
+        if (bytes.count() == 0) return {};
         detail::DeviceScope<Api> const scope(options_.device);
         if (!scope.result()) return scope.result();
         auto made = Api::allocate(static_cast<std::size_t>(bytes.count()));
         if (!made) return made.error();
-        std::lock_guard const lock(mutex_);
         block_ = static_cast<std::byte*>(*made);
         block_bytes_ = bytes;
         free_ = detail::FreeRanges(bytes.count());

@@ -14,7 +14,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Shapes  outputs x inputs: a row of `data` makes one output
 ///         f32, bf16, f16: data [outputs, inputs]
 ///         int8: data [outputs, inputs], scales float [outputs]: scale * q
-///         int4: data [outputs, ceil(inputs / 2)] (decode_int4_row), scales Float16 [outputs, ceil(inputs / group)]
+///         int4: data [outputs, ceil(inputs / 2)] (encode_int4_row), scales Float16 [outputs, ceil(inputs / group)]
 ///         nf4: data [outputs * inputs / 2] (high half first), scales float, one per 64 elements of the flattened matrix;
 ///              inputs is a multiple of 64
 ///         mxfp4: data [outputs, inputs / 32, 16] (as gpt-oss's blocks, not as GGUF's: the element 2i in the low half of

@@ -30,7 +30,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// How much is measured of a device, and how long that may take.
 struct DeviceCalibrationOptions {
-    /// What probes of memory, or of products with one row, read; beyond the caches of every device.
+    /// What probes of memory, or of products with one row, read; by default beyond the caches of every device. Attention reads no
+    /// sequence whose keys and values are more, but the shortest.
     Bytes probe_bytes = memory_probe_bytes;
     /// The largest product.
     ProductExtent extent{4096, 2048};
@@ -166,10 +167,14 @@ private:
     }
 
     [[nodiscard]] Result<> measure_attentions(DeviceTimer<Api>& timer, DeviceCalibration& found) {
+        auto const& contexts = options_.attention.contexts;
+        auto const shortest = *std::min_element(contexts.begin(), contexts.end());
         for (auto const kv : cached_types) {
             auto probe = next("attention");
-            probe.time /= static_cast<int>(options_.attention.contexts.size());
-            for (auto const context : options_.attention.contexts) {
+            probe.time /= static_cast<int>(contexts.size());
+            for (auto const context : contexts) {
+                // One that is longer than all that is to be read is left out: plans take the next shorter one.
+                if (context != shortest && cache_bytes(kv, context, options_.attention) > bytes()) continue;
                 auto const rate =
                     measure_attention(timer, kv, context, options_.attention, options_.probe_bytes, probe);
                 if (!rate) return rate.error();
@@ -191,7 +196,8 @@ private:
 /// Measures what a device does: copies within its memory and to and from the host's, what a launch costs, products by format
 /// for many rows and for one, attention by length and element type of the cache. Nothing else should run on it meanwhile.
 ///
-/// Memory  on the device about three times `probe_bytes`, pinned on the host `probe_bytes`; all of it is given back
+/// Memory  on the device at most about three times `probe_bytes` or, where those are more, the largest product in fp32 with its
+///         activations (128 MiB by default) or the shortest sequences; pinned on the host `probe_bytes`; all of it is given back
 /// Errors  invalid_argument for impossible options; out_of_memory; backend_failure; deadline_exceeded, naming what was not
 ///         measured in time
 template <class Api>

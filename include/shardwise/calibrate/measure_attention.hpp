@@ -34,6 +34,12 @@ struct AttentionExtent {
 
 namespace detail {
 
+/// What keys and values of a sequence take in a cache of `kv`, with the scales of int8.
+[[nodiscard]] constexpr std::int64_t cache_bytes(Dtype kv, std::int64_t context, AttentionExtent const& extent) {
+    auto const scales = kv == Dtype::i8 ? 2 * static_cast<std::int64_t>(sizeof(float)) : 0;
+    return context * extent.kv_heads * (2 * extent.head_dim * bits(kv) / 8 + scales);
+}
+
 /// A cache of one layer, whose sequences have pages of their own, and what reads it.
 template <class Api, class Cache>
 class AttentionProbe {
@@ -116,8 +122,7 @@ template <class Cache, class Api>
                                                          AttentionExtent const& extent, Bytes bytes, RateProbe probe) {
     probe.time /= 2;
     AttentionProbe<Api, Cache> attention(timer, extent, probe);
-    auto const each = context * extent.kv_heads *
-                      (2 * extent.head_dim * static_cast<std::int64_t>(sizeof(Cache)) + (sizeof(Cache) == 1 ? 8 : 0));
+    auto const each = cache_bytes(kv, context, extent);
     auto const sequences = std::clamp<std::int64_t>(bytes.count() / each, 1, 64);
     auto const decode = attention.seconds(sequences, context, 1);
     if (!decode) return decode.error();
@@ -135,7 +140,7 @@ template <class Cache, class Api>
 }  // namespace detail
 
 /// What attention of a device does with a cache of `kv` (f32, bf16 or i8) and sequences of `context` tokens: as many that decode as `bytes`
-/// of keys and values are, 64 at most, and a prompt's last chunk.
+/// of keys and values are, one at least and 64 at most, and a prompt's last chunk.
 ///
 /// Errors  unsupported for another element type; out_of_memory; deadline_exceeded; backend_failure
 template <class Api>

@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -136,8 +137,12 @@ template <class Api>
     if (!one) return one.error();
     auto const two = detail::time_peers_on<Api>(devices, ranks, 0, probe);
     if (!two) return two.error();
+    auto const used = devices.first(std::min(devices.size(), static_cast<std::size_t>(ranks)));
+    std::set<std::int32_t> const different(used.begin(), used.end());
+    auto const count = static_cast<std::int32_t>(different.size());
     List<AllReduceTime> times;
-    for (std::size_t i = 0; i < probe.sizes.size(); ++i) times.push_back({ranks, probe.sizes[i], (*one)[i], (*two)[i]});
+    for (std::size_t i = 0; i < probe.sizes.size(); ++i)
+        times.push_back({ranks, probe.sizes[i], (*one)[i], (*two)[i], count});
     return times;
 }
 

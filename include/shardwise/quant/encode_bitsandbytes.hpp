@@ -24,7 +24,7 @@ namespace detail {
 
 }  // namespace detail
 
-/// Quantizes a weight to NF4 (decode_bnb_4bit): the greatest magnitude of each block, and the nearest code of x * (1 /
+/// Quantizes a weight to NF4 (nf4_values): the greatest magnitude of each block, and the nearest code of x * (1 /
 /// magnitude). The first element of a byte lies in its high half.
 ///
 /// Shapes  values [n], packed [(n + 1) / 2], absmax [ceil(n / block)]

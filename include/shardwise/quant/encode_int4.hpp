@@ -12,8 +12,8 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// Quantizes a row to our `int4` (decode_int4_row): each group's scale is its value farthest from zero over -8, rounded to a
-/// half; the integers are the nearest for that half, halves to even.
+/// Quantizes a row to our `int4`, whose element is scale * (nibble - 8), the first of a byte in its low half: each group's scale is
+/// its value farthest from zero over -8, rounded to a half; the integers are the nearest for that half, halves to even.
 ///
 /// Shapes  values [n], packed [(n + 1) / 2], scales [ceil(n / group)] (halves)
 /// Errors  shape_mismatch

@@ -31,7 +31,7 @@ public:
         explicit Meeting(std::int32_t) {}
     };
 
-    [[nodiscard]] Result<> open(RunOptions const&, HostCommunicator& group, HostCommunicator& team,
+    [[nodiscard]] Result<> open(RunOptions const&, std::int32_t, HostCommunicator& group, HostCommunicator& team,
                                 RankMachine<Backend>&, Meeting*) {
         group_ = &group;
         team_ = &team;
@@ -60,11 +60,11 @@ public:
     using Type = DeviceCommunicator<Api>;
     using Meeting = PeerMeeting<Api>;
 
-    /// `meeting` is null where ranks are no threads of one process. All ranks of a group come to the same.
+    /// `rank` counts among all. `meeting` is null where ranks are no threads of one process. All ranks of a group come to the same.
     ///
     /// Errors  unsupported for what is asked for and is not there; those of the groups
-    [[nodiscard]] Result<> open(RunOptions const& options, HostCommunicator& group, HostCommunicator& team,
-                                RankMachine<DeviceBackend<Api>>& machine, Meeting* meeting) {
+    [[nodiscard]] Result<> open(RunOptions const& options, std::int32_t rank, HostCommunicator& group,
+                                HostCommunicator& team, RankMachine<DeviceBackend<Api>>& machine, Meeting* meeting) {
         team_.emplace(team);
         Error refused{ErrorCode::unsupported};
         refused.in("comm").fix("use staged, or automatic");
@@ -77,7 +77,10 @@ public:
             if (options.comm == DeviceComm::peers) return refused.at("peers").because(reason_);
             return group_.emplace(group), Result<>{};
         }
-        auto joined = meeting->join(group, machine.home().context, machine.stream(), peer_options(options));
+        auto peers = peer_options(options);
+        auto const devices = options.devices.count_of(rank - group.rank(), group.size());
+        peers.two_shot_bytes = two_shot_from(options.peer_sums, group.size(), devices).value_or(-1);
+        auto joined = meeting->join(group, machine.home().context, machine.stream(), peers);
         if (joined) return group_.emplace(group, std::move(*joined), machine.stream()), Result<>{};
         if (options.comm == DeviceComm::peers) return joined.error();
         // Where it is the threads' own group that has failed, nothing goes on.
@@ -117,7 +120,6 @@ private:
         PeerOptions peers;
         peers.on_device = options.devices.most_on_one(static_cast<std::int32_t>(options.ranks()));
         peers.limit = std::chrono::duration_cast<std::chrono::microseconds>(options.timeout);
-        peers.two_shot_bytes = two_shot_from(options.peer_sums, options.tp).value_or(-1);
         return peers;
     }
     [[nodiscard]] Result<> open_nccl(RunOptions const& options, HostCommunicator& group,

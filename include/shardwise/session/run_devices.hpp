@@ -41,6 +41,19 @@ struct RunDevices {
         return numbers[static_cast<std::size_t>(rank) % numbers.size()];
     }
     [[nodiscard]] bool is_processor(std::int32_t rank) const { return !empty() && of_rank(rank) == processor; }
+    /// On how many devices so many ranks from `first` on are.
+    [[nodiscard]] std::int32_t count_of(std::int32_t first, std::int32_t ranks) const {
+        std::int32_t count = 0;
+        for (auto number = numbers.begin(); number != numbers.end(); ++number) {
+            if (std::find(numbers.begin(), number, *number) != number) continue;
+            for (std::int32_t i = 0; i < ranks; ++i) {
+                if (of_rank(first + i) != *number) continue;
+                ++count;
+                break;
+            }
+        }
+        return count;
+    }
     /// The most of so many ranks that share a device.
     [[nodiscard]] std::int32_t most_on_one(std::int32_t ranks) const {
         if (empty()) return ranks;

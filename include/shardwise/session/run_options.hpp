@@ -40,8 +40,8 @@ struct RunOptions {
     /// Where ranks compute.
     RunDevices devices{};
     DeviceComm comm = DeviceComm::automatic;
-    /// What sums over peers were measured to take: by it they are made in one step or in two. Empty: by a table that is built in. The same
-    /// on all ranks.
+    /// What sums over peers were measured to take: by it they are made in one step or in two. A stage whose ranks are on another number
+    /// of devices than any that were measured, or other ranks: by a table that is built in. The same on all ranks.
     List<AllReduceTime> peer_sums{};
     /// Whether a device's steps may be launched as graphs.
     bool has_graphs = true;

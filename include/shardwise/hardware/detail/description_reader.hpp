@@ -197,8 +197,10 @@ private:
         time.bytes = bytes.count();
         fields.number("one_shot", time.one_shot);
         fields.number("two_shot", time.two_shot);
+        fields.integer("devices", time.devices, 1, 1024);
         fields.finish();
         if (fault_.error) return;
+        if (time.devices > time.ranks) return fields.refuse("devices", "are more than there are ranks");
         if (time.bytes < 1) return fields.refuse("bytes", "must be at least 1");
         // Seconds; more is a slip of the unit.
         if (!(time.one_shot > 0.0 && time.one_shot < 1e3))
@@ -206,7 +208,7 @@ private:
         if (!(time.two_shot > 0.0 && time.two_shot < 1e3))
             return fields.refuse("two_shot", "must lie between 0 and 1000 seconds");
         for (auto const& known : topology_.all_reduce) {
-            if (known.ranks == time.ranks && known.bytes == time.bytes)
+            if (known.ranks == time.ranks && known.devices == time.devices && known.bytes == time.bytes)
                 return fields.refuse("bytes", "was measured before");
         }
         topology_.all_reduce.push_back(time);

@@ -104,7 +104,8 @@ private:
         if (times.empty()) return;
         json_.key("all_reduce").begin_array();
         for (auto const& time : times) {
-            json_.begin_object().member("ranks", time.ranks).member("bytes", time.bytes);
+            json_.begin_object().member("ranks", time.ranks).member("devices", time.devices);
+            json_.member("bytes", time.bytes);
             json_.member("one_shot", time.one_shot).member("two_shot", time.two_shot).end_object();
         }
         json_.end_array();
