@@ -52,19 +52,22 @@ struct RunInput {
 };
 
 /// Checks that all tokens that were asked for have a position in the model's context.
-[[nodiscard]] Result<> check_context(Arguments const& arguments, GenerationRequest const& request,
-                                     std::int64_t positions) {
+[[nodiscard]] Result<> check_context(Arguments const& arguments, GenerationRequest const& request, Model const& model) {
+    auto const positions = model.config.max_positions;
     auto const prompt = static_cast<std::int64_t>(request.prompt.size());
     if (positions < 1 || prompt > positions) return {};  // what a prompt alone is too long for, the session says
     // The last token is chosen only.
-    auto const last = prompt + std::max<std::int64_t>(request.max_new_tokens, 1) - 1;
+    bool const has_encoder = model.program.has_encoder();
+    auto const first = detail::decoder_prompt(prompt, has_encoder);
+    auto const last = first + std::max<std::int64_t>(request.max_new_tokens, 1) - 1;
     if (!arguments.max_new_tokens || last <= positions) return {};
     return Error{ErrorCode::invalid_argument}
         .in("--max-new-tokens")
-        .because("goes beyond the model's context, the prompt included")
+        .because(has_encoder ? "goes beyond the positions of the model's decoder"
+                             : "goes beyond the model's context, the prompt included")
         .got(last)
         .at_most(positions)
-        .fix("use at most " + std::to_string(positions - prompt + 1));
+        .fix("use at most " + std::to_string(positions - first + 1));
 }
 
 [[nodiscard]] Parallelism degrees_of(RunOptions const& options) {
@@ -120,7 +123,7 @@ struct RunInput {
         }
         request.stop_strings = arguments.stops;
         request.prompt = std::move(prompt->ids);
-        auto const fits = check_context(arguments, request, model->model.config.max_positions);
+        auto const fits = check_context(arguments, request, model->model);
         if (!fits) return fits.error();
         tokenizer = std::move(prompt->tokenizer);
     }

@@ -64,8 +64,6 @@ OTHERS = {
     "llama4_text.attention_bias": "the class has none",
     "gemma.hidden_activation": "the class reads hidden_act", "gpt_oss.hidden_act": "the class has its own activation",
     "gpt_neox.partial_rotary_factor": "written beside rotary_pct", "gpt_neox.rope_theta": "written beside rotary_emb_base",
-    "t5.relative_attention_max_distance": "sizes do not depend on it, and t5 is planned only",
-    "t5.scale_decoder_outputs": "sizes do not depend on it, and t5 is planned only",
     "deepseek_v2.head_dim": "the class derives it from qk_rope_head_dim", "deepseek_v2.qk_head_dim": "a sum of two others", "deepseek_v3.qk_head_dim": "a sum of two others",
     "deepseek_v2.num_key_value_heads": "latent attention has none of its own", "deepseek_v3.num_key_value_heads": "latent attention has none of its own",
     "deepseek_v3.num_nextn_predict_layers": "the class leaves these layers out", "deepseek_v3.num_mtp_layers": "the class leaves these layers out",

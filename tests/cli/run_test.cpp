@@ -421,6 +421,10 @@ TEST_CASE("run: a decoder that reads an encoder makes transformers' tokens; what
             CHECK(ran.status != 0);
             CHECK_MESSAGE(ran.says(text), ran.err);
         };
+        // The decoder has its positions to itself.
+        (void)model.folder.write("config.json", "{\"n_positions\": 12, " + one.config.substr(1));
+        CHECK(run({"run", folder, "--prompt-ids", "2,3,4,5,6,7,8", "--max-new-tokens", "12"}).status == 0);
+        refused({"run", folder, "--prompt-ids", "2,3", "--max-new-tokens", "13"}, "use at most 12");
         std::filesystem::copy_file(SHARDWISE_SOURCE_DIR "/tests/golden/tokenizer/t5.json", folder + "/tokenizer.json");
         refused({"embed", folder, "--text", "one"}, "is an encoder and a decoder that reads it");
         refused({"run", folder, "--prompt-ids", "1", "--tp", "7"}, "query heads");

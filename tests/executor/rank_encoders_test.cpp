@@ -3,6 +3,7 @@
 #include <shardwise/executor/pipeline_stage.hpp>
 #include <shardwise/executor/rank_executor.hpp>
 #include <shardwise/json/value.hpp>
+#include <shardwise/model/tree_totals.hpp>
 
 #include <doctest/doctest.h>
 
@@ -249,6 +250,33 @@ TEST_CASE("read_checkpoint: a decoder begins with what generation_config.json sa
     CHECK(start(R"({"eos_token_id":1})") == 5);
     CHECK(start(R"({"decoder_start_token_id":61})") == -1);
     CHECK(start(R"({"decoder_start_token_id":[7,8]})") == -1);
+    // Without it with bos_token_id, as transformers' generate; without both with nothing.
+    auto config = one.config;
+    auto const at = config.find("\"decoder_start_token_id\": 5");
+    REQUIRE(at != std::string::npos);
+    (void)model.folder.write("config.json", config.replace(at, 27, "\"bos_token_id\": 6"));
+    CHECK(start(R"({"decoder_start_token_id":null})") == 6);
+    CHECK(start(R"({"bos_token_id":9})") == 9);
+    CHECK(start(R"({"bos_token_id":9,"decoder_start_token_id":0})") == 0);
+    (void)model.folder.write("config.json", config.replace(at, 17, "\"decoder_start_token_id\": null"));
+    CHECK(start("{}") == -1);
+}
+
+TEST_CASE("read_checkpoint: a t5 1.1 that transformers 5 saves as tied keeps its own head, whose logits are not scaled") {
+    auto const one = translations().back();
+    FormulaModel model(one.config, one.seed);
+    auto const parameters = count_parameters(model.checkpoint->model.tree);
+    auto config = one.config;
+    std::string const untied = "\"tie_word_embeddings\": false";
+    auto const at = config.find(untied);
+    REQUIRE(at != std::string::npos);
+    config.replace(at, untied.size(), "\"tie_word_embeddings\": true, \"scale_decoder_outputs\": false");
+    (void)model.folder.write("config.json", config);
+    auto read = read_checkpoint(model.source);
+    REQUIRE(read);
+    model.checkpoint.emplace(std::move(*read));
+    CHECK(count_parameters(model.checkpoint->model.tree) == parameters);
+    CHECK(worst(translate<Fast>(model, one, 1, 32), one.logits) < 1e-4);
 }
 
 TEST_CASE("RankExecutor: decoders that read an encoder give transformers' logits within 1e-4, over any ranks") {

@@ -41,7 +41,7 @@ struct ModelConfig {
     std::int64_t type_vocab_size = 0;   // bert: token types
     std::int64_t rotary_dim = 0;        // GGUF's rope.dimension_count; 0: from partial_rotary_factor
     std::int64_t position_buckets = 0;  // t5: relative_attention_num_buckets
-    std::int64_t decoder_start = -1;    // t5: decoder_start_token_id, what a decoder begins with; -1: its prompt
+    std::int64_t decoder_start = -1;    // t5: decoder_start_token_id, what a decoder begins with; -1: none is named
     std::int64_t padding_id = 0;        // roberta: pad_token_id, after whose row positions begin; -1: at row 0
     std::int64_t labels = 0;  // id2label, num_labels; after `complete` the width of a classifying head, else 0
 

@@ -154,6 +154,12 @@ struct Field {
         copy.is_attribute = true;
         return copy;
     }
+    /// A number or flag whose absent value is -1, which `complete` replaces.
+    [[nodiscard]] constexpr Field completed() const {
+        auto copy = *this;
+        copy.fallback = -1;
+        return copy;
+    }
     /// A word may begin with "gated-", which sets the family's own flag.
     [[nodiscard]] constexpr Field gating(Literal flag_key) const {
         auto copy = *this;

@@ -14,6 +14,11 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
+/// The tokens that a decoder begins with: the prompt, or where an encoder takes that one token of its own.
+[[nodiscard]] constexpr std::int64_t decoder_prompt(std::int64_t prompt, bool has_encoder) {
+    return has_encoder ? 1 : prompt;
+}
+
 /// The room that requests need.
 [[nodiscard]] inline ExecutorLimits limits_for(std::vector<GenerationRequest> const& requests, Model const& model,
                                                RunOptions const& options) {
@@ -24,8 +29,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
     std::int64_t longest_source = 0;
     for (auto const& request : requests) {
         auto const prompt = static_cast<std::int64_t>(request.prompt.size());
-        // An encoder takes the prompt, and the decoder begins with a token of its own.
-        auto const whole = checked_add(has_encoder ? 1 : prompt, std::max<std::int64_t>(request.max_new_tokens, 0));
+        auto const whole =
+            checked_add(decoder_prompt(prompt, has_encoder), std::max<std::int64_t>(request.max_new_tokens, 0));
         longest = std::max(longest, whole ? *whole : most);
         if (has_encoder) longest_source = std::max(longest_source, prompt);
     }

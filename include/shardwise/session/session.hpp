@@ -10,6 +10,7 @@
 #include <shardwise/session/check_generation_request.hpp>
 #include <shardwise/session/generation.hpp>
 #include <shardwise/session/kept_sequence.hpp>
+#include <shardwise/session/request_limits.hpp>
 #include <shardwise/session/running_sequence.hpp>
 #include <shardwise/session/stage_relay.hpp>
 #include <shardwise/session/token_chooser.hpp>
@@ -44,7 +45,7 @@ public:
     /// `executor`, `comm` and `stream` outlive the session, which waits for the stream when it goes. `limits` are those that the
     /// executor was made with. A stage of a pipeline gives a relay.
     ///
-    /// Errors  out_of_memory; unsupported for a model that scores no next token
+    /// Errors  out_of_memory; unsupported for a model that scores no next token; missing_field for a decoder without a first token
     [[nodiscard]] static Result<Session> create(RankHome<Backend> const& rank, Executor& executor,
                                                 ExecutorLimits const& limits, C& comm, Stream& stream,
                                                 StageRelay<C> const& relay = {}) {
@@ -53,6 +54,13 @@ public:
                 .in(executor.model().config.model_class.view())
                 .because("gives no scores of a next token, so that nothing can be generated")
                 .fix("embed texts with it, or name a checkpoint with a language model's head");
+        }
+        if (executor.model().program.has_encoder() && executor.model().config.decoder_start < 0) {
+            return Error{ErrorCode::missing_field}
+                .in(executor.model().config.name.view())
+                .at("decoder_start_token_id")
+                .because("is not in the model's files, nor is bos_token_id: its decoder has no first token")
+                .fix("name one in generation_config.json");
         }
         Session session(executor, limits, comm, stream);
         session.relay_ = relay;
@@ -203,7 +211,7 @@ private:
     /// Tokens of a request that are in the cache at most: the last one that it makes is not.
     [[nodiscard]] std::int64_t cached_tokens(GenerationRequest const& request) const {
         auto const given = static_cast<std::int64_t>(request.prompt.size());
-        auto const prompt = has_encoder() ? 1 : given;
+        auto const prompt = detail::decoder_prompt(given, has_encoder());
         auto const more = std::max<std::int64_t>(request.max_new_tokens, 1) - 1;
         // The decoder's tokens and those of its source have the same pages.
         return std::max(more < limits_.context - prompt ? prompt + more : limits_.context, given);

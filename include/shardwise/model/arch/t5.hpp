@@ -13,12 +13,13 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// T5 1.0 and 1.1, FLAN-T5: an encoder and a decoder with relative positions, or the encoder alone.
 ///
-/// Source  transformers 4.57 models/t5/modeling_t5.py
+/// Source  transformers 4.57 models/t5/modeling_t5.py; scale_decoder_outputs: 5.23 configuration_t5.py, modeling_t5.py
 struct T5 {
     static constexpr std::string_view name = "t5";
     static constexpr std::string_view gguf_name = "t5";
     static constexpr std::string_view gguf_encoder_name = "t5encoder";
     static constexpr std::string_view gguf_encoder_class = "T5EncoderModel";
+    static constexpr std::string_view untied_head = "lm_head.weight";
 
     static constexpr std::array fields{
         positive_field("vocab_size", &ModelConfig::vocab_size, 32128).in_gguf("vocab_size"),
@@ -36,6 +37,7 @@ struct T5 {
         natural_field("n_positions", &ModelConfig::max_positions, 0).in_gguf("context_length"),
         natural_field("decoder_start_token_id", &ModelConfig::decoder_start, 0).in_gguf("decoder_start_token_id"),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
+        flag_field("scale_decoder_outputs", false).attribute().completed(),
         real_field("layer_norm_epsilon", &ModelConfig::norm_epsilon, 1e-6).in_gguf("attention.layer_norm_rms_epsilon"),
         activation_field("feed_forward_proj", ActivationKind::relu).gating("is_gated_act"),
         flag_field("is_gated_act", false).attribute(),
@@ -113,7 +115,7 @@ struct T5 {
         derive_absent(fields, config);
         auto const decoder_layers = config.own["num_decoder_layers"];
         if (auto const ok = detail::check_size("num_decoder_layers", decoder_layers); !ok) return ok;
-        if (has_decoder(config) && (config.decoder_start < 0 || config.decoder_start >= config.vocab_size)) {
+        if (has_decoder(config) && (config.decoder_start < -1 || config.decoder_start >= config.vocab_size)) {
             return Error{ErrorCode::invalid_field}
                 .at("decoder_start_token_id")
                 .because("is not in the vocabulary")
@@ -127,6 +129,9 @@ struct T5 {
                 .got(decoder_layers)
                 .at_most(LayerSet::capacity);
         }
+        // transformers 5 ties every head and says by this key what 4 says by the tie.
+        if (config.own["scale_decoder_outputs"] < 0)
+            config.own.set("scale_decoder_outputs", config.tie_word_embeddings ? 1 : 0);
         auto both_stacks = config;
         both_stacks.layers += 2 * decoder_layers;  // a decoder block has two attentions
         return detail::check_products(both_stacks);
@@ -162,9 +167,9 @@ struct T5 {
             model.end_encoder();
             detail::append_t5_stack(model, config, true);
         }
-        // A head that is the table of embeddings reads smaller states.
+        // The head of T5 1.0, which is the table of embeddings, reads smaller states.
         auto const root = detail::square_root(static_cast<double>(config.hidden_size));
-        model.head("lm_head", config.tie_word_embeddings ? 1.0 / root : 1.0);
+        model.head("lm_head", config.own["scale_decoder_outputs"] != 0 ? 1.0 / root : 1.0);
         return std::move(model).finish();
     }
 

@@ -88,22 +88,50 @@ private:
         out_.model = std::move(config->model);
         return out_.model.program.has_encoder() ? read_decoder_start() : Result<>{};
     }
-    /// What a decoder begins with, where generation_config.json says it: generating goes by that file first.
+    /// What a decoder begins with: `decoder_start_token_id`, else `bos_token_id`, each of generation_config.json, else of
+    /// config.json; -1 where the files name none, which only generating minds.
+    ///
+    /// Source  transformers generation/utils.py, _prepare_special_tokens
     Result<> read_decoder_start() {
-        constexpr std::string_view key = "decoder_start_token_id";
         auto& config = out_.model.config;
-        std::vector<std::int32_t> ids;
-        if (auto const done = add_token_ids(open_.generation_config(), key, ids); !done) return done;
-        if (ids.empty()) return {};
-        Error refused{ErrorCode::invalid_field};
-        refused.in("generation_config.json").at(key);
-        if (ids.size() > 1) return refused.because("is a list: one token begins all texts");
-        if (ids[0] >= config.vocab_size)
-            return refused.because("is not in the vocabulary").got(ids[0]).between(0, config.vocab_size - 1);
-        config.decoder_start = ids[0];
+        config.decoder_start = -1;
+        for (std::string_view const key : {"decoder_start_token_id", "bos_token_id"}) {
+            for (bool const is_generation : {true, false}) {
+                std::vector<std::int32_t> ids;
+                auto const file = is_generation ? open_.generation_config() : open_.config();
+                if (auto const done = add_token_ids(file, key, ids); !done) return done;
+                if (ids.empty()) continue;
+                Error refused{ErrorCode::invalid_field};
+                refused.in(is_generation ? "generation_config.json" : "config.json").at(key);
+                if (ids.size() > 1) return refused.because("is a list: one token begins all texts");
+                if (ids[0] >= config.vocab_size)
+                    return refused.because("is not in the vocabulary").got(ids[0]).between(0, config.vocab_size - 1);
+                config.decoder_start = ids[0];
+                return {};
+            }
+        }
         return {};
     }
-    Result<> describe_gguf_config(FileFamily const& family, ModelConfig const& config) {
+    /// Makes a head that the files hold beside the table of embeddings a parameter of its own, where the family has it so.
+    template <class Files>
+    Result<> untie_stored_head(Files const& checkpoint) {
+        auto const& model = out_.model;
+        auto const head = model.family->untied_head;
+        if (head.empty() || !model.config.tie_word_embeddings) return {};
+        bool has_head = false;
+        bool has_table = false;
+        for (std::size_t i = 0; i < checkpoint.size(); ++i) {
+            auto const name = checkpoint[i].name;
+            has_head = has_head || name == head;
+            for (auto const& tie : model.tree.ties())
+                has_table = has_table || (name != head && (name == tie.first || name == tie.other));
+        }
+        if (!has_head || !has_table) return {};
+        auto config = model.config;
+        config.tie_word_embeddings = false;
+        return describe_again(*find_family(families_, model.family->name), config);
+    }
+    Result<> describe_again(FileFamily const& family, ModelConfig const& config) {
         auto model = family.describe(config);
         if (!model) {
             auto error = model.error();
@@ -162,6 +190,7 @@ private:
             if (!has_shapes) return *unknown;
             return take_names(**checkpoint, *unknown);
         }
+        if (auto const done = untie_stored_head(**checkpoint); !done) return done;
         return match(**checkpoint, CheckpointMatcher::Layout::torch, has_shapes);
     }
     Result<> read_gguf_model() {
@@ -176,7 +205,7 @@ private:
             if (!is_undescribed(config.error())) return config.error();
             return take_names(checkpoint, config.error());
         }
-        if (auto const done = describe_gguf_config(*reader.family(), *config); !done) return done;
+        if (auto const done = describe_again(*reader.family(), *config); !done) return done;
         auto const& model = out_.model;
         auto const numbers = read_gguf_numbers(checkpoint.header.metadata, model.family, model.config.layers, files_);
         if (!numbers) return numbers.error();

@@ -239,6 +239,9 @@ private:
         if (field.is_zero_in_gguf) field.store_number(config, 0);
         // llama.cpp 0c1e570, src/llama-model.cpp: rope_freq_base_train
         if (field.rope == &RopeParameters::theta) config.rope.theta = 10000.0;
+        // llama.cpp 0c1e570, src/llama-model.cpp: dec_start_token_id; its programs then begin with the tokenizer's bos
+        if (field.integer == &ModelConfig::decoder_start)
+            config.decoder_start = header_.metadata.integer("tokenizer.ggml.bos_token_id").value_or(-1);
         if (field.integer == &ModelConfig::kv_heads) config.kv_heads = config.heads;
         if (field.integer == &ModelConfig::head_dim && config.heads > 0)
             config.head_dim = config.hidden_size / config.heads;
