@@ -130,8 +130,9 @@ struct T5 {
                 .at_most(LayerSet::capacity);
         }
         // transformers 5 ties every head and says by this key what 4 says by the tie.
-        if (config.own["scale_decoder_outputs"] < 0)
-            config.own.set("scale_decoder_outputs", config.tie_word_embeddings ? 1 : 0);
+        constexpr std::string_view is_scaled = "scale_decoder_outputs";
+        if (!config.own.has(is_scaled) || config.own[is_scaled] < 0)
+            config.own.set(is_scaled, config.tie_word_embeddings ? 1 : 0);
         auto both_stacks = config;
         both_stacks.layers += 2 * decoder_layers;  // a decoder block has two attentions
         return detail::check_products(both_stacks);
