@@ -180,3 +180,15 @@ TEST_CASE("write_merged: a base in 16 bits has each sum rounded once; one that i
     CHECK(written_as("F16", 1.0F) == "written");
     CHECK(written_as("F16", 1e6F).find("is no number in its dtype") != std::string::npos);
 }
+
+TEST_CASE("round_weight: what is no number in its dtype is told, also where rounding alone makes it infinite") {
+    std::uint16_t half = 0;
+    CHECK(detail::round_weight(1.5F, Dtype::bf16, &half));
+    CHECK(half == to_bf16(1.5F));
+    CHECK(detail::round_weight(65504.0F, Dtype::f16, &half));
+    CHECK_FALSE(detail::round_weight(65520.0F, Dtype::f16, &half));
+    CHECK(detail::round_weight(3.38e38F, Dtype::bf16, &half));
+    CHECK_FALSE(detail::round_weight(3.4e38F, Dtype::bf16, &half));
+    CHECK(detail::round_weight(3.4e38F, Dtype::f32, nullptr));
+    CHECK_FALSE(detail::round_weight(HUGE_VALF, Dtype::f32, nullptr));
+}

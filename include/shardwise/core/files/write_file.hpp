@@ -58,8 +58,8 @@ namespace detail {
     return 0;
 }
 
-/// A new file that remove_temporaries leaves alone until both descriptors are closed: one to write to and read from, one that holds the lock; -1 and an
-/// errno where there is none, EEXIST for a name that is taken.
+/// A new file that remove_temporaries leaves alone until both descriptors are closed: one to write to and read from, one that holds the
+/// lock; -1 and an errno where there is none, EEXIST for a name that is taken.
 struct LockedFile {
     int descriptor = -1;
     int lock = -1;

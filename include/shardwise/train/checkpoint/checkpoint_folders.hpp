@@ -77,10 +77,7 @@ template <class Calls>
 int sync_folder(std::string const& path) {
     auto const descriptor = Calls::open(path.c_str(), O_RDONLY | O_DIRECTORY);
     if (descriptor < 0) return errno;
-    // Some file systems have nothing to sync of a folder.
-    auto code = Calls::sync(descriptor) == 0 || errno == EINVAL ? 0 : errno;
-    if (Calls::close(descriptor) != 0 && code == 0 && errno != EINTR) code = errno;
-    return code;
+    return close_file<Calls>(descriptor, 0, true);
 }
 
 /// Makes a folder and those that it lies in. 0 or an errno.
@@ -96,6 +93,36 @@ int make_folders(std::string const& path) {
         if (!S_ISDIR(status.st_mode)) return ENOTDIR;
     }
     return 0;
+}
+
+/// Makes a folder in `out` that is empty, in place of what was left there. 0 or an errno.
+template <class Calls>
+int make_empty(std::string const& out, std::string const& folder) {
+    int code = make_folders<Calls>(out);
+    if (code == 0) code = remove_all<Calls>(folder);
+    if (code == 0 && Calls::make_folder(folder.c_str()) != 0) code = errno;
+    return code;
+}
+
+/// Gives a folder in `out`, whose files are on the disk, the name `target`, in place of one that has it: at once, or on a file system that
+/// cannot exchange names once `remove_old()` has removed that one.
+///
+/// Errors  file_unwritable; those of remove_old
+template <class Calls, class Remove>
+[[nodiscard]] Result<> publish_folder(std::string const& out, std::string const& folder, std::string const& target,
+                                      Remove const& remove_old) {
+    // All names and bytes within the folder are on the disk before it has its name.
+    if (auto const code = sync_folder<Calls>(folder); code != 0) return unwritable(folder, code);
+    struct stat status {};
+    bool const is_there = ::lstat(target.c_str(), &status) == 0;
+    if (!is_there || Calls::exchange(folder.c_str(), target.c_str()) != 0) {
+        if (auto const removed = is_there ? remove_old() : Result<>{}; !removed) return removed;
+        if (Calls::rename(folder.c_str(), target.c_str()) != 0) return unwritable(target, errno);
+    }
+    if (auto const code = sync_folder<Calls>(out); code != 0) return unwritable(out, code);
+    // The one that was there before has that name now.
+    if (auto const code = remove_all<Calls>(folder); code != 0) return unwritable(folder, code);
+    return {};
 }
 
 }  // namespace detail

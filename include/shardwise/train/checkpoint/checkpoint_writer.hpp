@@ -5,23 +5,21 @@
 #include <shardwise/core/files/write_file.hpp>
 #include <shardwise/core/span.hpp>
 #include <shardwise/model/files/model_folder.hpp>
-#include <shardwise/quant/float_bits.hpp>
 #include <shardwise/train/checkpoint/checkpoint_files.hpp>
 #include <shardwise/train/checkpoint/checkpoint_folders.hpp>
 #include <shardwise/train/checkpoint/checkpoint_layout.hpp>
 #include <shardwise/train/checkpoint/checkpoint_record.hpp>
 #include <shardwise/train/checkpoint/file_calls.hpp>
 #include <shardwise/train/checkpoint/range_files.hpp>
+#include <shardwise/train/checkpoint/round_weight.hpp>
 #include <shardwise/train/checkpoint/tensor_sum.hpp>
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <sys/stat.h>
 #include <utility>
 #include <vector>
 
@@ -128,7 +126,7 @@ public:
             auto const* const from = values.data() + done;
             auto const at = first + static_cast<std::int64_t>(done);
             for (std::size_t i = 0; i < some; ++i) {
-                if (!round(from[i], tensor.dtype, narrow.empty() ? nullptr : &narrow[i]))
+                if (!detail::round_weight(from[i], tensor.dtype, narrow.empty() ? nullptr : &narrow[i]))
                     return unfit(tensor, at + static_cast<std::int64_t>(i));
             }
             auto const* const bytes = narrow.empty() ? reinterpret_cast<std::byte const*>(from)
@@ -169,13 +167,10 @@ public:
         auto const target = out + "/" + checkpoint_name(state.step);
         auto const text = make_record(layout, files, state, sums).text();
         auto const state_path = folder + "/" + std::string(trainer_state_file);
-        if (auto const code = write_new(state_path, text); code != 0) return detail::unwritable(state_path, code);
-        // All names and bytes within the folder are on the disk before it has its name.
-        if (auto const code = detail::sync_folder<Calls>(folder); code != 0) return detail::unwritable(folder, code);
-        if (auto const named = give_name(out, folder, target, state.step); !named) return named;
-        if (auto const code = detail::sync_folder<Calls>(out); code != 0) return detail::unwritable(out, code);
-        // The one that was there before has that name now.
-        if (auto const code = detail::remove_all<Calls>(folder); code != 0) return detail::unwritable(folder, code);
+        if (auto const code = detail::write_new<Calls>(state_path, text); code != 0)
+            return detail::unwritable(state_path, code);
+        auto const remove_old = [&] { return remove_checkpoint<Calls>(out, state.step); };
+        if (auto const named = detail::publish_folder<Calls>(out, folder, target, remove_old); !named) return named;
         return prune_checkpoints<Calls>(out, state.step, std::max<std::int64_t>(keep, 1));
     }
 
@@ -193,68 +188,29 @@ private:
         return out + "/" + std::string(detail::saving_prefix) + checkpoint_name(step);
     }
 
-    /// Rounds a weight to two bytes where there is a place for them; false where that gives no number. By bits: a program that is
-    /// compiled with -ffast-math believes that there are no such numbers.
-    [[nodiscard]] static bool round(float value, Dtype dtype, std::uint16_t* out) {
-        if (out == nullptr) return (std::bit_cast<std::uint32_t>(value) & 0x7F80'0000U) != 0x7F80'0000U;
-        bool const is_half = dtype == Dtype::f16;
-        auto const exponent = is_half ? 0x7C00U : 0x7F80U;
-        *out = is_half ? to_f16(value) : to_bf16(value);
-        return (*out & exponent) != exponent;
-    }
-
-    /// Makes a file of `bytes` bytes that begins with `text`; 0 or an errno.
-    [[nodiscard]] static int write_new(std::string const& path, std::string_view text, std::int64_t bytes,
-                                       bool is_synced) {
-        auto const descriptor = Calls::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL);
-        if (descriptor < 0) return errno;
-        int code = Calls::allocate(descriptor, bytes) == 0 ? 0 : errno;
-        if (code == 0) code = detail::write_at<Calls>(descriptor, text, 0);
-        if (code == 0 && is_synced && Calls::sync(descriptor) != 0 && errno != EINVAL) code = errno;
-        if (Calls::close(descriptor) != 0 && code == 0 && errno != EINTR) code = errno;
-        return code;
-    }
-    [[nodiscard]] static int write_new(std::string const& path, std::string_view text) {
-        return write_new(path, text, static_cast<std::int64_t>(text.size()), true);
-    }
-
     [[nodiscard]] static Result<> make(std::string const& out, CheckpointLayout const& layout,
                                        CheckpointFiles const& files, std::int64_t step) {
         auto const folder = saving_folder(out, step);
-        int code = detail::make_folders<Calls>(out);
-        if (code == 0) code = detail::remove_all<Calls>(folder);
-        if (code == 0 && Calls::make_folder(folder.c_str()) != 0) code = errno;
+        int code = detail::make_empty<Calls>(out, folder);
         if (code != 0) return detail::unwritable(out, code);
         auto const shown = [&](std::string const& name, int why) {
             return detail::unwritable(out + "/" + checkpoint_name(step) + "/" + name, why);
         };
         for (auto const& file : files.files) {
             if (auto const named = ModelFolder::check_name(file.name); !named) return named;
-            code = write_new(folder + "/" + file.name, file.text);
+            code = detail::write_new<Calls>(folder + "/" + file.name, file.text);
             if (code != 0) return shown(file.name, code);
         }
         if (auto const index = layout.index(); !index.empty()) {
             std::string const name = "model.safetensors.index.json";
-            code = write_new(folder + "/" + name, index);
+            code = detail::write_new<Calls>(folder + "/" + name, index);
             if (code != 0) return shown(name, code);
         }
         for (auto const& file : layout.files()) {
             // Synced with the ranges that ranks write: see finish.
-            code = write_new(folder + "/" + file.file(), file.header(), file.bytes(), false);
+            code = detail::write_new<Calls>(folder + "/" + file.file(), file.header(), file.bytes(), false);
             if (code != 0) return shown(file.file(), code);
         }
-        return {};
-    }
-
-    [[nodiscard]] static Result<> give_name(std::string const& out, std::string const& folder,
-                                            std::string const& target, std::int64_t step) {
-        struct stat status {};
-        if (::lstat(target.c_str(), &status) == 0) {
-            if (Calls::exchange(folder.c_str(), target.c_str()) == 0) return {};
-            // A file system that cannot exchange names.
-            if (auto const removed = remove_checkpoint<Calls>(out, step); !removed) return removed;
-        }
-        if (Calls::rename(folder.c_str(), target.c_str()) != 0) return detail::unwritable(target, errno);
         return {};
     }
 

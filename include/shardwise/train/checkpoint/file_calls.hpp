@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <fcntl.h>
+#include <string>
 #include <string_view>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -67,6 +68,29 @@ template <class Calls>
         offset += count;
     }
     return 0;
+}
+
+/// Closes a file whose writing ended with `code`, and has it last on the disk before where that was 0; 0 or the first errno. Some file
+/// systems have nothing to sync of a folder.
+template <class Calls>
+[[nodiscard]] int close_file(int descriptor, int code, bool is_synced) {
+    if (code == 0 && is_synced && Calls::sync(descriptor) != 0 && errno != EINVAL) code = errno;
+    if (Calls::close(descriptor) != 0 && code == 0 && errno != EINTR) code = errno;
+    return code;
+}
+
+/// Makes a file of `bytes` bytes that begins with `text`; 0 or an errno.
+template <class Calls>
+[[nodiscard]] int write_new(std::string const& path, std::string_view text, std::int64_t bytes, bool is_synced) {
+    auto const descriptor = Calls::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL);
+    if (descriptor < 0) return errno;
+    int code = Calls::allocate(descriptor, bytes) == 0 ? 0 : errno;
+    if (code == 0) code = write_at<Calls>(descriptor, text, 0);
+    return close_file<Calls>(descriptor, code, is_synced);
+}
+template <class Calls>
+[[nodiscard]] int write_new(std::string const& path, std::string_view text) {
+    return write_new<Calls>(path, text, static_cast<std::int64_t>(text.size()), true);
 }
 
 }  // namespace detail

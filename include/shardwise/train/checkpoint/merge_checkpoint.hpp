@@ -7,14 +7,13 @@
 #include <shardwise/executor/stored_parameters.hpp>
 #include <shardwise/model/files/model_folder.hpp>
 #include <shardwise/model/walk.hpp>
-#include <shardwise/quant/float_bits.hpp>
 #include <shardwise/train/checkpoint/checkpoint_files.hpp>
 #include <shardwise/train/checkpoint/checkpoint_folders.hpp>
 #include <shardwise/train/checkpoint/file_calls.hpp>
+#include <shardwise/train/checkpoint/round_weight.hpp>
 #include <shardwise/train/checkpoint/safetensors_layout.hpp>
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -70,8 +69,7 @@ public:
         auto code = write_at<Calls>(descriptor, layout->header(), 0);
         for (std::size_t i = 0; code == 0 && i < weights_.size(); ++i)
             code = write(descriptor, weights_[i], layout->tensors()[i].offset);
-        if (code == 0 && Calls::sync(descriptor) != 0 && errno != EINVAL) code = errno;
-        if (Calls::close(descriptor) != 0 && code == 0 && errno != EINTR) code = errno;
+        code = close_file<Calls>(descriptor, code, true);
         if (code != 0) return unwritable(shown, code);
         if (!overflown_.empty())
             return Error{ErrorCode::unsupported}
@@ -143,20 +141,17 @@ private:
         }
         return 0;
     }
-    /// False where one is no number: by bits, since a program that is compiled with -ffast-math believes that there are no such numbers.
+    /// False where one is no number.
     [[nodiscard]] static bool to_bytes(std::vector<float> const& values, Dtype dtype, std::string& out) {
         auto const size = static_cast<std::size_t>(bits(dtype) / 8);
         out.resize(values.size() * size);
         bool are_numbers = true;
         for (std::size_t i = 0; i < values.size(); ++i) {
-            auto const whole = std::bit_cast<std::uint32_t>(values[i]);
-            auto const half = dtype == Dtype::f16 ? to_f16(values[i]) : to_bf16(values[i]);
-            bool const is_f16_number = dtype != Dtype::f16 || (half & 0x7C00U) != 0x7C00U;
-            are_numbers = are_numbers && (whole & 0x7F80'0000U) != 0x7F80'0000U && is_f16_number;
-            if (dtype == Dtype::f32)
-                std::memcpy(out.data() + i * size, &whole, size);
-            else
-                std::memcpy(out.data() + i * size, &half, size);
+            std::uint16_t half = 0;
+            bool const is_whole = dtype == Dtype::f32;
+            are_numbers = round_weight(values[i], dtype, is_whole ? nullptr : &half) && are_numbers;
+            auto const* const from = is_whole ? static_cast<void const*>(&values[i]) : &half;
+            std::memcpy(out.data() + i * size, from, size);
         }
         return are_numbers;
     }
@@ -168,17 +163,6 @@ private:
     std::string overflown_;
 };
 
-/// Makes a file of a text that lasts. 0 or an errno.
-template <class Calls>
-[[nodiscard]] int write_synced(std::string const& path, std::string_view text) {
-    auto const descriptor = Calls::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL);
-    if (descriptor < 0) return errno;
-    auto code = write_at<Calls>(descriptor, text, 0);
-    if (code == 0 && Calls::sync(descriptor) != 0 && errno != EINVAL) code = errno;
-    if (Calls::close(descriptor) != 0 && code == 0 && errno != EINTR) code = errno;
-    return code;
-}
-
 }  // namespace detail
 
 /// Writes a model into a folder `out`/`name`: the base with what an adapter adds to its weights, in the base's dtypes and names, each sum
@@ -187,7 +171,8 @@ template <class Calls>
 /// replaced.
 ///
 /// Memory  some rows of a weight, and its half A in double
-/// Errors  unsupported for a weight that is packed, and for one that is no number once it is merged, by its name; file_unwritable, file_unreadable; as StoredParameters::find
+/// Errors  unsupported for a weight that is packed, and for one that is no number once it is merged, by its name; file_unwritable,
+///         file_unreadable; as StoredParameters::find
 template <class Calls = FileCalls>
 [[nodiscard]] Result<> write_merged(std::string const& out, std::string const& name, StoredParameters const& base,
                                     Adapter const& adapter, CheckpointFiles const& files) {
@@ -195,13 +180,11 @@ template <class Calls = FileCalls>
     auto const target = out + "/" + name;
     detail::MergedWriter<Calls> writer(base, adapter);
     if (auto const found = writer.find(); !found) return found;
-    int code = detail::make_folders<Calls>(out);
-    if (code == 0) code = detail::remove_all<Calls>(folder);
-    if (code == 0 && Calls::make_folder(folder.c_str()) != 0) code = errno;
+    int code = detail::make_empty<Calls>(out, folder);
     if (code != 0) return detail::unwritable(out, code);
     for (auto const& file : files.files) {
         if (auto const named = ModelFolder::check_name(file.name); !named) return named;
-        code = detail::write_synced<Calls>(folder + "/" + file.name, file.text);
+        code = detail::write_new<Calls>(folder + "/" + file.name, file.text);
         if (code != 0) return detail::unwritable(target + "/" + file.name, code);
     }
     auto const written = writer.write(folder + "/model.safetensors", target + "/model.safetensors");
@@ -209,12 +192,10 @@ template <class Calls = FileCalls>
         (void)detail::remove_all<Calls>(folder);
         return written;
     }
-    code = detail::sync_folder<Calls>(folder);
-    if (code == 0) code = detail::remove_all<Calls>(target);
-    if (code == 0 && Calls::rename(folder.c_str(), target.c_str()) != 0) code = errno;
-    if (code == 0) code = detail::sync_folder<Calls>(out);
-    if (code != 0) return detail::unwritable(target, code);
-    return {};
+    return detail::publish_folder<Calls>(out, folder, target, [&]() -> Result<> {
+        auto const why = detail::remove_all<Calls>(target);
+        return why == 0 ? Result<>{} : detail::unwritable(target, why);
+    });
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

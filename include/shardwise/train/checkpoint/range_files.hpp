@@ -120,8 +120,7 @@ public:
         auto done = flush();
         for (auto& file : files_) {
             // Of the file: what went around the page cache, too.
-            int code = Calls::sync(file.descriptor) == 0 || errno == EINVAL ? 0 : errno;
-            if (Calls::close(file.descriptor) != 0 && code == 0 && errno != EINTR) code = errno;
+            int code = close_file<Calls>(file.descriptor, 0, true);
             if (auto const closed = close_direct(file); code == 0) code = closed;
             if (code != 0 && done) done = unwritable(file.shown, code);
         }
