@@ -6,13 +6,11 @@
 #include <shardwise/executor/held_block.hpp>
 #include <shardwise/parallel/place.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <span>
 #include <string>
-#include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -108,13 +106,10 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 template <class Cache>
 [[nodiscard]] Result<> check_sources(std::span<SequencePart const> parts, std::span<std::int64_t const> sources,
                                      Cache const& cache) {
-    std::vector<std::span<std::int32_t const>> lists(static_cast<std::size_t>(cache.groups()));
     for (auto const& part : parts) {
         // The cache refuses a slot that it does not have.
         if (part.slot < 0 || part.slot >= std::ssize(sources)) continue;
-        cache.lists(part.slot, lists);
-        bool const is_held = std::none_of(lists.begin(), lists.end(), [](auto const& list) { return list.empty(); });
-        if (sources[static_cast<std::size_t>(part.slot)] > 0 && is_held) continue;
+        if (sources[static_cast<std::size_t>(part.slot)] > 0 && cache.has_pages(part.slot)) continue;
         return Error{ErrorCode::invalid_argument}
             .in("executor")
             .at("slot " + std::to_string(part.slot))

@@ -7,6 +7,7 @@
 #include <shardwise/backend/host/huge_pages.hpp>
 #include <shardwise/core/assert.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/executor/kv_page_group.hpp>
 #include <shardwise/kernels/cached_rows.hpp>
 #include <shardwise/kernels/step_table.hpp>
 #include <shardwise/kernels/store_rows.hpp>
@@ -17,6 +18,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <span>
 #include <utility>
@@ -95,16 +97,17 @@ public:
         return sum;
     }
 
-    /// Whether a sequence of so many tokens fits at all, and whether it fits beside those that have pages.
+    /// Whether a sequence of so many tokens fits at all, whether it fits beside those that have pages, and whether one has any.
     [[nodiscard]] bool could_hold(std::int64_t tokens) const {
-        return tokens <= capacity_.context && std::all_of(groups_.begin(), groups_.end(), [&](Group const& group) {
-                   return group.needed(tokens) <= group.pages;
-               });
+        if (tokens > capacity_.context) return false;
+        return all_groups([&](Group const& group) { return group.needed(tokens) <= group.pages; });
     }
     [[nodiscard]] bool has_room(std::int64_t tokens) const {
-        return tokens <= capacity_.context && std::all_of(groups_.begin(), groups_.end(), [&](Group const& group) {
-                   return group.needed(tokens) <= static_cast<std::int64_t>(group.free.size());
-               });
+        if (tokens > capacity_.context) return false;
+        return all_groups([&](Group const& group) { return group.needed(tokens) <= std::ssize(group.free); });
+    }
+    [[nodiscard]] bool has_pages(std::int64_t slot) const {
+        return all_groups([&](Group const& group) { return group.held(slot) > 0; });
     }
     /// Pages that no sequence has, in layers that see everything (or, where there are none, the first window).
     [[nodiscard]] std::int64_t free_pages() const {
@@ -319,45 +322,14 @@ private:
             return put(to.values, values);
         });
     }
-    /// The pages of layers that see equally far.
-    struct Group {
-        std::int64_t window = 0;
-        std::int64_t pages = 0;
-        /// Pages that one sequence has at most; from there on it uses its first ones again.
-        std::int64_t most = 0;
-        /// The next one to take is the last.
-        std::vector<std::int32_t> free;
-        /// By slot: where each page of the sequence lies.
-        std::vector<std::vector<std::int32_t>> lists;
-
-        [[nodiscard]] std::int64_t needed(std::int64_t tokens) const {
-            return std::min(ceil_divide(tokens, kv_page_tokens), most);
-        }
-        [[nodiscard]] std::int64_t held(std::int64_t slot) const {
-            return std::min(static_cast<std::int64_t>(lists[static_cast<std::size_t>(slot)].size()), most);
-        }
-        void take(std::int64_t slot, std::int64_t tokens) {
-            auto& list = lists[static_cast<std::size_t>(slot)];
-            auto const wanted = static_cast<std::size_t>(ceil_divide(tokens, kv_page_tokens));
-            while (list.size() < wanted) {
-                if (static_cast<std::int64_t>(list.size()) < most) {
-                    list.push_back(free.back());
-                    free.pop_back();
-                } else {
-                    list.push_back(list[list.size() - static_cast<std::size_t>(most)]);
-                }
-            }
-        }
-        void give_back(std::int64_t slot) {
-            auto& list = lists[static_cast<std::size_t>(slot)];
-            // The first page becomes the next to take again: one sequence after another uses the same memory.
-            for (auto i = held(slot); i-- > 0;) free.push_back(list[static_cast<std::size_t>(i)]);
-            list.clear();
-        }
-    };
+    using Group = detail::KvPageGroup;
 
     explicit KvCache(KvCapacity const& capacity) : capacity_(capacity) {}
 
+    template <class Fits>
+    [[nodiscard]] bool all_groups(Fits const& fits) const {
+        return std::all_of(groups_.begin(), groups_.end(), fits);
+    }
     [[nodiscard]] std::size_t group_of(std::int64_t window) {
         auto const found =
             std::find_if(groups_.begin(), groups_.end(), [&](Group const& group) { return group.window == window; });
