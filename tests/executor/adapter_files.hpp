@@ -2,16 +2,14 @@
 #pragma once
 
 #include <shardwise/executor/adapter.hpp>
-#include <shardwise/json/value.hpp>
 
 #include <doctest/doctest.h>
 
+#include "golden_json.hpp"
 #include "golden_models.hpp"
 #include "written_files.hpp"
 
 #include <cstdint>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,13 +33,9 @@ struct GoldenAdapter {
 [[nodiscard]] inline std::vector<GoldenAdapter> golden_adapters() {
     std::vector<GoldenCase> cases;
     read_golden_cases("adapters", cases);
-    std::ifstream file(SHARDWISE_SOURCE_DIR "/tests/golden/executor/adapters.json");
-    std::stringstream text;
-    text << file.rdbuf();
-    auto const document = parse_json(text.str());
-    REQUIRE(document);
+    auto const document = golden_json("executor/adapters.json");
     std::vector<GoldenAdapter> out;
-    for (auto const entry : document->root()) {
+    for (auto const entry : document.root()) {
         GoldenAdapter one{cases[out.size()], std::string(*entry.find("adapter")->string()), {}};
         auto const tensors = entry.find("tensors");
         for (auto const tensor : *tensors) {

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/json/value.hpp>
-
 #include <doctest/doctest.h>
 
 #include "formula_model.hpp"
+#include "golden_json.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,12 +28,8 @@ struct GoldenCase {
 
 /// The cases of one file of tests/golden/executor/.
 inline void read_golden_cases(std::string const& name, std::vector<GoldenCase>& out) {
-    std::ifstream file(SHARDWISE_SOURCE_DIR "/tests/golden/executor/" + name + ".json");
-    std::stringstream text;
-    text << file.rdbuf();
-    auto const document = parse_json(text.str());
-    REQUIRE(document);
-    for (auto const entry : document->root()) {
+    auto const document = golden_json("executor/" + name + ".json");
+    for (auto const entry : document.root()) {
         GoldenCase one{std::string(entry.key()), std::string(*entry.find("config")->string()), {}, {}};
         if (auto const seed = entry.find("seed")) one.seed = static_cast<std::uint64_t>(*seed->integer());
         auto const ids = entry.find("ids");

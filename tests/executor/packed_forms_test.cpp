@@ -31,6 +31,18 @@ std::span<std::byte const> bytes_of(std::vector<T> const& values) {
     return std::as_bytes(std::span(values));
 }
 
+/// Words with zero points and half-precision scales, which outlive it.
+PackedWeight packed_words(PackedForm form, std::vector<std::uint32_t> const& words,
+                          std::vector<std::uint32_t> const& zeros, std::vector<std::uint16_t> const& scales) {
+    PackedWeight weight;
+    weight.form = form;
+    weight.data = bytes_of(words);
+    weight.zeros = bytes_of(zeros);
+    weight.scales = bytes_of(scales);
+    weight.scale_dtype = Dtype::f16;
+    return weight;
+}
+
 }  // namespace
 
 TEST_CASE("packed forms: AWQ's words unpack in the order 0, 2, 4, 6, 1, 3, 5, 7") {
@@ -40,15 +52,10 @@ TEST_CASE("packed forms: AWQ's words unpack in the order 0, 2, 4, 6, 1, 3, 5, 7"
     auto const qweight = from_hex<std::uint32_t>(line[3]);
     auto const qzeros = from_hex<std::uint32_t>(line[4]);
     auto const scales = from_hex<std::uint16_t>(line[5]);
-    PackedWeight weight;
-    weight.form = PackedForm::awq;
+    auto weight = packed_words(PackedForm::awq, qweight, qzeros, scales);
     weight.inputs = std::stoll(line[0]);
     weight.outputs = std::stoll(line[1]);
     weight.group = std::stoll(line[2]);
-    weight.data = bytes_of(qweight);
-    weight.zeros = bytes_of(qzeros);
-    weight.scales = bytes_of(scales);
-    weight.scale_dtype = Dtype::f16;
     CHECK(count_differences(decode_whole(weight), from_hex<float>(line[6])) == 0);
 }
 
@@ -60,16 +67,11 @@ TEST_CASE("packed forms: GPTQ's words of 2, 3, 4 and 8 bits unpack to what was p
         auto const qzeros = from_hex<std::uint32_t>(line[5]);
         auto const scales = from_hex<std::uint16_t>(line[6]);
         auto const g_idx = from_hex<std::int32_t>(line[7]);
-        PackedWeight weight;
-        weight.form = PackedForm::gptq;
+        auto weight = packed_words(PackedForm::gptq, qweight, qzeros, scales);
         weight.bits = std::stoll(line[0]);
         weight.inputs = std::stoll(line[1]);
         weight.outputs = std::stoll(line[2]);
-        weight.data = bytes_of(qweight);
-        weight.zeros = bytes_of(qzeros);
-        weight.scales = bytes_of(scales);
         weight.index = bytes_of(g_idx);
-        weight.scale_dtype = Dtype::f16;
         CHECK(count_differences(decode_whole(weight), from_hex<float>(line[8])) == 0);
         seen.insert(weight.bits);
     }

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/comm/threads.hpp>
 #include <shardwise/executor/rank_executor.hpp>
-#include <shardwise/json/value.hpp>
 #include <shardwise/model/files/checkpoint.hpp>
 
 #include <doctest/doctest.h>
 
+#include "golden_json.hpp"
 #include "golden_models.hpp"
 
 #include <chrono>
 #include <cstdint>
-#include <fstream>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -31,13 +29,9 @@ struct Converted {
 };
 
 std::vector<Converted> converted() {
-    std::ifstream file(SHARDWISE_SOURCE_DIR "/tests/golden/gguf/golden.json");
-    std::stringstream text;
-    text << file.rdbuf();
-    auto const document = parse_json(text.str());
-    REQUIRE(document);
+    auto const document = golden_json("gguf/golden.json");
     std::vector<Converted> out;
-    for (auto const entry : document->root()) {
+    for (auto const entry : document.root()) {
         Converted one{std::string(entry.key()), {}, {}, {}};
         auto const ids = entry.find("ids");
         auto const values = entry.find("output");

@@ -2,11 +2,11 @@
 #include <shardwise/comm/threads.hpp>
 #include <shardwise/executor/pipeline_stage.hpp>
 #include <shardwise/executor/rank_executor.hpp>
-#include <shardwise/json/value.hpp>
 #include <shardwise/model/tree_totals.hpp>
 
 #include <doctest/doctest.h>
 
+#include "golden_json.hpp"
 #include "golden_models.hpp"
 #include "translations.hpp"
 
@@ -14,8 +14,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,13 +32,9 @@ struct EncoderCase {
 };
 
 std::vector<EncoderCase> encoders() {
-    std::ifstream file(SHARDWISE_SOURCE_DIR "/tests/golden/executor/encoders.json");
-    std::stringstream text;
-    text << file.rdbuf();
-    auto const document = parse_json(text.str());
-    REQUIRE(document);
+    auto const document = golden_json("executor/encoders.json");
     std::vector<EncoderCase> out;
-    for (auto const entry : document->root()) {
+    for (auto const entry : document.root()) {
         EncoderCase one;
         one.name = entry.key();
         one.config = *entry.find("config")->string();
@@ -127,7 +121,8 @@ TEST_CASE("RankExecutor: states, pooled and masked results of encoders are trans
 }
 
 /// The same over two stages of a pipeline, a rank each.
-std::vector<float> encode_in_stages(FormulaModel const& model, std::vector<std::vector<std::int32_t>> const& sequences) {
+std::vector<float> encode_in_stages(FormulaModel const& model,
+                                    std::vector<std::vector<std::int32_t>> const& sequences) {
     auto const& described = model.checkpoint->model;
     auto const parameters = StoredParameters::open(model.source, described);
     REQUIRE(parameters);
@@ -143,9 +138,10 @@ std::vector<float> encode_in_stages(FormulaModel const& model, std::vector<std::
         StageLinks<Threads> const links{&world, rank - 1, rank == 0 ? 1 : -1};
         HostContext context({.threads = 1});
         auto stream = context.make_stream();
-        auto executor = RankExecutor<Host, Fast>::create(
-            context, described, *parameters, {1, 0}, {.sequences = 3, .context = 20, .step_tokens = 24, .has_head = true},
-            {}, {}, stages[static_cast<std::size_t>(rank)]);
+        auto executor =
+            RankExecutor<Host, Fast>::create(context, described, *parameters, {1, 0},
+                                             {.sequences = 3, .context = 20, .step_tokens = 24, .has_head = true}, {},
+                                             {}, stages[static_cast<std::size_t>(rank)]);
         if (!executor) return executor.error();
         auto values = step.run(*executor, *group, stream, links);
         if (!values) return values.error();
@@ -269,7 +265,8 @@ TEST_CASE("read_checkpoint: a decoder begins with what generation_config.json sa
     CHECK(start("{}") == -1);
 }
 
-TEST_CASE("read_checkpoint: a t5 1.1 that transformers 5 saves as tied keeps its own head, whose logits are not scaled") {
+TEST_CASE(
+    "read_checkpoint: a t5 1.1 that transformers 5 saves as tied keeps its own head, whose logits are not scaled") {
     auto const one = translations().back();
     FormulaModel model(one.config, one.seed);
     auto const parameters = count_parameters(model.checkpoint->model.tree);

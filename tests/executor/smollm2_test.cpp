@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/comm/threads.hpp>
 #include <shardwise/executor/rank_executor.hpp>
-#include <shardwise/json/value.hpp>
 #include <shardwise/model/files/checkpoint.hpp>
 
 #include <doctest/doctest.h>
 
+#include "golden_json.hpp"
 #include "skip.hpp"
 
 #include <algorithm>
@@ -13,8 +13,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -28,13 +26,9 @@ struct Golden {
 };
 
 Golden golden() {
-    std::ifstream file(SHARDWISE_SOURCE_DIR "/tests/golden/executor/smollm2.json");
-    std::stringstream text;
-    text << file.rdbuf();
-    auto const document = parse_json(text.str());
-    REQUIRE(document);
+    auto const document = testing::golden_json("executor/smollm2.json");
     Golden out;
-    auto const root = document->root();
+    auto const root = document.root();
     auto const ids = root.find("ids");
     for (auto const value : *ids) out.ids.push_back(static_cast<std::int32_t>(*value.integer()));
     auto const greedy = root.find("greedy");

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/json/value.hpp>
-
 #include <doctest/doctest.h>
 
+#include "golden_json.hpp"
+
 #include <cstdint>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,13 +24,9 @@ struct Translation {
 };
 
 [[nodiscard]] inline std::vector<Translation> translations() {
-    std::ifstream file(SHARDWISE_SOURCE_DIR "/tests/golden/executor/seq2seq.json");
-    std::stringstream text;
-    text << file.rdbuf();
-    auto const document = parse_json(text.str());
-    REQUIRE(document);
+    auto const document = golden_json("executor/seq2seq.json");
     std::vector<Translation> out;
-    for (auto const entry : document->root()) {
+    for (auto const entry : document.root()) {
         Translation one;
         one.name = entry.key();
         one.config = *entry.find("config")->string();

@@ -97,6 +97,15 @@ TrainOptions options_of(std::int64_t steps, std::int64_t micro_batch = 2, ZeroSt
     return out;
 }
 
+/// What loads a rank's weights, its part of an adapter among them. `single` and `options` outlive it.
+auto loads_weights(AdaptedModel const& single, LowRankOptions const& options) {
+    return [&single, &options](HostContext& own, TrainingPlace const& place) {
+        auto const stored = take(StoredParameters::open(single.files.source, single.model()));
+        auto const adapter = take(TrainedAdapter::create(single.model(), options));
+        return TrainingWeights::load(own, stored, place, adapter, 7);
+    };
+}
+
 std::vector<TrainedStep> train(AdaptedModel& model, TrainOptions const& options, std::int32_t ranks = 1) {
     CurveData const data;
     return take(train_ranks(model.context, model.program, model.weights, AdamW{}, data.batches(), options, ranks));
@@ -182,11 +191,7 @@ TEST_CASE(
             options.pp = way.pp;
             options.pipeline = way.pipeline;
             options.recompute = way.recompute;
-            auto const weights = [&](HostContext& own, TrainingPlace const& place) {
-                auto const stored = take(StoredParameters::open(single.files.source, single.model()));
-                auto const adapter = take(TrainedAdapter::create(single.model(), one.options));
-                return TrainingWeights::load(own, stored, place, adapter, 7);
-            };
+            auto const weights = loads_weights(single, one.options);
             std::vector<TrainedStep> got;
             auto const body = [&](Trainer<AdamW>& trainer, HostStream& stream) -> Result<> {
                 auto const& layout = trainer.weights().layout();
@@ -247,11 +252,7 @@ TEST_CASE(
             options.tp = way.tp;
             options.pp = way.pp;
             options.recompute = way.recompute;
-            auto const weights = [&](HostContext& own, TrainingPlace const& place) {
-                auto const stored = take(StoredParameters::open(single.files.source, single.model()));
-                auto const adapter = take(TrainedAdapter::create(single.model(), one.options));
-                return TrainingWeights::load(own, stored, place, adapter, 7);
-            };
+            auto const weights = loads_weights(single, one.options);
             std::vector<TrainedStep> got;
             auto const body = [&](Trainer<AdamW>& trainer, HostStream& stream) -> Result<> {
                 auto const& layout = trainer.weights().layout();

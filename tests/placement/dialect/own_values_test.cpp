@@ -4,12 +4,11 @@
 #include <doctest/doctest.h>
 
 #include "dialect_cases.hpp"
+#include "golden_json.hpp"
 
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
 #include <map>
-#include <sstream>
 #include <string>
 
 namespace {
@@ -17,13 +16,7 @@ namespace {
 using namespace shardwise;
 
 JsonDocument own_values() {
-    std::ifstream file(SHARDWISE_SOURCE_DIR "/tests/golden/accelerate/own_values.json");
-    REQUIRE(file.good());
-    std::stringstream text;
-    text << file.rdbuf();
-    auto document = parse_json(text.str());
-    REQUIRE(document);
-    return *std::move(document);
+    return testing::golden_json("accelerate/own_values.json");
 }
 
 TEST_CASE("the sizes of accelerate's own tests: every module and tensor of its models") {
