@@ -23,7 +23,8 @@ struct CalibratedDevices {
 };
 
 /// What is measured of each of the devices, one after another, and of sums over 2, 4 and 8 ranks and as many as there are devices; where
-/// `is_quick` with probes of 32 MiB, which caches may hold, and attention without the sequences that are longer. Ranks share one device where it is the only one.
+/// `is_quick` with probes of 32 MiB, which caches may hold, and attention without the sequences that are longer. Ranks share one device
+/// where it is the only one.
 ///
 /// Errors  no_such_device where the program was built without the vendor; those of the context and of calibrate_device
 [[nodiscard]] Result<CalibratedDevices> calibrate_devices(RunDevices const& devices, bool is_quick,

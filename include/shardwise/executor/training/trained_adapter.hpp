@@ -49,8 +49,8 @@ public:
 
     /// `model` outlives this, and its copies.
     ///
-    /// Errors  invalid_argument for a rank or an alpha that is not positive, and for a dropout below 0 or of 1 and more; unknown_name for a target that is no product, with the
-    ///         nearest; unsupported for the head, for tables and for some of a run of layers
+    /// Errors  invalid_argument for a rank or an alpha that is not positive, and for a dropout below 0 or of 1 and more; unknown_name for a
+    ///         target that is no product, with the nearest; unsupported for the head, for tables and for some of a run of layers
     [[nodiscard]] static Result<TrainedAdapter> create(Model const& model, LowRankOptions const& options) {
         TrainedAdapter out;
         out.options_ = options;
