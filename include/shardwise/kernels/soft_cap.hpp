@@ -4,9 +4,10 @@
 #include <shardwise/backend/host.hpp>
 #include <shardwise/kernels/detail/check_cap.hpp>
 #include <shardwise/kernels/detail/check_rows.hpp>
+#include <shardwise/kernels/detail/lanes.hpp>
 #include <shardwise/kernels/detail/launch_pieces.hpp>
 
-#include <cmath>
+#include <algorithm>
 #include <cstdint>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
@@ -16,8 +17,13 @@ namespace detail {
 /// soft_cap for what is known to fit.
 [[nodiscard]] inline Result<> soft_cap_bound(TensorView<float const, 2, Host> in, TensorView<float, 2, Host> out,
                                              float cap, HostStream& stream) {
+    if (!stream.isa()) return stream.isa().error();
+    using Kernel = void (*)(float*, std::int64_t, float, float);
+    auto const finish = choose_kernel<Kernel>(*stream.isa(), SHARDWISE_KERNEL_LEVELS(finish_logits));
     auto const bend = [=](std::int64_t row, std::int64_t begin, std::int64_t end) {
-        for (auto i = begin; i < end; ++i) out.row(row)[i] = cap * std::tanh(in.row(row)[i] / cap);
+        auto* const to = out.row(row) + begin;
+        if (in.row(row) != out.row(row)) std::copy(in.row(row) + begin, in.row(row) + end, to);
+        finish(to, end - begin, 1.0F, cap);
     };
     launch_pieces({in.extent(0), in.extent(1)}, bend, stream);
     return {};

@@ -27,6 +27,9 @@ struct ChunkPass {
     TensorView<float const, 2, Host> gradients{};
     /// What the pass makes for a neighbour: the hidden state, or the gradients of `in`; empty where nobody takes it.
     TensorView<float, 2, Host> out{};
+    /// Of a forward pass that no backward pass follows: whether products are summed as `run` sums them under Deterministic, so that the logits
+    /// are its own in every bit.
+    bool sums_as_run = false;
     /// Of a backward pass, whether the parameters' gradients are added to what is there.
     bool adds_gradients = false;
     /// Of a backward pass, called once what a block adds to gradients is in the stream, from the last to the first; before them, with their

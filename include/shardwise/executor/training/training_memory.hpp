@@ -224,6 +224,14 @@ namespace detail {
         tables += padded(static_cast<std::int64_t>(table.slopes.size()));
         out.tables.push_back(std::move(table));
     }
+    for (auto const& block : program.blocks()) {
+        auto const& operations = program.body(block).forward.operations();
+        for (std::size_t i = 0; i < operations.size(); ++i) {
+            auto const needed = detail::pieces_workspace(block.operations[i].run_sums, body_rows.forward,
+                                                         operations[i].out_features);
+            out.scratch = std::max(out.scratch, needed);
+        }
+    }
     for (auto const& chunk : program.chunks()) {
         std::int64_t kept = 0;
         std::int64_t waiting = 0;

@@ -347,6 +347,7 @@ private:
             walk.precision = limits_.precision;
             walk.rounded = &rounded;
         }
+        walk.sums_as_run = taken.at.sums_as_run;
         walk.first = at;
         walk.tokens = tokens;
         walk.sequence = taken.length;

@@ -6,6 +6,7 @@
 #include <shardwise/executor/stored_parameter.hpp>
 #include <shardwise/executor/stored_rows.hpp>
 #include <shardwise/executor/training/ops/refusal.hpp>
+#include <shardwise/executor/training/run_sums.hpp>
 #include <shardwise/executor/training/tensor_cuts.hpp>
 #include <shardwise/executor/training/training_dropout.hpp>
 #include <shardwise/executor/training/training_layout.hpp>
@@ -13,6 +14,7 @@
 #include <shardwise/model/backward_program.hpp>
 #include <shardwise/model/check_model.hpp>
 #include <shardwise/op/head_share.hpp>
+#include <shardwise/op/product_sums.hpp>
 #include <shardwise/op/visit_op.hpp>
 
 #include <array>
@@ -59,6 +61,8 @@ struct TrainedOperation {
     std::int64_t turned = 0;
     std::int64_t turned_elements = 0;
     std::vector<WeightRows> whole_rows;
+    /// Of a product that ranks of a run share, how a run sums it.
+    ProductSums run_sums{};
     /// Of an attention whose key-value heads several ranks read: all query heads, and by rank those that it has.
     std::int64_t heads = 0;
     std::vector<HeadShare> shares;
@@ -211,6 +215,8 @@ private:
         auto backward = backward_of(own, block.module, !reads_ids, trains);
         if (!backward) return backward.error();
         if (auto const checked = check_body(*backward, block.module); !checked) return checked;
+        auto const sums = detail::run_sums(whole);
+        if (!sums) return sums.error();
         auto const number = bodies_.size();
         shared_.push_back(share(*backward, whole, number));
         dropped_.push_back(dropped_inputs(backward->forward));
@@ -224,6 +230,7 @@ private:
                 auto const& one = whole.operations()[made.operations.size()];
                 auto trained = trained_operation(op, one, whole, number, prefix);
                 if (!trained) return trained.error();
+                trained->run_sums = (*sums)[made.operations.size()];
                 made.operations.push_back(std::move(*trained));
             }
             blocks_.push_back(std::move(made));

@@ -44,6 +44,8 @@ struct TrainingWalk {
     /// By operation, and how; null without dropout.
     List<DroppedInput> const* dropped = nullptr;
     TrainingDropout const* dropout = nullptr;
+    /// Whether products are summed as a run under Deterministic sums them: TrainedOperation::run_sums.
+    bool sums_as_run = false;
 
     /// The first token of those that the block's memory holds, and how many there are, in sequences of so many.
     std::int64_t first = 0;

@@ -95,7 +95,8 @@ struct LeafPasses {
             pass.layers()->join_losses(weights, stream);
             return {};
         }
-        if (auto const done = pass.forward(weights, sequences.tokens(0, count), stream); !done) return done;
+        ChunkPass const at{.sums_as_run = !options.is_fast};
+        if (auto const done = pass.forward(weights, sequences.tokens(0, count), stream, {}, at); !done) return done;
         for (std::int64_t i = 0; i < count; ++i) {
             auto const done = pass.losses(weights, i, sequences.targets(i), sequences.losses(i), stream);
             if (!done) return done;

@@ -365,8 +365,12 @@ private:
                 return {};
             }
             auto const tokens = pass.sequences.tokens(0, count);
-            auto const done = pass.pass.forward(pass.weights, tokens, stream, {},
-                                                {.chunk = slot.chunk, .place = 0, .in = as_input(in), .out = out});
+            ChunkPass const at{.chunk = slot.chunk,
+                               .place = 0,
+                               .in = as_input(in),
+                               .out = out,
+                               .sums_as_run = !pass.options.is_fast};
+            auto const done = pass.pass.forward(pass.weights, tokens, stream, {}, at);
             if (!done || !pass.pass.has_head(slot.chunk)) return done;
             for (std::int64_t i = 0; i < count; ++i) {
                 auto const lost =

@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/host/gemm.hpp>
 #include <shardwise/executor/training/ops/trained_op.hpp>
+#include <shardwise/executor/training/run_sums.hpp>
 #include <shardwise/kernels/add_row.hpp>
 #include <shardwise/kernels/backward/linear.hpp>
 
@@ -28,8 +29,7 @@ struct TrainedOp<LinearOp> : NeedsNoScratch {
         auto const bias = walk.weight(number, 1);
         for (auto const& part : trained.rows) {
             auto const to = out.columns(part.column, part.rows.size());
-            auto const done = Host::gemm<float>(in, part_of(weight, trained, part), to,
-                                                {.is_b_transposed = !trained.is_transposed}, walk.stream);
+            auto const done = multiply(walk, in, part_of(weight, trained, part), trained, to);
             if (!done) return done;
             if (bias.empty()) continue;
             auto const added = add_row<float>(bias.part(part.rows.begin, part.rows.size()), to, walk.stream);
@@ -83,6 +83,14 @@ struct TrainedOp<LinearOp> : NeedsNoScratch {
     }
 
 private:
+    /// out = in * weight^T.
+    [[nodiscard]] static Result<> multiply(TrainingWalk const& walk, ConstMatrix in, ConstMatrix weight,
+                                           TrainedOperation const& trained, Matrix out) {
+        auto const& sums = trained.run_sums;
+        if (walk.sums_as_run && !sums.steps.empty())
+            return multiply_by_pieces(in, weight, trained.is_transposed, sums, out, walk.scratch, walk.stream);
+        return Host::gemm<float>(in, weight, out, {.is_b_transposed = !trained.is_transposed}, walk.stream);
+    }
     [[nodiscard]] static ConstMatrix weight_of(TrainingWalk const& walk, Operation const& op, std::size_t number) {
         auto const held = walk.parameter(number, 0).held;
         if (held >= 0) return decoded(walk, op, walk.held[held].own);
@@ -120,8 +128,7 @@ private:
             ConstMatrix const in =
                 walk.gather(op.inputs[0], walk.value(op.inputs[0]).rows(first, walk.sequence), tensor.first);
             Matrix const made(tensor.share, {walk.sequence, own.size()});
-            auto const done =
-                Host::gemm<float>(in, weight, made, {.is_b_transposed = !trained.is_transposed}, walk.stream);
+            auto const done = multiply(walk, in, weight, trained, made);
             if (!done) return done;
             if (!bias.empty()) {
                 auto const added = add_row<float>(bias.part(own.begin, own.size()), made, walk.stream);

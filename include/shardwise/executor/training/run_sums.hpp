@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/backend/host/gemm.hpp>
+#include <shardwise/core/result.hpp>
+#include <shardwise/executor/block_cut.hpp>
+#include <shardwise/model/value_grains.hpp>
+#include <shardwise/op/product_sums.hpp>
+#include <shardwise/parallel/detail/product_tree.hpp>
+#include <shardwise/parallel/policy.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+/// How `run` under Deterministic sums the products whose inputs its ranks share, whose weights are in float: by operation of a body; without
+/// steps where it takes all inputs at once. A validation pass sums as it does, so that both have the same bits.
+///
+/// Errors  unsupported for a body that cannot be executed
+[[nodiscard]] inline Result<std::vector<ProductSums>> run_sums(BlockBody const& body) {
+    TensorPlace const one{1, 0};
+    auto const grain = [](Operation const&) -> Result<WeightGrain> { return weight_grain(WeightFormat::f32); };
+    auto const cut = BlockCutter<Deterministic>(body, one, grain).cut();
+    if (!cut) return cut.error();
+    std::vector<ProductSums> out;
+    for (auto const& op : body.operations()) {
+        out.emplace_back();
+        if (op.kind != OpKind::linear || !is_shared_sum(body, op)) continue;
+        auto const& pieces = *cut->pieces[static_cast<std::size_t>(op.inputs[0])];
+        out.back() = product_sums(TreePlan(pieces.count, one.ranks, one.rank), pieces, one, 0);
+    }
+    return out;
+}
+
+/// Rows that multiply_by_pieces takes together: summands of at most 1 MiB each.
+[[nodiscard]] constexpr std::int64_t rows_by_pieces(std::int64_t outputs) {
+    constexpr std::int64_t most = std::int64_t{1} << 18U;
+    return outputs < most ? most / outputs : 1;
+}
+/// Floats that multiply_by_pieces needs.
+[[nodiscard]] inline std::int64_t pieces_workspace(ProductSums const& sums, std::int64_t rows, std::int64_t outputs) {
+    if (sums.steps.empty()) return 0;
+    return sums.scratch * std::min(rows, rows_by_pieces(outputs)) * outputs;
+}
+
+/// out = in * weight^T by the steps of `sums`, which has one result.
+///
+/// Shapes  in [rows, inputs], out [rows, outputs], weight [outputs, inputs] or, transposed, [inputs, outputs]; scratch
+///         [pieces_workspace(sums, rows, outputs)]
+/// Order   on `stream`
+/// Errors  as Host::gemm
+[[nodiscard]] inline Result<> multiply_by_pieces(TensorView<float const, 2, Host> in,
+                                                 TensorView<float const, 2, Host> weight, bool is_transposed,
+                                                 ProductSums const& sums, TensorView<float, 2, Host> out,
+                                                 TensorView<float, 1, Host> scratch, HostStream& stream) {
+    using Matrix = TensorView<float, 2, Host>;
+    auto const outputs = out.extent(1);
+    auto const at_once = rows_by_pieces(outputs);
+    for (std::int64_t first = 0; first < out.extent(0); first += at_once) {
+        auto const rows = std::min(at_once, out.extent(0) - first);
+        auto const slot = [&](std::int64_t number) {
+            if (number == 0) return out.rows(first, rows);
+            return Matrix(scratch.data() + (number - 1) * rows * outputs, {rows, outputs});
+        };
+        for (auto const& step : sums.steps) {
+            auto const to = slot(step.to);
+            if (step.is_product()) {
+                auto const of = step.inputs;
+                auto const part =
+                    is_transposed ? weight.rows(of.begin, of.size()) : weight.columns(of.begin, of.size());
+                auto const done = Host::gemm<float>(in.rows(first, rows).columns(of.begin, of.size()), part, to,
+                                                    {.is_b_transposed = !is_transposed}, stream);
+                if (!done) return done;
+                continue;
+            }
+            auto const add = [to, from = slot(step.from), outputs](std::int64_t begin, std::int64_t end) {
+                for (auto row = begin; row < end; ++row) {
+                    for (std::int64_t i = 0; i < outputs; ++i) to.row(row)[i] += from.row(row)[i];
+                }
+            };
+            Host::launch(rows, add, stream, std::max<std::int64_t>(1, 16'384 / outputs));
+        }
+    }
+    return {};
+}
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail
