@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include "../executor/written_model.hpp"
 #include "curve_data.hpp"
 #include "pair_sample.hpp"
 
@@ -183,6 +184,32 @@ TEST_CASE(
         auto const halves = packed.program->layout().gradient_elements();
         CHECK(std::equal(packed.weights->data(), packed.weights->data() + halves, single.weights->data()));
     }
+}
+
+TEST_CASE("TrainingWeights: products of a base whose rows are decoded some at a time have the bits of all rows at once") {
+    FormulaModel const files(
+        R"({"model_type":"llama","vocab_size":97,"hidden_size":320,"intermediate_size":600,"num_hidden_layers":1,)"
+        R"("num_attention_heads":5,"num_key_value_heads":5,"head_dim":64,"max_position_embeddings":64})");
+    HeldModel held(files.folder.path(), QuantScheme::int8());
+    HeldModel whole(files.folder.path(), {}, false);
+    auto const& products = held.weights->held().products();
+    auto* const memory = whole.weights->values(0).data() - whole.program->layout().parameters()[0].begin;
+    int decoded = 0;
+    for (std::size_t i = 0; i < products.size(); ++i) {
+        auto const& from = held.program->layout().frozen()[i];
+        auto const& to = whole.program->layout().frozen()[i];
+        REQUIRE(from.name == to.name);
+        if (!from.held) continue;
+        auto const values = values_of(products[i].own.source);
+        std::copy(values.begin(), values.end(), memory + to.begin);
+        ++decoded;
+    }
+    CHECK(decoded == 7);
+    std::vector<std::int32_t> const ids{5, 17, 3, 96, 40, 2};
+    CHECK(held.last_losses(ids) == whole.last_losses(ids));
+    CHECK(held.train() == whole.train());
+    auto const halves = held.program->layout().gradient_elements();
+    CHECK(std::equal(held.weights->data(), held.weights->data() + halves, whole.weights->data()));
 }
 
 TEST_CASE("TrainingWeights: a GGUF base of an adapter has the logits of the model that it was made from") {

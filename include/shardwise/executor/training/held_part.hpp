@@ -41,8 +41,13 @@ struct HeldPart {
                 .scales = {},
                 .group = format.group};
     }
-    /// Elements that are decoded for a product.
     [[nodiscard]] std::int64_t elements() const { return ParameterPiece::count(rows) * blocks.size(); }
+    /// Rows that are decoded at a time: as many as products sum at a time, so that sums over rows have the bits of all at once.
+    static constexpr std::int64_t decoded_together = 256;
+    /// Elements that are decoded at a time.
+    [[nodiscard]] std::int64_t decoded_elements() const {
+        return std::min<std::int64_t>(ParameterPiece::count(rows), decoded_together) * blocks.size();
+    }
 };
 
 /// How tensor-parallel ranks share such a product, by rank: the rows or columns that each computes with, and those that are cut along the

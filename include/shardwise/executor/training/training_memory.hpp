@@ -104,17 +104,23 @@ namespace detail {
     return most;
 }
 
-/// Elements of the largest weight that is rounded or decoded for its products.
+/// Elements of the largest weight that is rounded for its products, or of the rows that are decoded together.
 [[nodiscard]] inline std::int64_t product_weight_elements(TrainingProgram const& program,
                                                           std::vector<List<char>> const& rounded) {
     std::int64_t most = 0;
     for (auto const& block : program.blocks()) {
         auto const& operations = program.body(block).forward.operations();
         for (std::size_t i = 0; i < operations.size(); ++i) {
-            auto const& trained = block.operations[i];
+            auto const& weight = block.operations[i].parameters[0];
             if (operations[i].kind != OpKind::linear) continue;
-            if (trained.parameters[0].held < 0 && !reads_half(rounded[block.body], operations[i])) continue;
-            most = std::max({most, trained.parameters[0].elements, trained.turned_elements});
+            if (weight.held >= 0) {
+                auto const& held = program.layout().frozen()[static_cast<std::size_t>(weight.held)];
+                for (auto const& part : {held.held, held.held_turned})
+                    if (part) most = std::max(most, part->decoded_elements());
+                continue;
+            }
+            if (!reads_half(rounded[block.body], operations[i])) continue;
+            most = std::max({most, weight.elements, block.operations[i].turned_elements});
         }
     }
     return most;

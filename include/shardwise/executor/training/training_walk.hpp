@@ -126,18 +126,18 @@ struct TrainingWalk {
         return product_weight_memory;
     }
 
-    /// The same of a frozen product that is held in a format of its own.
-    [[nodiscard]] float const* decoded_weight(Operation const& op, WeightSource const& source) const {
+    /// The same of some rows of a frozen product that is held in a format of its own.
+    [[nodiscard]] float const* decoded_rows(Operation const& op, WeightSource const& source, UnitRange rows) const {
         auto* const to = product_weight_memory;
-        auto const decode = [&source, to](std::int64_t begin, std::int64_t end) {
+        auto const decode = [&source, to, first = rows.begin](std::int64_t begin, std::int64_t end) {
             for (auto row = begin; row < end; ++row) {
                 for (std::int64_t at = 0; at < source.inputs; at += source_chunk)
-                    decode_source(source, row, at, std::min(source_chunk, source.inputs - at),
+                    decode_source(source, first + row, at, std::min(source_chunk, source.inputs - at),
                                   to + row * source.inputs + at);
             }
         };
-        Host::launch(source.outputs, decode, stream, std::max<std::int64_t>(1, 16'384 / source.inputs));
-        return product_weight(op, to, source.outputs * source.inputs);
+        Host::launch(rows.size(), decode, stream, std::max<std::int64_t>(1, 16'384 / source.inputs));
+        return product_weight(op, to, rows.size() * source.inputs);
     }
 
     /// Empty where nothing reads them.

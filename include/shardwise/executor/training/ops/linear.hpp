@@ -7,7 +7,11 @@
 #include <shardwise/kernels/add_row.hpp>
 #include <shardwise/kernels/backward/linear.hpp>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
@@ -25,17 +29,13 @@ struct TrainedOp<LinearOp> : NeedsNoScratch {
         auto const out = walk.value(op.output);
         auto const& trained = walk.block.operations[number];
         if (trained.cut == TrainedCut::inputs) return forward_of_all(walk, op, number);
-        auto const weight = weight_of(walk, op, number);
         auto const bias = walk.weight(number, 1);
-        for (auto const& part : trained.rows) {
+        return for_each_part(walk, op, number, false, trained.rows, [&](ConstMatrix weight, WeightRows const& part) {
             auto const to = out.columns(part.column, part.rows.size());
-            auto const done = multiply(walk, in, part_of(weight, trained, part), trained, to);
-            if (!done) return done;
-            if (bias.empty()) continue;
-            auto const added = add_row<float>(bias.part(part.rows.begin, part.rows.size()), to, walk.stream);
-            if (!added) return added;
-        }
-        return {};
+            auto const done = multiply(walk, in, weight, trained, to);
+            if (!done || bias.empty()) return done;
+            return add_row<float>(bias.part(part.rows.begin, part.rows.size()), to, walk.stream);
+        });
     }
     [[nodiscard]] static Result<> inputs(TrainingWalk const& walk, Operation const& op, std::size_t number,
                                          GradientStep const& step) {
@@ -43,19 +43,7 @@ struct TrainedOp<LinearOp> : NeedsNoScratch {
         auto const to = walk.gradient(step.writes[0]);
         auto const& trained = walk.block.operations[number];
         if (trained.cut == TrainedCut::outputs) return inputs_of_all(walk, op, number, step);
-        auto const weight = weight_of(walk, op, number);
-        bool is_added = step.is_added[0];
-        for (auto const& part : trained.rows) {
-            ConstMatrix const from = gradient.columns(part.column, part.rows.size());
-            auto const matrix = part_of(weight, trained, part);
-            auto const done = trained.is_transposed
-                                  ? Host::gemm<float>(from, matrix, to,
-                                                      {.is_b_transposed = true, .accumulates = is_added}, walk.stream)
-                                  : linear_input_gradient(from, matrix, to, is_added, walk.stream);
-            if (!done) return done;
-            is_added = true;
-        }
-        return {};
+        return input_gradient(walk, op, number, false, gradient, to, step.is_added[0]);
     }
     [[nodiscard]] static Result<> parameters(TrainingWalk const& walk, Operation const& op, std::size_t number,
                                              GradientStep const& step) {
@@ -91,27 +79,48 @@ private:
             return multiply_by_pieces(in, weight, trained.is_transposed, sums, out, walk.scratch, walk.stream);
         return Host::gemm<float>(in, weight, out, {.is_b_transposed = !trained.is_transposed}, walk.stream);
     }
-    [[nodiscard]] static ConstMatrix weight_of(TrainingWalk const& walk, Operation const& op, std::size_t number) {
-        auto const held = walk.parameter(number, 0).held;
-        if (held >= 0) return decoded(walk, op, walk.held[held].own);
-        auto const weight = walk.weight(number, 0);
+    /// Calls visit(weight, rows) for rows of the weight that lie together, or, of a product that is held in a format of its own, for some at a
+    /// time, which are decoded for it. With `is_turned` the copy that is cut along the other axis.
+    ///
+    /// Shapes  weight [rows, inputs] or, transposed, [inputs, rows]
+    template <class Visit>
+    [[nodiscard]] static Result<> for_each_part(TrainingWalk const& walk, Operation const& op, std::size_t number,
+                                                bool is_turned, std::vector<WeightRows> const& parts,
+                                                Visit const& visit) {
         auto const& trained = walk.block.operations[number];
-        return matrix_of(walk.product_weight(op, weight.data(), weight.elements()), op, trained);
-    }
-    /// Of a product that ranks share, the copy that is cut along the other axis.
-    [[nodiscard]] static ConstMatrix turned_of(TrainingWalk const& walk, Operation const& op, std::size_t number) {
         auto const held = walk.parameter(number, 0).held;
-        if (held >= 0) return decoded(walk, op, walk.held[held].turned);
-        auto const& trained = walk.block.operations[number];
-        auto const* const weight =
-            walk.product_weight(op, walk.tensor->turned + trained.turned, trained.turned_elements);
-        return matrix_of(weight, op, trained);
+        if (held >= 0) {
+            static_assert(HeldPart::decoded_together % tile_inputs == 0, "sums over rows would be cut elsewhere");
+            auto const& product = is_turned ? walk.held[held].turned : walk.held[held].own;
+            auto const outputs = product.source.outputs;
+            for (std::int64_t first = 0; first < outputs; first += HeldPart::decoded_together) {
+                UnitRange const rows{first, std::min<std::int64_t>(first + HeldPart::decoded_together, outputs)};
+                ConstMatrix const all(walk.decoded_rows(op, product.source, rows), {rows.size(), product.source.inputs});
+                auto const done = visit(all.columns(product.columns.begin, product.columns.size()), {rows, first});
+                if (!done) return done;
+            }
+            return {};
+        }
+        auto const own = walk.weight(number, 0);
+        auto const* const from = is_turned ? walk.tensor->turned + trained.turned : own.data();
+        auto const elements = is_turned ? trained.turned_elements : own.elements();
+        auto const weight = matrix_of(walk.product_weight(op, from, elements), op, trained);
+        for (auto const& part : parts) {
+            if (auto const done = visit(part_of(weight, trained, part), part); !done) return done;
+        }
+        return {};
     }
-    [[nodiscard]] static ConstMatrix decoded(TrainingWalk const& walk, Operation const& op,
-                                             HeldProduct const& product) {
-        auto const& source = product.source;
-        ConstMatrix const all(walk.decoded_weight(op, source), {source.outputs, source.inputs});
-        return all.columns(product.columns.begin, product.columns.size());
+    /// to = gradient * weight, or added to what is there.
+    [[nodiscard]] static Result<> input_gradient(TrainingWalk const& walk, Operation const& op, std::size_t number,
+                                                 bool is_turned, ConstMatrix gradient, Matrix to, bool is_added) {
+        auto const& trained = walk.block.operations[number];
+        auto const& parts = is_turned ? trained.whole_rows : trained.rows;
+        return for_each_part(walk, op, number, is_turned, parts, [&](ConstMatrix weight, WeightRows const& part) {
+            ConstMatrix const from = gradient.columns(part.column, part.rows.size());
+            bool const adds = std::exchange(is_added, true);
+            if (!trained.is_transposed) return linear_input_gradient(from, weight, to, adds, walk.stream);
+            return Host::gemm<float>(from, weight, to, {.is_b_transposed = true, .accumulates = adds}, walk.stream);
+        });
     }
     /// This rank's outputs of all ranks' inputs, and then those of all.
     [[nodiscard]] static Result<> forward_of_all(TrainingWalk const& walk, Operation const& op, std::size_t number) {
@@ -122,13 +131,16 @@ private:
         Operation turned = op;
         turned.in_features = inputs;
         turned.out_features = own.size();
-        auto const weight = turned_of(walk, turned, number);
         auto const bias = walk.weight(number, 1);
+        std::vector<WeightRows> const all{{{0, own.size()}, 0}};
         for (std::int64_t first = 0; first < walk.tokens; first += walk.sequence) {
             ConstMatrix const in =
                 walk.gather(op.inputs[0], walk.value(op.inputs[0]).rows(first, walk.sequence), tensor.first);
             Matrix const made(tensor.share, {walk.sequence, own.size()});
-            auto const done = multiply(walk, in, weight, trained, made);
+            auto const done = for_each_part(
+                walk, turned, number, true, all, [&](ConstMatrix weight, WeightRows const& part) {
+                    return multiply(walk, in, weight, trained, made.columns(part.column, part.rows.size()));
+                });
             if (!done) return done;
             if (!bias.empty()) {
                 auto const added = add_row<float>(bias.part(own.begin, own.size()), made, walk.stream);
@@ -142,7 +154,6 @@ private:
     /// This rank's columns of the inputs' gradient, from all ranks' outputs; a reduction brings them together.
     [[nodiscard]] static Result<> inputs_of_all(TrainingWalk const& walk, Operation const& op, std::size_t number,
                                                 GradientStep const& step) {
-        auto const& trained = walk.block.operations[number];
         auto const& tensor = *walk.tensor;
         ConstMatrix const gradient = walk.gather(step.reads, walk.gradient(step.reads), tensor.first);
         auto const own = split_units(op.in_features, tensor.place.ranks, tensor.place.rank);
@@ -150,19 +161,7 @@ private:
         Operation turned = op;
         turned.in_features = own.size();
         turned.out_features = walk.shared_value(op.output).width;
-        auto const weight = turned_of(walk, turned, number);
-        bool is_added = step.is_added[0];
-        for (auto const& part : trained.whole_rows) {
-            ConstMatrix const from = gradient.columns(part.column, part.rows.size());
-            auto const matrix = part_of(weight, trained, part);
-            auto const done = trained.is_transposed
-                                  ? Host::gemm<float>(from, matrix, to,
-                                                      {.is_b_transposed = true, .accumulates = is_added}, walk.stream)
-                                  : linear_input_gradient(from, matrix, to, is_added, walk.stream);
-            if (!done) return done;
-            is_added = true;
-        }
-        return {};
+        return input_gradient(walk, turned, number, true, gradient, to, step.is_added[0]);
     }
     template <class T>
     [[nodiscard]] static TensorView<T, 2, Host> matrix_of(T* weight, Operation const& op,
