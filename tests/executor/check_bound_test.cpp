@@ -239,6 +239,34 @@ TEST_CASE("check_bound: rows of tokens and rows of sequences do not meet in an o
     CHECK(says(message(OpKind::rope, {HeldRope{}}, {last}, last), "rope: has values with a row for each token"));
 }
 
+TEST_CASE("check_bound: experts' rows and logits have the columns of their rank") {
+    auto experts = Operation{};
+    experts.kind = OpKind::experts;
+    auto const rows = [](TensorPlace place) {
+        return HeldOperation<Host, Fast>{ExpertRows<Host, Fast>({12, 3, 4}, place, 8)};
+    };
+    CHECK(message_of(experts, rows({1, 0}), {12, 4}, 8) == "fits");
+    CHECK(message_of(experts, rows({2, 0}), {6, 4}, 8) == "fits");
+    CHECK(says(message_of(experts, rows({2, 1}), {12, 4}, 8), "expert_rows: input and output do not have"));
+    CHECK(says(message_of(experts, rows({1, 0}), {12, 4}, 6), "expert_rows: input and output do not have"));
+
+    HostContext context({.threads = 1});
+    auto linear = Operation{};
+    linear.kind = OpKind::linear;
+    std::vector<std::byte> const weight(5 * 4 * sizeof(float));
+    auto const logits = [&](std::int64_t vocabulary, TensorPlace place) {
+        UnitRange const all[] = {{0, 5}};
+        auto product = ColumnLinear<Host>::create(
+            context, {.format = WeightFormat::f32, .outputs = 5, .inputs = 4, .data = weight, .scales = {}}, all);
+        REQUIRE(product);
+        return HeldOperation<Host, Fast>{HeldLogits<Host>{std::move(*product), vocabulary, place}};
+    };
+    CHECK(message_of(linear, logits(5, {1, 0}), {4}, 5) == "fits");
+    CHECK(message_of(linear, logits(9, {2, 0}), {4}, 5) == "fits");
+    CHECK(says(message_of(linear, logits(9, {2, 0}), {3}, 5), "column_linear: input and output do not have"));
+    CHECK(says(message_of(linear, logits(9, {2, 1}), {4}, 5), "gather_logits: the input is not this rank's share"));
+}
+
 TEST_CASE("check_bound: what enters the cache is as wide as its layers, and whole heads rotate") {
     HostContext context({.threads = 1});
     std::vector<KvLayer> const layers{{2, 4, 6}};
@@ -257,6 +285,23 @@ TEST_CASE("check_bound: what enters the cache is as wide as its layers, and whol
     CHECK(message_of(attention, of_heads(true), {28, 28, 28}, 12, *cache) == "fits");
     CHECK(says(message_of(attention, of_heads(false), {8, 6, 12}, 12, *cache), "keys"));
     CHECK(says(message_of(attention, of_heads(false), {8, 8, 8}, 12, *cache), "values"));
+    CHECK(
+        says(message_of(attention, of_heads(false), {6, 8, 12}, 12, *cache), "attention: the queries are not as wide"));
+    CHECK(says(message_of(attention, of_heads(false), {8, 8, 12}, 8, *cache), "attention: the output is not as wide"));
+    CHECK(says(message_of(attention, of_heads(true), {27, 27, 27}, 12, *cache),
+               "attention: the queries are not as wide"));
+    auto const of_scores = [&](std::int64_t numbers, bool is_by_distance, float scale = 0.0F) {
+        auto of = of_heads(false);
+        auto& held = std::get<HeldAttention<Host>>(of);
+        held.per_head = *Buffer<float, Host>::allocate(context, numbers);
+        held.is_by_distance = is_by_distance;
+        held.options.scale = scale;
+        return message_of(attention, std::move(of), {8, 8, 12}, 12, *cache);
+    };
+    CHECK(of_scores(2, false) == "fits");
+    CHECK(says(of_scores(3, false), "attention: each head needs a sink"));
+    CHECK(says(of_scores(3, true), "attention: each head needs a slope"));
+    CHECK(says(of_scores(2, true, -1.0F), "attention: scale: must be at least 0"));
 
     ModelConfig config;
     StepRotations<Host> rotations;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/core/tensor_view.hpp>
 #include <shardwise/executor/executor_limits.hpp>
 #include <shardwise/executor/held_block.hpp>
 #include <shardwise/parallel/place.hpp>
@@ -100,12 +102,13 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 }
 
 /// Checks that sequences of a decoder that reads an encoder's states have some: `sources` are their tokens, by slot, and `cache` has what is
-/// made of them, as long as the slot is not released.
+/// made of them, as long as the slot is not released; empty of other models.
 ///
 /// Errors  invalid_argument
 template <class Cache>
 [[nodiscard]] Result<> check_sources(std::span<SequencePart const> parts, std::span<std::int64_t const> sources,
                                      Cache const& cache) {
+    if (sources.empty()) return {};
     for (auto const& part : parts) {
         // The cache refuses a slot that it does not have.
         if (part.slot < 0 || part.slot >= std::ssize(sources)) continue;
@@ -126,15 +129,19 @@ inline void note_sources(std::span<SequencePart const> parts, std::span<std::int
 
 /// Checks what an executor's output is put into.
 ///
-/// Errors  shape_mismatch
-[[nodiscard]] inline Result<> check_output_rows(ExecutorOutput const& output, std::int64_t expected, std::int64_t rows,
-                                                std::int64_t columns) {
-    if (rows == expected && columns == output.width) return {};
+/// Errors  shape_mismatch; invalid_argument for elements without memory
+template <class T, class Backend>
+[[nodiscard]] Result<> check_output_rows(ExecutorOutput const& output, std::int64_t expected,
+                                         TensorView<T, 2, Backend> const& out) {
+    if (auto const known = check_views("executor", out); !known) return known;
+    // Logits are gathered from ranks, one after another.
+    bool const is_in_place = !output.is_logits || out.is_dense();
+    if (out.extent(0) == expected && out.extent(1) == output.width && is_in_place) return {};
     return Error{ErrorCode::shape_mismatch}
         .in("executor")
         .at("out")
-        .because("does not have the output's rows and columns")
-        .got(columns)
+        .because(is_in_place ? "does not have the output's rows and columns" : "has gaps between rows of logits")
+        .got(out.extent(1))
         .expected(output.width);
 }
 /// Errors  invalid_argument

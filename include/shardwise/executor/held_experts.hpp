@@ -2,15 +2,17 @@
 #pragma once
 
 #include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/core/assert.hpp>
 #include <shardwise/core/input_pieces.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
-#include <shardwise/kernels/add_row.hpp>
 #include <shardwise/kernels/expert_table.hpp>
 #include <shardwise/kernels/fill.hpp>
 #include <shardwise/op/operation.hpp>
 #include <shardwise/parallel/collectives.hpp>
 #include <shardwise/parallel/column_linear.hpp>
+#include <shardwise/parallel/detail/bound_product.hpp>
+#include <shardwise/parallel/detail/held_bias.hpp>
 #include <shardwise/parallel/detail/product_tree.hpp>
 #include <shardwise/parallel/detail/round_sum.hpp>
 #include <shardwise/parallel/place.hpp>
@@ -106,6 +108,9 @@ public:
             auto weight = Backend::hold_weight(context, slice->source());
             if (!weight) return weight.error();
             expert.weight = std::move(*weight);
+            if constexpr (Policy::has_fixed_tree) {
+                if (auto const fits = tree_.check(*expert.weight); !fits) return fits;
+            }
         }
         auto held_bias = detail::hold_bias<Backend>(context, bias, rows, outputs_);
         if (!held_bias) return held_bias.error();
@@ -139,24 +144,36 @@ public:
         }
     }
 
-    /// Floats that `forward` needs beside its tensors of this type, for `rows` rows or fewer.
+    /// Floats that `forward_bound` needs beside its tensors of this type, for `rows` rows or fewer.
     [[nodiscard]] std::int64_t workspace(std::int64_t rows, Dtype activations = Dtype::f32) const {
         if constexpr (Policy::has_fixed_tree)
             return tree_.max_workspace(rows) + detail::rounded_sum_floats(rows, outputs_, activations);
         return 0;
     }
 
+    /// Whether `forward_bound` takes so many columns: asked once.
+    ///
+    /// Errors  shape_mismatch
+    [[nodiscard]] Result<> check_columns(std::int64_t in, std::int64_t out) const {
+        if (in == own_.size() && out == outputs_) return {};
+        return Error{ErrorCode::shape_mismatch}
+            .in("expert_rows")
+            .because("input and output do not have this rank's columns")
+            .got(in == own_.size() ? out : in)
+            .expected(in == own_.size() ? outputs_ : own_.size());
+    }
     /// out = each row times its expert's weight, + bias: whole rows under Deterministic, the rank's summand under Fast (the first
-    /// rank's has the bias).
+    /// rank's has the bias). Between places whose columns check_columns has taken: nothing is checked again.
     ///
     /// Shapes  in [rows, own inputs], out [rows, outputs] dense, the same rows on all ranks; workspace [workspace(rows)]
     /// Memory  allocates nothing; nothing overlaps
     /// Order   on `stream`, the collective too
-    /// Errors  shape_mismatch; a collective's error stops the stream
+    /// Errors  a collective's error stops the stream
     template <class T, Communicator C>
-    [[nodiscard]] Result<> forward(ExpertRuns const& runs, TensorView<T const, 2, Backend> in,
-                                   TensorView<T, 2, Backend> out, TensorView<float, 1, Backend> workspace, C& comm,
-                                   Stream& stream) const {
+    [[nodiscard]] Result<> forward_bound(ExpertRuns const& runs, TensorView<T const, 2, Backend> in,
+                                         TensorView<T, 2, Backend> out, TensorView<float, 1, Backend> workspace,
+                                         C& comm, Stream& stream) const {
+        SHARDWISE_ASSERT(in.extent(1) == own_.size() && out.extent(1) == outputs_ && in.extent(0) == out.extent(0));
         UnitRange const all{0, in.extent(0)};
         if constexpr (Policy::has_fixed_tree) {
             auto const products = [&](UnitRange tokens, auto const& multiply) -> Result<> {
@@ -166,7 +183,7 @@ public:
                 });
             };
             auto const done = detail::sum_rounded<Backend>(out, workspace, stream, [&](auto sum, auto rest) {
-                return tree_.sum(products, sum, rest, comm, stream);
+                return tree_.sum_bound(products, sum, rest, comm, stream);
             });
             if (!done) return done;
         } else {
@@ -174,8 +191,8 @@ public:
                 if (auto const done = fill<T>(out, 0.0F, stream); !done) return done;
             } else {
                 auto const done = runs.for_each(all, [&](std::size_t expert, UnitRange rows) {
-                    return Backend::multiply(in.rows(rows.begin, rows.size()), *experts_[expert].weight,
-                                             out.rows(rows.begin, rows.size()), stream);
+                    return detail::multiply_bound<Backend>(in.rows(rows.begin, rows.size()), *experts_[expert].weight,
+                                                           out.rows(rows.begin, rows.size()), stream);
                 });
                 if (!done) return done;
             }
@@ -184,8 +201,7 @@ public:
         return runs.for_each(all, [&](std::size_t expert, UnitRange rows) {
             auto const& bias = experts_[expert].bias;
             if (bias.size() == 0) return Result<>{};
-            return add_row<T>(TensorView<float const, 1, Backend>(bias.view()), out.rows(rows.begin, rows.size()),
-                              stream);
+            return detail::add_bias<T, Backend>(bias, out.rows(rows.begin, rows.size()), stream);
         });
     }
 

@@ -15,6 +15,7 @@
 #include <shardwise/parallel/column_linear.hpp>
 #include <shardwise/parallel/row_linear.hpp>
 #include <shardwise/parallel/sharded_norm.hpp>
+#include <shardwise/parallel/vocab_head.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -89,14 +90,17 @@ struct HeldVector {
     Buffer<float, Backend> values;
 };
 
-/// The product that makes logits, and what bends them; 0: nothing.
+/// The product that makes logits, the rank's of a vocabulary, and what bends them; 0: nothing.
 template <ComputeBackend Backend>
 struct HeldLogits {
     ColumnLinear<Backend> product;
+    std::int64_t vocabulary = 0;
+    TensorPlace place;
     float soft_cap = 0.0F;
 
     [[nodiscard]] Result<> check_columns(std::int64_t in, std::int64_t out) const {
-        return product.check_columns(in, out);
+        if (auto const fits = product.check_columns(in, out); !fits) return fits;
+        return detail::check_logits(out, vocabulary, place);
     }
     template <class Visit>
     void for_each_weight(Visit const& visit) {

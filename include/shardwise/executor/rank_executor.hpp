@@ -215,6 +215,7 @@ private:
                                      ExpertParallel<Backend, C>* exchange, Stream& stream,
                                      StageLinks<C> const& all_links, bool is_encoding = false) {
         auto const links = step_links(all_links, blocks_, is_encoding);
+        if (auto const checked = detail::check_group("executor", place_, comm); !checked) return checked;
         if (auto const checked = check(ids, parts, out, exchange != nullptr, is_encoding); !checked) return checked;
         auto const tokens = static_cast<std::int64_t>(ids.size());
         for (auto const& part : parts) {
@@ -359,12 +360,11 @@ private:
         bool const is_whole = sources_.empty() ? is_bidirectional_ : is_encoding;
         auto const checked = check_step(ids, parts, limits_, is_whole, has_exchange, model_->config.vocab_size);
         if (!checked || is_encoding) return checked;
-        if (auto const known = sources_.empty() ? Result<>{} : check_sources(parts, sources_, cache_); !known)
-            return known;
+        if (auto const known = check_sources(parts, sources_, cache_); !known) return known;
         auto const texts = static_cast<std::int64_t>(parts.size());
         auto const rows = output_.rows == Rows::sequences ? texts : static_cast<std::int64_t>(ids.size());
         auto const expected = std::clamp(out.extent(0), rows, std::max(rows, step_bucket(texts)));
-        return ends_model_ ? check_output_rows(output_, expected, out.extent(0), out.extent(1)) : Result<>{};
+        return ends_model_ ? check_output_rows(output_, expected, out) : Result<>{};
     }
 
     Model const* model_;

@@ -6,6 +6,7 @@
 #include <shardwise/kernels/attention_options.hpp>
 #include <shardwise/kernels/cached_rows.hpp>
 #include <shardwise/kernels/detail/attention_task.hpp>
+#include <shardwise/kernels/detail/check_attention.hpp>
 #include <shardwise/kernels/detail/element.hpp>
 #include <shardwise/kernels/detail/lanes.hpp>
 #include <shardwise/kernels/detail/thread_array.hpp>
@@ -217,21 +218,10 @@ template <ActivationElement T, CacheElement Cache>
     auto const differs = [&](std::string_view reason, std::int64_t got, std::int64_t expected) {
         return refused().because(reason).got(got).expected(expected);
     };
-    if (shape.kv_heads < 1 || shape.heads % shape.kv_heads != 0) {
-        return refused()
-            .because("the query heads are no multiple of the key-value heads")
-            .got(shape.heads)
-            .multiple_of(shape.kv_heads);
-    }
-    if (q.extent(1) != shape.heads * shape.key_dim) {
-        return differs("the queries are not as wide as the heads", q.extent(1), shape.heads * shape.key_dim);
-    }
-    if (k.width() != shape.kv_heads * shape.key_dim) {
-        return differs("the keys are not as wide as the heads", k.width(), shape.kv_heads * shape.key_dim);
-    }
-    if (v.width() != shape.kv_heads * shape.value_dim) {
-        return differs("the values are not as wide as the heads", v.width(), shape.kv_heads * shape.value_dim);
-    }
+    if (out.extent(0) != queries) return differs("the output needs a row per query", out.extent(0), queries);
+    auto const sized = detail::check_attention(
+        {q.extent(1), k.width(), v.width(), out.extent(1), sinks.elements(), slopes.elements()}, options);
+    if (!sized) return sized;
     if (v.count() != keys) return differs("there are not as many values as keys", v.count(), keys);
     for (auto const* const rows : {&k, &v}) {
         if (auto const checked = rows->check("attention"); !checked) return checked;
@@ -245,21 +235,11 @@ template <ActivationElement T, CacheElement Cache>
                 .got(scales.extent(0))
                 .at_least(rows->memory_rows());
     }
-    if (out.extent(0) != queries) return differs("the output needs a row per query", out.extent(0), queries);
-    if (out.extent(1) != shape.heads * shape.value_dim)
-        return differs("the output is not as wide as the heads", out.extent(1), shape.heads * shape.value_dim);
     if (!log_sums.empty() && (log_sums.extent(0) != queries || log_sums.extent(1) != shape.heads))
         return differs("each query and head needs a log-sum", log_sums.elements(), queries * shape.heads);
-    if (!sinks.empty() && sinks.elements() != shape.heads)
-        return differs("each head needs a sink", sinks.elements(), shape.heads);
-    auto const per_head = score_numbers(shape);
-    if ((!slopes.empty() || per_head > 1) && slopes.elements() != shape.heads * per_head)
-        return differs(per_head > 1 ? "each head needs a bias for each distance" : "each head needs a slope",
-                       slopes.elements(), shape.heads * per_head);
     auto const needed = attention_workspace(options, queries, keys);
     if (!workspace.empty() && workspace.elements() < needed)
         return refused().because("the workspace is too small").got(workspace.elements()).at_least(needed);
-    if (auto const sized = check_attention_options(options); !sized) return sized;
     // A causal query is one of the keys; queries that see all of them may be more.
     auto const last_first = shape.is_causal ? keys - queries : keys;
     auto const first_query =

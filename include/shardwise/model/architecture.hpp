@@ -63,11 +63,10 @@ namespace detail {
 
 template <class Arch>
 [[nodiscard]] constexpr Family make_family() {
-    Family family{Arch::name, Arch::gguf_name, Arch::aliases, {}, {}, {}, {}};
+    Family family{Arch::name, Arch::gguf_name, Arch::aliases, {}, {}, {}};
     if constexpr (requires { Arch::gguf_form; }) family.gguf_form = Arch::gguf_form;
     if constexpr (requires { Arch::gguf_numbers; }) family.gguf_numbers = Arch::gguf_numbers;
     if constexpr (requires { Arch::optional_prefix; }) family.optional_prefix = Arch::optional_prefix;
-    if constexpr (requires { Arch::untied_head; }) family.untied_head = Arch::untied_head;
     return family;
 }
 

@@ -44,9 +44,6 @@ struct Family {
     Span<NameAlias const> gguf_numbers;
     /// The beginning of the names of parameters that files may leave out; empty: none.
     std::string_view optional_prefix;
-    /// A head's weight that is a parameter of its own where files hold it beside the table of embeddings, though the
-    /// config ties the two; empty: the config decides.
-    std::string_view untied_head;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -123,13 +123,12 @@ public:
             .got(in == inputs() ? out : in)
             .expected(in == inputs() ? outputs_ : inputs());
     }
-    /// `forward` between places of one type whose columns check_columns has taken, whose rows are the same, and with workspace enough: of these
-    /// nothing is checked again.
+    /// `forward` between places of one type whose columns check_columns has taken, whose rows are the same, with workspace enough, by the
+    /// layer's group: nothing is checked again.
     template <ActivationElement T, Communicator C>
     [[nodiscard]] Result<> forward_bound(TensorView<T const, 2, Backend> in, TensorView<T, 2, Backend> out,
                                          TensorView<float, 1, Backend> workspace, C& comm, Stream& stream) const {
         SHARDWISE_ASSERT(in.extent(1) == inputs() && out.extent(1) == outputs_ && in.extent(0) == out.extent(0));
-        if (auto const checked = check_group(comm); !checked) return checked;
         if constexpr (Policy::has_fixed_tree) {
             auto const done = detail::sum_rounded<Backend>(out, workspace, stream, [&](auto sum, auto rest) {
                 return tree_.sum_bound(products_of(in), sum, rest, comm, stream);

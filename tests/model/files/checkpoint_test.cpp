@@ -174,6 +174,30 @@ TEST_CASE("of tied weights the file may hold either") {
     }
 }
 
+// transformers 5.23 ties no weights that a file has both (modeling_utils.py, tie_weights); the executor reads each by its name.
+TEST_CASE(
+    "a head that files hold beside the table that the config ties it to is a weight of its own, and a warning says "
+    "so") {
+    std::string config = tiny_llama;
+    config.replace(config.find("false"), 5, "true");
+    for (bool const is_prefixed : {false, true}) {
+        TemporaryFolder const folder;
+        auto tensors = tiny_tensors();
+        for (auto& tensor : tensors) {
+            if (is_prefixed) tensor.name = "language_model." + tensor.name;
+        }
+        write_model(folder, tensors, config);
+        auto const checkpoint = read(folder.path());
+        REQUIRE(checkpoint.has_value());
+        CHECK_FALSE(checkpoint->model.config.tie_word_embeddings);
+        CHECK(checkpoint->model.tree.ties().empty());
+        CHECK(stored_bytes(checkpoint->model.tree) == total(tensors));
+        REQUIRE(checkpoint->warnings.size() == 1);
+        CHECK(checkpoint->warnings[0].find("has a head of its own, which is used") != std::string::npos);
+        CHECK(checkpoint->warnings[0].find("model.embed_tokens.weight") != std::string::npos);
+    }
+}
+
 TEST_CASE("a file without the base model's prefix, or with one more, is the same model") {
     for (bool const is_shorter : {true, false}) {
         TemporaryFolder const folder;

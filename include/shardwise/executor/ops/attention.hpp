@@ -84,12 +84,17 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
     [[nodiscard]] static Result<> check(BoundOperation<Backend, Policy> const& op, BoundTo<Backend> const& to) {
         auto const& held = std::get<HeldAttention<Backend>>(op.held);
         auto const& shape = held.options.shape;
-        if (!keeps_rows(shape)) return {};
         if (shape.latent > 0) return to.cache.check_columns(to.cache_layer, op.inputs[1].width, 0);
         auto const heads = held.share.kv.size();
-        auto const keys = held.is_fused ? heads * shape.key_dim : op.inputs[1].width;
-        auto const values = held.is_fused ? heads * shape.value_dim : op.inputs[2].width;
-        return to.cache.check_columns(to.cache_layer, keys, values);
+        AttentionColumns of{op.inputs[0].width, op.inputs[1].width, op.inputs[2].width, op.output.width};
+        if (held.is_fused) {
+            of.keys = heads * shape.key_dim;
+            of.values = heads * shape.value_dim;
+            of.queries -= of.keys + of.values;
+        }
+        (held.is_by_distance ? of.slopes : of.sinks) = held.per_head.size();
+        if (auto const fits = check_attend_heads(of, held.options, held.share); !fits) return fits;
+        return keeps_rows(shape) ? to.cache.check_columns(to.cache_layer, of.keys, of.values) : Result<>{};
     }
 
     template <Communicator C, ActivationElement T>
@@ -124,8 +129,8 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
         auto& stream = walk.stream;
         auto const attend = [&]<class Cache>(StepRows<Cache, Backend> const& keys,
                                              StepRows<Cache, Backend> const& values) {
-            return attend_heads<Backend, Cache, T>(q, keys, values, out, step.table, held.options, share, stream,
-                                                   step.scratch, sinks, slopes);
+            return attend_heads_bound<Backend, Cache, T>(q, keys, values, out, step.table, held.options, share, stream,
+                                                         step.scratch, sinks, slopes);
         };
         // An encoder sees its whole sequence in one step and keeps nothing.
         if (!shape.is_causal) {

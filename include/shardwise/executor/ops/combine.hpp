@@ -104,9 +104,9 @@ private:
             Result<> done;
             if (auto const* const columns = std::get_if<ExpertColumns<Backend>>(&op.held)) {
                 auto const& layer = columns->experts[static_cast<std::size_t>(expert)];
-                done = layer.forward(from, walk.view(op.output), walk.stream);
+                done = layer.forward_bound(from, walk.view(op.output), walk.stream);
             } else if (auto const* const sum = std::get_if<ExpertRows<Backend, Policy>>(&op.held)) {
-                done = sum->forward({expert, rows}, from, out, walk.step.scratch, walk.comm, walk.stream);
+                done = sum->forward_bound({expert, rows}, from, out, walk.step.scratch, walk.comm, walk.stream);
             } else {
                 done = ExecutedOp<ActivationOp, Backend, Policy>::run(walk, op);
             }

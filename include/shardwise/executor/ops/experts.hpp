@@ -77,10 +77,10 @@ struct ExecutedOp<ExpertsOp, Backend, Policy> {
     /// A row for each of a token's experts of a row for each token, or the same.
     static constexpr bool changes_rows = true;
 
-    /// Of experts whose outputs ranks share; the others' rows are asked in each step.
     [[nodiscard]] static Result<> check(BoundOperation<Backend, Policy> const& op, BoundTo<Backend> const&) {
         auto const* const columns = std::get_if<ExpertColumns<Backend>>(&op.held);
-        if (columns == nullptr) return {};
+        if (columns == nullptr)
+            return std::get<ExpertRows<Backend, Policy>>(op.held).check_columns(op.inputs[0].width, op.output.width);
         for (auto const& layer : columns->experts) {
             // Those of other ranks are not here.
             if (layer.inputs() == 0) continue;
@@ -103,7 +103,7 @@ struct ExecutedOp<ExpertsOp, Backend, Policy> {
         using ConstMatrix = typename BlockWalk<Backend, Policy, C, T>::ConstMatrix;
         auto const* const columns = std::get_if<ExpertColumns<Backend>>(&op.held);
         if (columns == nullptr) {
-            return std::get<ExpertRows<Backend, Policy>>(op.held).forward(
+            return std::get<ExpertRows<Backend, Policy>>(op.held).forward_bound(
                 {0, *first}, ConstMatrix(walk.view(op.inputs[0])), walk.view(op.output), walk.step.scratch, walk.comm,
                 walk.stream);
         }

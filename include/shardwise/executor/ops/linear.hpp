@@ -88,7 +88,7 @@ struct ExecutedOp<LinearOp, Backend, Policy> {
             auto const bent = bend(flat, scores, logits.soft_cap, walk.stream);
             if (!bent) return bent;
         }
-        return gather_logits<Backend>(scores, walk.state.logits, walk.step.scratch, walk.comm, walk.stream);
+        return gather_logits_bound<Backend>(scores, walk.state.logits, walk.step.scratch, walk.comm, walk.stream);
     }
 
 private:
@@ -133,7 +133,8 @@ private:
                                                     Policy::has_fixed_tree);
         if (!column) return named(column.error(), from, op);
         if (!makes_logits(op, body)) return Held{std::move(*column)};
-        return Held{HeldLogits<Backend>{std::move(*column), static_cast<float>(from.model().config.logit_softcap)}};
+        return Held{HeldLogits<Backend>{std::move(*column), op.out_features, from.place(),
+                                        static_cast<float>(from.model().config.logit_softcap)}};
     }
     [[nodiscard]] static Result<Held> load_row(Loader const& from, Operation const& op, StoredParameter const& stored,
                                                BlockCut const& cut) {

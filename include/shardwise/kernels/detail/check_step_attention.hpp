@@ -6,13 +6,12 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/tensor_view.hpp>
 #include <shardwise/kernels/attention_options.hpp>
+#include <shardwise/kernels/detail/check_attention.hpp>
 #include <shardwise/kernels/step_rows.hpp>
 #include <shardwise/kernels/step_table.hpp>
 
 #include <concepts>
 #include <cstdint>
-#include <limits>
-#include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
@@ -55,6 +54,27 @@ template <class Cache, class Backend>
     return {};
 }
 
+/// What queries, keys, values and output are beside a step, whatever their columns.
+template <class Cache, class Backend, class T>
+[[nodiscard]] Result<> check_attended_rows(TensorView<T const, 2, Backend> const& q, StepRows<Cache, Backend> const& k,
+                                           StepRows<Cache, Backend> const& v, TensorView<T, 2, Backend> const& out,
+                                           StepTable<Backend> const& table, AttentionShape const& shape) {
+    auto const refused = [] { return Error{ErrorCode::shape_mismatch}.in("attention"); };
+    auto const tokens = q.extent(0);
+    if (tokens < table.tokens() || tokens > table.layout().max_tokens) {
+        return refused()
+            .because("the queries are fewer than the step's rows, or more than the table has")
+            .got(tokens)
+            .between(table.tokens(), table.layout().max_tokens);
+    }
+    if (out.extent(0) != tokens)
+        return refused().because("the output needs a row per query").got(out.extent(0)).expected(tokens);
+    if (v.group != k.group)
+        return refused().because("keys and values are not of one group").got(v.group).expected(k.group);
+    if (auto const checked = check_step_rows(k, shape, tokens, table); !checked) return checked;
+    return check_step_rows(v, shape, tokens, table);
+}
+
 /// What attention over a step table refuses, on every back end.
 template <class Cache, class Backend, class T>
 [[nodiscard]] Result<> check_step_attention(TensorView<T const, 2, Backend> const& q, StepRows<Cache, Backend> const& k,
@@ -74,43 +94,11 @@ template <class Cache, class Backend, class T>
             .at(shape.chunk > 0 ? "chunk" : "has_rounded_slopes")
             .because("is computed on the host only");
     }
-    auto const refused = [] { return Error{ErrorCode::shape_mismatch}.in("attention"); };
-    if (shape.kv_heads < 1 || shape.heads % shape.kv_heads != 0) {
-        return refused()
-            .because("the query heads are no multiple of the key-value heads")
-            .got(shape.heads)
-            .multiple_of(shape.kv_heads);
-    }
-    auto const tokens = q.extent(0);
-    if (tokens < table.tokens() || tokens > table.layout().max_tokens) {
-        return refused()
-            .because("the queries are fewer than the step's rows, or more than the table has")
-            .got(tokens)
-            .between(table.tokens(), table.layout().max_tokens);
-    }
-    auto const per_head = score_numbers(shape);
-    struct Pair {
-        std::string_view reason;
-        std::int64_t got;
-        std::int64_t expected;
-    };
-    Pair const pairs[] = {
-        {"the queries are not as wide as the heads", q.extent(1), shape.heads * shape.key_dim},
-        {"the keys are not as wide as the heads", k.memory.extent(1), shape.kv_heads * shape.key_dim},
-        {"the values are not as wide as the heads", v.memory.extent(1), shape.kv_heads * shape.value_dim},
-        {"the output needs a row per query", out.extent(0), tokens},
-        {"the output is not as wide as the heads", out.extent(1), shape.heads * shape.value_dim},
-        {"keys and values are not of one group", v.group, k.group},
-        {"each head needs a sink", sinks.elements(), sinks.empty() ? 0 : shape.heads},
-        {per_head > 1 ? "each head needs a bias for each distance" : "each head needs a slope", slopes.elements(),
-         slopes.empty() && per_head == 1 ? 0 : shape.heads * per_head}};
-    for (auto const& [reason, got, expected] : pairs) {
-        if (got != expected) return refused().because(reason).got(got).expected(expected);
-    }
-    for (auto const* const rows : {&k, &v}) {
-        if (auto const checked = check_step_rows(*rows, shape, tokens, table); !checked) return checked;
-    }
-    return check_attention_options(options);
+    auto const sized = check_attention(
+        {q.extent(1), k.memory.extent(1), v.memory.extent(1), out.extent(1), sinks.elements(), slopes.elements()},
+        options);
+    if (!sized) return sized;
+    return check_attended_rows(q, k, v, out, table, shape);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

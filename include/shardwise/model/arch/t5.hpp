@@ -19,7 +19,6 @@ struct T5 {
     static constexpr std::string_view gguf_name = "t5";
     static constexpr std::string_view gguf_encoder_name = "t5encoder";
     static constexpr std::string_view gguf_encoder_class = "T5EncoderModel";
-    static constexpr std::string_view untied_head = "lm_head.weight";
 
     static constexpr std::array fields{
         positive_field("vocab_size", &ModelConfig::vocab_size, 32128).in_gguf("vocab_size"),

@@ -112,25 +112,6 @@ private:
         }
         return {};
     }
-    /// Makes a head that the files hold beside the table of embeddings a parameter of its own, where the family has it so.
-    template <class Files>
-    Result<> untie_stored_head(Files const& checkpoint) {
-        auto const& model = out_.model;
-        auto const head = model.family->untied_head;
-        if (head.empty() || !model.config.tie_word_embeddings) return {};
-        bool has_head = false;
-        bool has_table = false;
-        for (std::size_t i = 0; i < checkpoint.size(); ++i) {
-            auto const name = checkpoint[i].name;
-            has_head = has_head || name == head;
-            for (auto const& tie : model.tree.ties())
-                has_table = has_table || (name != head && (name == tie.first || name == tie.other));
-        }
-        if (!has_head || !has_table) return {};
-        auto config = model.config;
-        config.tie_word_embeddings = false;
-        return describe_again(*find_family(families_, model.family->name), config);
-    }
     Result<> describe_again(FileFamily const& family, ModelConfig const& config) {
         auto model = family.describe(config);
         if (!model) {
@@ -190,7 +171,6 @@ private:
             if (!has_shapes) return *unknown;
             return take_names(**checkpoint, *unknown);
         }
-        if (auto const done = untie_stored_head(**checkpoint); !done) return done;
         return match(**checkpoint, CheckpointMatcher::Layout::torch, has_shapes);
     }
     Result<> read_gguf_model() {
@@ -234,6 +214,16 @@ private:
                                   model.config.is_text_part);
         for (std::size_t i = 0; i < checkpoint.size(); ++i) matcher.add(checkpoint[i]);
         for (auto const& number : numbers) matcher.add({number.name, Shape{1}, sizeof(float), Dtype::f32});
+        if (auto const table = matcher.table_of_stored_head(); !table.empty() && model.config.tie_word_embeddings) {
+            out_.warnings.push_back(escaped(files_) +
+                                    ": has a head of its own, which is used, though the config ties it to " +
+                                    std::string(table) + " (tie_word_embeddings)");
+            auto config = model.config;
+            config.tie_word_embeddings = false;
+            if (auto const done = describe_again(*find_family(families_, model.family->name), config); !done)
+                return done;
+            return match(checkpoint, layout, has_shapes, numbers);
+        }
         auto stored = matcher.finish(out_.warnings);
         if (!stored) return stored.error();
         if (!has_shapes) return describe_packing();

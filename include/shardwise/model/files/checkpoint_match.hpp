@@ -58,6 +58,29 @@ public:
         }
     }
 
+    /// The table that a head is tied to whose weight the file has beside it, by any of its names; empty: there is none. Such a head is
+    /// a parameter of its own.
+    ///
+    /// Source  transformers 5.24 modeling_utils.py, tie_weights: weights that a file has both are not tied where they differ; where they
+    ///         do not, the tie changes no result. 4.57 ties them in any case: it does not read the head
+    [[nodiscard]] std::string_view table_of_stored_head() const {
+        auto const& ties = tensors_.tree().ties();
+        auto const is_stored = [&](std::string_view name) {
+            auto const set = tensors_.find(name);
+            return set && states_[static_cast<std::size_t>(set->first)].parts > 0;
+        };
+        for (auto const& head : ties) {
+            auto const set = tensors_.find(head.other);
+            if (!set || set->tensor->use != TensorUse::head || !is_stored(head.other)) continue;
+            for (auto const& tie : ties) {
+                if (tie.first != head.first) continue;
+                if (is_stored(tie.first)) return tie.first;
+                if (tie.other != head.other && is_stored(tie.other)) return tie.other;
+            }
+        }
+        return {};
+    }
+
     /// What the file stores for each tensor of the tree, in TreeTensors' order.
     ///
     /// Errors  malformed_file for a parameter that the file lacks or has twice, shape_mismatch; both name the tensor
