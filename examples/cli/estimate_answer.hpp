@@ -25,6 +25,9 @@ struct TrainedEstimate {
 [[nodiscard]] std::optional<TrainedEstimate> estimate_trained(Model const& model, EstimateRequest const& request,
                                                               std::int64_t context);
 
+/// Gives the devices of an estimate what the trainer allocates on each, where it runs; parts of the model stay as they are.
+void count_as_trained(TrainedEstimate const& trained, Parallelism const& parallel, MemoryEstimate& estimate);
+
 /// What `estimate` found, ready to be printed.
 struct EstimateAnswer {
     LoadedModel const& loaded;

@@ -127,11 +127,7 @@ struct TrainInput {
     auto programs = make_programs(request, model);
     if (!programs) return programs.error();
     out->programs = *std::move(programs);
-    if (request.tp > 1 && request.optimizer == OptimizerKind::adam8bit)
-        return Error{ErrorCode::unsupported}
-            .in("--optimizer adam8bit, --tp")
-            .because("do not run together yet: tensor-parallel ranks would cut the blocks of its state")
-            .fix("use adamw or sgd, or --dp");
+    if (auto const cut = check_cuts(request, out->programs); !cut) return cut.error();
     auto divisors = read_rope_divisors(files);
     if (!divisors) return divisors.error();
     out->divisors = *std::move(divisors);

@@ -114,8 +114,7 @@ private:
                 break;
             case ChangeKind::optimizer:
                 for (auto const what : {OptimizerKind::adam8bit, OptimizerKind::sgd}) {
-                    bool const is_refused = request.kahan_sum || (what == OptimizerKind::adam8bit && from.plan.tp > 1);
-                    if (what != request.optimizer && !is_refused)
+                    if (what != request.optimizer && !request.kahan_sum)
                         put("--optimizer " + std::string(train_optimizer_name(what)),
                             [what](TrainChange& to) { to.request.optimizer = what; });
                 }
@@ -142,10 +141,7 @@ private:
         plan.has_one_copy = plan.has_one_copy && train_options_of(change.request, plan).can_share_copy();
         auto const options = train_options_of(change.request, plan);
         if (!options.check()) return std::nullopt;
-        bool const runs = with_rule(change.request, [&](auto const& rule) {
-            return static_cast<bool>(detail::check_cut<std::decay_t<decltype(rule)>>(options));
-        });
-        if (!runs) return std::nullopt;
+        if (!check_cuts(change.request, programs_)) return std::nullopt;
         auto const ranks = predict_memory(change.request, plan, programs_, divisors_);
         if (!ranks) return std::nullopt;
         return fullest_of(plan, *ranks);

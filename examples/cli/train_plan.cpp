@@ -7,6 +7,7 @@
 #include <shardwise/core/split.hpp>
 #include <shardwise/cost/block_work.hpp>
 #include <shardwise/train/choose_training.hpp>
+#include <shardwise/train/detail/check_cut.hpp>
 #include <shardwise/train/estimate_training.hpp>
 
 #include "choices.hpp"
@@ -91,6 +92,17 @@ std::string exchange_of(TrainRequest const& request, TrainPlan const& plan,
                      : "after backward passes: none of these buckets is whole before a pass ends (--bucket-mb)";
 }
 
+Result<> check_cuts(TrainRequest const& request, std::vector<TrainingProgram> const& programs) {
+    for (auto const& program : programs) {
+        auto const cut =
+            with_rule(request, [&](auto const& rule) { return detail::check_cut(rule, program.layout()); });
+        if (!cut)
+            return Error{cut.error()}.in("--optimizer " + std::string(train_optimizer_name(request.optimizer)) +
+                                         ", --tp");
+    }
+    return {};
+}
+
 BatchOptions batch_options_of(TrainRequest const& request, TrainPlan const& plan) {
     return {.context = plan.context, .batch = request.batch, .shuffles = true, .seed = request.seed};
 }
@@ -170,6 +182,8 @@ std::optional<TrainedEstimate> estimate_trained(Model const& model, EstimateRequ
     };
     if (degrees.ep > 1 || degrees.sequence_parallel)
         return refuse("it has data- and tensor-parallel ranks and stages alone");
+    if (plan.attention == AttentionKind::eager && plan.recompute == Recompute::none)
+        return refuse("its attention never keeps the matrix of probabilities");
     if (request.quant) return refuse("packed weights are trained beside an adapter alone");
     TrainOptions options;
     options.micro_batch = micro_batch_of(request).batch;
@@ -196,7 +210,7 @@ std::optional<TrainedEstimate> estimate_trained(Model const& model, EstimateRequ
     for (std::int64_t rank = 0; rank < degrees.dp * replica; ++rank) {
         auto const& program = programs[static_cast<std::size_t>(rank % replica)];
         auto const count = [&](auto const& rule) -> Result<TrainingEstimate> {
-            if (auto const cut = detail::check_cut<std::decay_t<decltype(rule)>>(options); !cut) return cut.error();
+            if (auto const cut = detail::check_cut(rule, program.layout()); !cut) return cut.error();
             return estimate_training(program, rule, batch, options, {degrees.dp * replica, rank},
                                      !options.offloads_all);
         };
@@ -207,6 +221,39 @@ std::optional<TrainedEstimate> estimate_trained(Model const& model, EstimateRequ
         out.ranks.push_back(*estimate);
     }
     return out;
+}
+
+void count_as_trained(TrainedEstimate const& trained, Parallelism const& parallel, MemoryEstimate& estimate) {
+    if (!trained.refusal.empty() || trained.ranks.size() != estimate.devices.size()) return;
+    estimate.terms = {};
+    estimate.host = Bytes{};
+    for (auto& device : estimate.devices) {
+        auto const& at = device.place;
+        // The trainer's ranks: tensor-parallel ones next to each other, then stages, then replicas.
+        auto const& rank = trained.ranks[static_cast<std::size_t>((at.dp * parallel.pp + at.pp) * parallel.tp + at.tp)];
+        auto const& parts = rank.trainer;
+        device.terms = {.weights = rank.weights + parts.gathered,
+                        .activations = parts.activations + parts.batch + parts.stages,
+                        .gradients = parts.gradients,
+                        .optimizer = parts.optimizer,
+                        .overhead = rank.staging};
+        device.communication = Bytes{};
+        device.phases = {device.terms.activations, device.terms.activations};
+        // Offloaded states lie in files.
+        device.host = Bytes{};
+        estimate.terms += device.terms;
+    }
+    estimate.total = estimate.terms.total();
+    AssumptionSet kept;
+    for (auto const assumption : estimate.assumptions) {
+        bool const is_of_others =
+            assumption == Assumption::runtime_overhead || assumption == Assumption::mixed_precision_copy ||
+            assumption == Assumption::blocked_attention || assumption == Assumption::saved_by_operators ||
+            assumption == Assumption::working_layer;
+        if (!is_of_others) kept.insert(assumption);
+    }
+    kept.insert(Assumption::counted_as_trained);
+    estimate.assumptions = kept;
 }
 
 CollectiveTraffic predict_traffic(TrainRequest const& request, TrainPlan const& plan,

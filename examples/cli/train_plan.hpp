@@ -38,6 +38,11 @@ auto with_rule(TrainRequest const& request, Call&& call) {
 /// Which ranks take what: "2 data-parallel ranks of 4 sequences a step".
 [[nodiscard]] std::string reason_of(TrainRequest const& request, TrainPlan const& plan);
 
+/// Whether tensor-parallel ranks cut no block of the optimizer's state.
+///
+/// Errors  unsupported with the parameter whose blocks they cut
+[[nodiscard]] Result<> check_cuts(TrainRequest const& request, std::vector<TrainingProgram> const& programs);
+
 /// When data-parallel ranks exchange gradients: "beside backward passes", or after them and why. Empty where they exchange none.
 /// `has_one_thread` is of ranks that meet over MPI or Gloo.
 [[nodiscard]] std::string exchange_of(TrainRequest const& request, TrainPlan const& plan,

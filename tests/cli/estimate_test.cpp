@@ -119,12 +119,29 @@ TEST_CASE("estimate: what train allocates is what train predicts and holds itsel
         CHECK_MESSAGE(done.status == 0, done.err);
         Answer const train(done.out);
         CHECK(estimate.size("train", "ranks") == ranks);
+        CHECK(estimate.size("devices") == ranks);
+        auto const degree = [&](char const* name) { return estimate.integer("request", name); };
+        std::int64_t sum = 0;
         for (std::size_t rank = 0; rank < ranks; ++rank) {
             auto const total = estimate.integer("train", "ranks", rank, "total");
             CHECK(total > 0);
             CHECK(total == train.integer("memory", "ranks", rank, "predicted"));
             CHECK(total == train.integer("memory", "ranks", rank, "peak"));
+            sum += total;
+            // The table is of the same bytes.
+            auto const place = [&](char const* name) { return estimate.integer("devices", rank, "rank", name); };
+            auto const number_of =
+                static_cast<std::size_t>((place("dp") * degree("pp") + place("pp")) * degree("tp") + place("tp"));
+            auto const of = [&](char const* name) { return estimate.integer("train", "ranks", number_of, name); };
+            auto const term = [&](char const* name) { return estimate.integer("devices", rank, name); };
+            CHECK(term("total") == of("total"));
+            CHECK(term("weights") == of("weights") + of("gathered"));
+            CHECK(term("gradients") == of("gradients"));
+            CHECK(term("optimizer") == of("optimizer"));
+            CHECK(term("activations") == of("activations") + of("batch") + of("stages"));
+            CHECK(term("overhead") == of("staging"));
         }
+        CHECK(estimate.integer("bytes", "total") == sum);
     };
     // Threads that are data-parallel alone train one copy of the weights; the estimate is of ranks that have their own.
     check({"--dp", "2", "--zero", "1", "--recompute", "full"}, {"--batch", "2"},
@@ -144,6 +161,14 @@ TEST_CASE("estimate: what train allocates is what train predicts and holds itsel
     };
     CHECK(reason({"--tp", "2", "--sequence-parallel"}) == "it has data- and tensor-parallel ranks and stages alone");
     CHECK(Answer(run({"estimate", "demo", "--json"}).out).is_null("train"));
+    CHECK(reason({"--attention", "eager"}) == "its attention never keeps the matrix of probabilities");
+    // What does not run, and other conventions, are counted as before: a GPU's runtime, and weights in 16 bits.
+    Answer const others(
+        run({"estimate", "demo", "--training", "adam", "--dtype", "bf16", "--attention", "eager", "--json"}).out);
+    CHECK(others.integer("devices", std::size_t{0}, "overhead") == 512 << 20);
+    CHECK(others.integer("bytes", "weights") == 2 * others.integer("model", "parameters"));
+    auto const text = run({"estimate", "demo", "--training", "adam", "--context", "32"}).out;
+    CHECK(text.find("devices have what shardwise train") != std::string::npos);
 }
 
 TEST_CASE("estimate: the text shows terms per device and per module") {

@@ -304,7 +304,6 @@ TEST_CASE("train: what does not run yet is refused by its flag, and nothing is w
     auto const expert_options = training.folder.write("ep.json", R"({"ep": 2})");
     for (auto const& one :
          std::vector<Refused>{{{"--tp", "5"}, 2, "--tp: is more than the query heads"},
-                              {{"--tp", "2", "--optimizer", "adam8bit"}, 1, "--optimizer adam8bit, --tp"},
                               {{"--tp", "2", "--mode", "data_parallel", "--dp", "2"}, 2, "--mode, --tp"},
                               {{"--tp", "2", "--mode", "single"}, 2, "--mode, --tp"},
                               {{"--pp", "3"}, 2, "--pp: is more than the model's"},

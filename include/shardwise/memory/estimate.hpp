@@ -101,6 +101,7 @@ enum class Assumption : std::uint8_t {
     megatron_formula,
     one_node,
     working_layer,
+    counted_as_trained,
     batch_per_replica,
 };
 
@@ -155,6 +156,9 @@ enum class Assumption : std::uint8_t {
         case Assumption::one_node: return "all ranks are in one node";
         case Assumption::working_layer:
             return "the largest layer is held whole while it is computed, the next one arrives meanwhile";
+        case Assumption::counted_as_trained:
+            return "devices have what shardwise train allocates on the host: weights, gradients and optimizer in fp32; overhead is the "
+                   "copy that a checkpoint is written from beside steps";
         case Assumption::batch_per_replica: return "the batch is that of one data-parallel replica";
     }
     return {};

@@ -48,8 +48,8 @@ struct Adam8bit {
         StateArrays arrays;
         arrays.add({"exp_avg", Dtype::u8, range.size()});
         arrays.add({"exp_avg_sq", Dtype::u8, range.size()});
-        arrays.add({"exp_avg_absmax", Dtype::f32, blocks});
-        arrays.add({"exp_avg_sq_absmax", Dtype::f32, blocks});
+        arrays.add({"exp_avg_absmax", Dtype::f32, blocks, block});
+        arrays.add({"exp_avg_sq_absmax", Dtype::f32, blocks, block});
         return arrays;
     }
 

@@ -5,6 +5,7 @@
 #include <shardwise/core/split.hpp>
 #include <shardwise/cost/block_work.hpp>
 #include <shardwise/schedule/pipeline_time.hpp>
+#include <shardwise/train/detail/check_cut.hpp>
 #include <shardwise/train/estimate_training.hpp>
 
 #include <algorithm>
@@ -149,12 +150,14 @@ public:
                 .at_most(batch_.batch);
         auto const options = options_of(way);
         if (auto const checked = options.check(); !checked) return checked;
-        if (auto const cut = detail::check_cut<Rule>(options); !cut) return cut;
         WeightStorage const storage{way.zero == ZeroStage::weights ? TensorPlace{way.dp, 0} : TensorPlace{},
                                     detail::weights_dtype<Rule>, options.weights_folder()};
         if (auto const held = storage.check(low_rank_.rank > 0); !held) return held;
         auto const programs = programs_of(way);
         if (!programs) return programs.error();
+        for (auto const& program : **programs) {
+            if (auto const cut = detail::check_cut(rule_, program.layout()); !cut) return cut;
+        }
         auto const taken = memory(way, 0);
         return taken ? Result<>{} : Result<>{taken.error()};
     }

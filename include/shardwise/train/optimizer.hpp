@@ -32,6 +32,8 @@ struct StateArray {
     std::string_view name;
     Dtype dtype = Dtype::f32;
     std::int64_t elements = 0;
+    /// Of the parameter, those that each of these is of: a number for every block. It counts blocks from the parameter's first element on.
+    std::int64_t block = 1;
 };
 
 /// What an optimizer keeps of a range of a parameter.
@@ -56,9 +58,11 @@ struct StateArrays {
 struct ParameterRange {
     /// For errors.
     std::string_view name;
-    /// Of the whole parameter.
+    /// Of the whole parameter, on whichever ranks: it decides about what is kept of any range.
     std::int64_t elements = 0;
-    /// Which of them these are.
+    /// Where tensor-parallel ranks share it, this rank's, which are whole blocks (share_multiple) one after another; 0: it has all.
+    std::int64_t part = 0;
+    /// Which of the rank's these are.
     UnitRange range;
     TensorView<float, 1, Host> weights;
     TensorView<float const, 1, Host> gradients;
@@ -66,6 +70,9 @@ struct ParameterRange {
     std::array<std::byte*, StateArrays::most> state{};
     /// Whether weight decay applies: see decays_weight.
     bool decays = true;
+
+    /// The rank's.
+    [[nodiscard]] std::int64_t held() const { return part > 0 ? part : elements; }
 };
 
 /// Whether weight decay applies to a parameter: not to biases, and not to the weights of norms, which are the parameters of one
@@ -130,11 +137,11 @@ namespace detail {
     auto const& cut = range.range;
     Error wrong{ErrorCode::shape_mismatch};
     wrong.in(optimizer).at(range.name);
-    if (cut.begin < 0 || cut.end < cut.begin || cut.end > range.elements)
-        return wrong.because("the range is not of the parameter").got(cut.end).between(0, range.elements);
+    if (cut.begin < 0 || cut.end < cut.begin || cut.end > range.held())
+        return wrong.because("the range is not of the parameter").got(cut.end).between(0, range.held());
     if (cut.size() > 0 && cut.begin % multiple != 0)
         return wrong.because("a share begins within a block").got(cut.begin).multiple_of(multiple);
-    if (cut.end != range.elements && cut.end % multiple != 0)
+    if (cut.end != range.held() && cut.end % multiple != 0)
         return wrong.because("a share ends within a block").got(cut.end).multiple_of(multiple);
     if (range.weights.elements() != cut.size())
         return wrong.because("the weights are not those of the range")

@@ -39,12 +39,16 @@ struct OptimizedParameter {
     std::int64_t whole = 0;
     /// In place of `weights` where they are held in bf16, which KahanSum changes.
     TensorView<Bfloat16, 1, Host> halves{};
+    /// Where this is a tensor-parallel rank's part of a parameter, the elements of that; else 0. See detail::check_cut.
+    std::int64_t parted = 0;
 
     [[nodiscard]] bool is_share() const { return whole > 0; }
     [[nodiscard]] bool is_half() const { return halves.elements() > 0; }
     /// Those that are in memory, and all.
     [[nodiscard]] std::int64_t held() const { return is_half() ? halves.elements() : weights.elements(); }
     [[nodiscard]] std::int64_t elements() const { return is_share() ? whole : held(); }
+    /// Of the model's parameter, on whichever ranks: the rule is asked by those what it keeps.
+    [[nodiscard]] std::int64_t of_model() const { return parted > 0 ? parted : elements(); }
 };
 
 /// An optimizer with its state, of all of a model's parameters or of a rank's share of each (ZeRO 1, 2 and 3): `step` changes the
@@ -71,9 +75,8 @@ public:
                                                   TensorPlace const& place) {
         std::int64_t sum = 0;
         for (auto const& parameter : parameters) {
-            auto const elements = parameter.elements();
-            for (auto const& array : rule.state(elements, optimizer_share(elements, place.ranks, place.rank)))
-                sum += padded_bytes(array);
+            auto const own = optimizer_share(parameter.elements(), place.ranks, place.rank);
+            for (auto const& array : rule.state(parameter.of_model(), own)) sum += padded_bytes(array);
         }
         return sum;
     }
@@ -134,7 +137,7 @@ public:
     }
     /// The arrays of a parameter's state, of this rank's share, and where they lie: what a checkpoint writes and reads.
     [[nodiscard]] StateArrays state(std::size_t parameter) const {
-        return rule_.state(parameters_[parameter].elements(), share(parameter));
+        return rule_.state(parameters_[parameter].of_model(), share(parameter));
     }
     [[nodiscard]] Span<std::byte> state_memory(std::size_t parameter, std::size_t array) {
         auto const arrays = state(parameter);
@@ -185,7 +188,8 @@ public:
             auto const own = share(i);
             bool const is_whole = gradients[i].elements() == parameter.elements();
             ParameterRange range{.name = parameter.name,
-                                 .elements = parameter.elements(),
+                                 .elements = parameter.of_model(),
+                                 .part = parameter.elements(),
                                  .range = own,
                                  .weights = own_part(parameter, parameter.weights, own),
                                  .gradients = is_whole ? gradients[i].part(own.begin, own.size()) : gradients[i],

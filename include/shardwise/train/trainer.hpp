@@ -11,6 +11,7 @@
 #include <shardwise/train/clip.hpp>
 #include <shardwise/train/detail/agree_on_training.hpp>
 #include <shardwise/train/detail/bad_step.hpp>
+#include <shardwise/train/detail/check_cut.hpp>
 #include <shardwise/train/detail/check_training.hpp>
 #include <shardwise/train/detail/exchange_stream.hpp>
 #include <shardwise/train/detail/leaf_passes.hpp>
@@ -29,7 +30,6 @@
 #include <shardwise/train/training_gradients.hpp>
 #include <shardwise/train/training_phase.hpp>
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -243,7 +243,7 @@ private:
                                               TrainingWeights& weights, Rule const& rule, Batches batches,
                                               TrainOptions const& options, RopeDivisors const& divisors) {
         auto const batch = batches.options();
-        if (auto const cut = detail::check_cut<Rule>(options); !cut) return cut.error();
+        if (auto const cut = detail::check_cut(rule, program.layout()); !cut) return cut.error();
         TensorPlace const world{groups.world().size(), groups.world().rank()};
         detail::TrainerSizes<Rule> const sizes{program, rule, batch, options, world};
         auto const& layout = program.layout();

@@ -3,6 +3,7 @@
 
 #include <shardwise/comm/threads.hpp>
 #include <shardwise/train/adam8bit.hpp>
+#include <shardwise/train/checkpoint/checkpoint_saver.hpp>
 #include <shardwise/train/checkpoint/resume_checkpoint.hpp>
 #include <shardwise/train/checkpoint/run_settings.hpp>
 #include <shardwise/train/checkpoint/save_checkpoint.hpp>
@@ -12,6 +13,7 @@
 #include <doctest/doctest.h>
 
 #include "../../executor/training/training_cases.hpp"
+#include "../ranks.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -59,6 +61,7 @@ inline void flip_bit(std::string const& path, std::size_t byte, unsigned bit) {
 /// A model with its data and its trainer, ready for the first step.
 template <class Rule>
 struct SmallRun {
+    std::string config;
     TrainedModel trained;
     Rule rule;
     std::optional<TokenDataset> dataset;
@@ -70,12 +73,15 @@ struct SmallRun {
     RunSettings settings;
 
     explicit SmallRun(std::string_view dtype = "float32", Rule const& of = {}, std::int64_t layers = 1)
-        : trained(run_config(dtype, layers), 1, {}, {{}, shardwise::detail::weights_dtype<Rule>}), rule(of) {
+        : SmallRun(run_config(dtype, layers), of) {}
+    SmallRun(std::string of, Rule const& by)
+        : config(std::move(of)), trained(config, 1, {}, {{}, shardwise::detail::weights_dtype<Rule>}), rule(by) {
         std::string bytes;
-        for (auto const id : golden_tokens(40 * run_context + 1)) bytes += {static_cast<char>(id), '\0'};
+        auto const vocabulary = trained.model().config.vocab_size;
+        for (auto const id : golden_tokens(40 * run_context + 1)) bytes += {static_cast<char>(id % vocabulary), '\0'};
         std::vector<TokenFile> tokens;
         tokens.push_back(TrainedModel::take(TokenFile::open(trained.files.folder.write("run.u16", bytes))));
-        dataset.emplace(TrainedModel::take(TokenDataset::create(std::move(tokens), 97)));
+        dataset.emplace(TrainedModel::take(TokenDataset::create(std::move(tokens), vocabulary)));
         BatchOptions const batch{.context = run_context, .batch = 3, .seed = 5};
         batches.emplace(TrainedModel::take(Batches::create(*dataset, {0, dataset->tokens()}, batch)));
         TrainOptions const options{.steps = run_steps,
@@ -144,5 +150,70 @@ struct SmallRun {
         return out;
     }
 };
+
+/// Ranks of which `tp` neighbours share each layer, and `pp` stages the layers.
+struct Ranks {
+    std::int32_t all = 1;
+    std::int32_t tp = 1;
+    ZeroStage zero = ZeroStage::none;
+    std::int32_t pp = 1;
+    PipelineKind pipeline = PipelineKind::one_forward_one_backward;
+};
+
+/// Goes on from a checkpoint, or begins, takes the steps before `end` and saves: the files.
+template <class Rule>
+std::map<std::string, std::string> trained_by(SmallRun<Rule>& run, Ranks const& ranks, std::string const& from,
+                                              std::int64_t first, std::int64_t end) {
+    TemporaryFolder const out;
+    auto const target = run.target(out.path());
+    auto options = run.trainer->options();
+    options.tp = ranks.tp;
+    options.zero = ranks.zero;
+    options.pp = ranks.pp;
+    options.pipeline = ranks.pipeline;
+    auto const body = [&](Threads& thread) -> Result<> {
+        auto const replica = ranks.tp * ranks.pp;
+        WeightStorage const storage(ranks.zero == ZeroStage::weights
+                                        ? TensorPlace{ranks.all / replica, thread.rank() / replica}
+                                        : TensorPlace{},
+                                    shardwise::detail::weights_dtype<Rule>);
+        TrainedModel own(run.config, 1, options.model_place(thread.rank()), storage);
+        HostCommunicator comm(std::move(thread));
+        auto trainer =
+            Trainer<Rule>::create(own.context, comm, own.program, own.weights, run.rule, *run.batches, options);
+        if (!trainer) return trainer.error();
+        if (!from.empty()) {
+            auto const loaded = load_checkpoint(from, *run.layout, own.weights, trainer->optimizer());
+            if (!loaded) return loaded;
+        }
+        TrainerPosition position;
+        position.step = first;
+        if (auto const restored = trainer->restore(position); !restored) return restored;
+        auto stream = own.context.make_stream();
+        for (auto step = first; step < end; ++step) {
+            if (auto const done = trainer->step(stream); !done) return done.error();
+        }
+        TensorPlace const place{comm.size(), comm.rank()};
+        auto const parts = checkpoint_parts(*run.layout, own.weights, trainer->optimizer(), place);
+        if (!parts) return parts.error();
+        CHECK(CheckpointSaver<>::staging_bytes({parts->data(), parts->size()}) ==
+              CheckpointSaver<>::staging_bytes(own.program.layout(), run.rule, place, ranks.zero != ZeroStage::none));
+        return save_checkpoint(comm, target, run.state(end), own.weights, trainer->optimizer());
+    };
+    auto const done = run_threads(ranks.all, body);
+    REQUIRE_MESSAGE(done, (done ? "" : done.error().message()));
+    return files_of(out / checkpoint_name(end));
+}
+
+/// Trains four steps with a checkpoint after two and after four; the files of both.
+template <class Run>
+auto save_twice(Run& run, TemporaryFolder const& out) {
+    run.train(0, 2);
+    REQUIRE(run.save(out.path(), 2));
+    auto two = files_of(out / "step-000002");
+    run.train(2, 4);
+    REQUIRE(run.save(out.path(), 4));
+    return std::pair(std::move(two), files_of(out / "step-000004"));
+}
 
 }  // namespace shardwise::testing

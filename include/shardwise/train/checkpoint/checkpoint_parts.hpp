@@ -100,35 +100,22 @@ template <OptimizerRule Rule>
             out.push_back({layout.weight(parameters[i].number), whole, bytes, !storage.is_half(), storage.is_mapped()});
             if (master) out.push_back({*master, whole, bytes, false, storage.is_mapped()});
         });
-        // How many elements of each array lie before the range, and before what this rank has.
-        auto const& rule = optimizer.rule();
-        auto const before = rule.state(elements, {0, range.begin});
-        auto const unheld = rule.state(elements, {0, held.begin});
         std::size_t array = 0;
-        for (auto const& mine : rule.state(elements, range)) {
+        for (auto const& mine : optimizer.state(i)) {
             auto const state = layout.state(std::string(mine.name) + "." + name);
             if (!state) return wrong.at(name).because("has other state in the layout, of another optimizer");
             auto const state_width = static_cast<std::size_t>(layout.tensor(*state).width());
-            auto const begin = before.arrays[array].elements;
-            auto const skipped = static_cast<std::size_t>(begin - unheld.arrays[array].elements);
-            auto const* const from = optimizer.state_memory(i, array++).data() + skipped * state_width;
-            // Blocks are of whole parameters alone.
-            if (parameters[i].cut.is_whole()) {
-                out.push_back({*state,
-                               begin,
-                               {from, static_cast<std::size_t>(mine.elements) * state_width},
-                               false,
-                               optimizer.is_offloaded()});
-                continue;
-            }
-            parameters[i].for_each_run(range, [&](std::int64_t whole, std::int64_t own, std::int64_t count) {
-                auto const skip = static_cast<std::size_t>(own - range.begin) * state_width;
-                out.push_back({*state,
-                               whole,
-                               {from + skip, static_cast<std::size_t>(count) * state_width},
-                               false,
-                               optimizer.is_offloaded()});
-            });
+            auto const* const from = optimizer.state_memory(i, array++).data();
+            auto const unheld = held.begin / mine.block;
+            parameters[i].for_each_block_run(
+                range, mine.block, [&](std::int64_t whole, std::int64_t own, std::int64_t count) {
+                    auto const skip = static_cast<std::size_t>(own - unheld) * state_width;
+                    out.push_back({*state,
+                                   whole,
+                                   {from + skip, static_cast<std::size_t>(count) * state_width},
+                                   false,
+                                   optimizer.is_offloaded()});
+                });
         }
     }
     return out;

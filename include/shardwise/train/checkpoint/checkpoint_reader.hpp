@@ -160,14 +160,15 @@ private:
 
 namespace detail {
 
-/// Reads what a rank has in `range` of those elements that it holds of a parameter.
+/// Reads what a rank has in `range` of those elements that it holds of a parameter; or of its blocks of elements, the number of each.
 [[nodiscard]] inline Result<> read_runs(shardwise::CheckpointReader const& reader, CheckpointPlace place,
                                         TrainingParameter const& parameter, UnitRange range, std::byte* to,
-                                        std::size_t width) {
+                                        std::size_t width, std::int64_t block = 1) {
     Result<> done;
-    parameter.for_each_run(range, [&](std::int64_t whole, std::int64_t own, std::int64_t count) {
+    auto const first = range.begin / block;
+    parameter.for_each_block_run(range, block, [&](std::int64_t whole, std::int64_t own, std::int64_t count) {
         if (!done) return;
-        auto* const at = to + static_cast<std::size_t>(own - range.begin) * width;
+        auto* const at = to + static_cast<std::size_t>(own - first) * width;
         done = reader.read(place, whole, {at, static_cast<std::size_t>(count) * width});
     });
     return done;
@@ -212,17 +213,13 @@ template <OptimizerRule Rule>
     for (std::size_t i = 0; i < optimizer.parameters().size(); ++i) {
         auto const& parameter = optimizer.parameters()[i];
         auto const own = optimizer.share(i);
-        auto const before = optimizer.rule().state(parameter.elements(), {0, own.begin});
         std::size_t array = 0;
         for (auto const& mine : optimizer.state(i)) {
             auto const place = layout.state(std::string(mine.name) + "." + parameter.name);
             if (!place) return missing(std::string(mine.name) + "." + parameter.name);
-            auto const first = before.arrays[array].elements;
             auto const memory = optimizer.state_memory(i, array++);
             auto const width = static_cast<std::size_t>(bits(mine.dtype) / 8);
-            auto const done = parameters[i].cut.is_whole()
-                                  ? reader->read(*place, first, memory)
-                                  : detail::read_runs(*reader, *place, parameters[i], own, memory.data(), width);
+            auto const done = detail::read_runs(*reader, *place, parameters[i], own, memory.data(), width, mine.block);
             if (!done) return done;
             optimizer.drop();
         }

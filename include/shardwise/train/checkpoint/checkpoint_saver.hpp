@@ -52,17 +52,13 @@ public:
             auto const held = is_shared ? optimizer_share(elements, data.ranks, data.rank) : UnitRange{0, elements};
             auto const own = written_range(parameter, tensor, held, place);
             if (own.size() == 0) continue;
-            auto const add = [&](std::int64_t count, std::int64_t width) {
-                if (parameter.cut.is_whole()) {
+            auto const add = [&](std::int64_t width, std::int64_t block) {
+                parameter.for_each_block_run(own, block, [&](std::int64_t, std::int64_t, std::int64_t count) {
                     sum += padded(static_cast<std::size_t>(count * width));
-                    return;
-                }
-                parameter.for_each_run(own, [&](std::int64_t, std::int64_t, std::int64_t run) {
-                    sum += padded(static_cast<std::size_t>(run * width));
                 });
             };
-            add(own.size(), WeightStorage({}, detail::weights_dtype<Rule>).width());
-            for (auto const& array : rule.state(elements, own)) add(array.elements, bits(array.dtype) / 8);
+            add(WeightStorage({}, detail::weights_dtype<Rule>).width(), 1);
+            for (auto const& array : rule.state(parameter.whole_elements, own)) add(bits(array.dtype) / 8, array.block);
         }
         return with_window(sum);
     }

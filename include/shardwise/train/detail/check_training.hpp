@@ -47,7 +47,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
     for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
         auto const& parameter = layout.parameters()[i];
         out.push_back({parameter.name, weights.values(i), decays_weight(parameter.name, parameter.tensor->shape.rank()),
-                       weights.shares().is_shared() ? parameter.elements : 0, weights.halves(i)});
+                       weights.shares().is_shared() ? parameter.elements : 0, weights.halves(i),
+                       parameter.whole_elements});
     }
     return out;
 }

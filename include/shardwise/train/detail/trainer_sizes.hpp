@@ -22,17 +22,6 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// Errors  unsupported for an optimizer whose state has blocks that tensor-parallel ranks would cut
-template <OptimizerRule Rule>
-[[nodiscard]] Result<> check_cut(TrainOptions const& options) {
-    if (options.tp == 1 || (Rule::share_multiple == 1 && !Rule::needs_whole_matrix)) return {};
-    return Error{ErrorCode::unsupported}
-        .in(Rule::name)
-        .at("tp")
-        .because("has blocks of elements, which tensor-parallel ranks would cut")
-        .fix("use adamw or sgd, or data-parallel ranks");
-}
-
 /// What a trainer allocates.
 struct TrainerParts {
     /// Kept and working values of passes, with what operations need beside them.
@@ -118,6 +107,7 @@ struct TrainerSizes {
         for (auto const& parameter : program.layout().parameters()) {
             OptimizedParameter one{{}, {nullptr, {weights().is_half() ? 0 : parameter.elements}}};
             if (weights().is_half()) one.halves = {nullptr, {parameter.elements}};
+            one.parted = parameter.whole_elements;
             out.push_back(one);
         }
         return out;
