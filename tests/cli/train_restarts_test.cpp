@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <shardwise/train/checkpoint/checkpoint_folders.hpp>
+
 #include <doctest/doctest.h>
 
 #include "launched_ranks.hpp"
@@ -139,6 +141,38 @@ TEST_CASE("train: a run ends where restarts are used up or too few ranks are lef
     CHECK(answer.integer("restarts", 0U, "step") == 0);
     CHECK(answer.integer("restarts", 0U, "ranks") == 2);
     CHECK(list_checkpoints(training.out("threads")) == std::vector<std::int64_t>{answer.integer("steps")});
+}
+
+TEST_CASE("train: a run is started again after one second, then two, then four") {
+    Training const training;
+    std::vector<double> pauses;
+    auto const ran =
+        run_with(training, "pauses", {"--steps", "1000000", "--dp", "2", "--max-restarts", "3"}, [&](pid_t process) {
+            std::vector<pid_t> before;
+            auto killed = std::chrono::steady_clock::now();
+            for (int start = 0; start < 4; ++start) {
+                std::vector<pid_t> now;
+                bool const is_there = testing::comes_true(std::chrono::seconds(60), [&] {
+                    now = ranks_of(process, 1);
+                    return now.size() == 1 && now != before;
+                });
+                auto const paused = std::chrono::steady_clock::now() - killed;
+                if (start > 0) pauses.push_back(std::chrono::duration<double>(paused).count());
+                before = now;
+                killed = std::chrono::steady_clock::now();
+                ::kill(is_there ? now[0] : process, SIGKILL);
+            }
+        });
+    CHECK(ran.status == 1);
+    CHECK_MESSAGE(ran.says("was ended by signal Killed, after 3 restarts"), ran.err);
+    REQUIRE(pauses.size() == 3);
+    // What is beyond is the machine's: a process ends and another one begins.
+    double expected = 1.0;
+    for (auto const pause : pauses) {
+        CHECK(pause >= expected);
+        CHECK(pause < 1.9 * expected);
+        expected *= 2.0;
+    }
 }
 
 TEST_CASE(

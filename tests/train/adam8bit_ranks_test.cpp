@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/train/adam8bit.hpp>
+#include <shardwise/train/choose_training.hpp>
 #include <shardwise/train/train_ranks.hpp>
 
 #include <doctest/doctest.h>
@@ -105,8 +106,16 @@ TEST_CASE("Adam8bit: ranks that would cut a block are refused with the parameter
         [](Trainer<Adam8bit>&, HostStream&) { return Result<>{}; });
     REQUIRE_FALSE(refused);
     CHECK(refused.error().message().find("model.layers.0.mlp.down_proj.weight") != std::string::npos);
+    TrainingMachines const machines{.ranks = 2, .memory = Bytes{std::int64_t{1} << 40U}};
+    auto const batch = data.batches().options();
+    TrainingSearch<Adam8bit> impossible(run.model(), {}, batch, {}, machines, {.tp = 2});
+    auto const none = impossible.run();
+    REQUIRE_FALSE(none);
+    CHECK(none.error().place() == "model.layers.0.mlp.down_proj.weight");
+    TrainedModel const whole_blocks(blocks_config());
+    CHECK(TrainingSearch<Adam8bit>(whole_blocks.model(), {}, batch, {}, machines, {.tp = 2}).run());
     // Stages share no parameter.
-    CHECK(train(config, data, 3, Adam8bit{}, {.ranks = 2, .pp = 2}) == train(config, data, 5, Adam8bit{}, {}));
+    CHECK(train(config, data, 3, Adam8bit{}, {.ranks = 2, .pp = 2}) == train(config, data, 3, Adam8bit{}, {}));
 }
 
 TEST_CASE("Adam8bit: tensor-parallel ranks write the checkpoints of one, and any ranks go on from them") {

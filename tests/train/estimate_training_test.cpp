@@ -224,11 +224,10 @@ TEST_CASE("TrainingSearch: a model that fits over stages alone gets them, and ta
     auto const& model = files.checkpoint->model;
     CurveData const data(model.config.vocab_size);
     auto const batch = data.batches().options();
-    // Its blocks are cut by no tensor-parallel rank.
     Adam8bit const rule;
     RopeDivisors const divisors;
     TrainingMachines machines{.ranks = 2, .per_machine = 1, .memory = Bytes{std::int64_t{1} << 40U}};
-    TrainingPins const pins{.zero = ZeroStage::none};
+    TrainingPins const pins{.tp = 1, .zero = ZeroStage::none};
     TrainingSearch<Adam8bit> ample(model, rule, batch, {}, machines, pins, {}, false, divisors);
     auto const roomy = ample.run();
     REQUIRE(roomy);
@@ -270,6 +269,6 @@ TEST_CASE("TrainingSearch: a model that fits over stages alone gets them, and ta
     REQUIRE(none);
     CHECK_FALSE(none->is_fitting);
     CHECK(none->way.dp == 2);
-    TrainingSearch<Adam8bit> impossible(model, rule, batch, {}, machines, {.tp = 2}, {}, false, divisors);
+    TrainingSearch<Adam8bit> impossible(model, rule, batch, {}, machines, {.dp = 2, .tp = 2}, {}, false, divisors);
     CHECK_FALSE(impossible.run());
 }

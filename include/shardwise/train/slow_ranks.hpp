@@ -50,7 +50,7 @@ public:
     /// Takes what a step has taken on this rank, without the time that it waited for others; all ranks call it after the same step.
     ///
     /// Units   seconds
-    /// Returns the ranks that were slow in all of the last steps, where these were just compared; else none
+    /// Returns the ranks that were slow in so many steps in a row since the last comparison, or from before it on; else none
     /// Errors  as a collective
     template <Communicator C>
     [[nodiscard]] Result<List<std::int32_t>> take(C& comm, double seconds) {
@@ -67,16 +67,20 @@ public:
                                          std::span<std::int64_t const>{counts.data(), counts.size()});
         own_.clear();
         if (!gathered) return gathered.error();
-        List<std::int64_t> behind(ranks, 0);
+        streaks_.resize(ranks);
+        List<std::int64_t> longest(ranks, 0);
         for (std::int64_t i = 0; i < count; ++i) {
             auto const of = [&](std::size_t rank) {
                 return static_cast<double>(all[rank * static_cast<std::size_t>(count) + static_cast<std::size_t>(i)]);
             };
-            for (std::size_t rank = 0; rank < ranks; ++rank)
-                behind[rank] += of(rank) > factor_ * expected(ranks, rank, of) ? 1 : 0;
+            for (std::size_t rank = 0; rank < ranks; ++rank) {
+                auto& streak = streaks_[rank];
+                streak = of(rank) > factor_ * expected(ranks, rank, of) ? streak + 1 : 0;
+                longest[rank] = std::max(longest[rank], streak);
+            }
         }
         for (std::size_t rank = 0; rank < ranks; ++rank) {
-            if (behind[rank] == count) slow.push_back(static_cast<std::int32_t>(rank));
+            if (longest[rank] >= steps_) slow.push_back(static_cast<std::int32_t>(rank));
         }
         return slow;
     }
@@ -104,6 +108,8 @@ private:
     std::int64_t steps_;
     double factor_;
     List<std::int64_t> own_;
+    /// Of each rank, the slow steps in a row until the last that was compared.
+    List<std::int64_t> streaks_;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE
