@@ -2,77 +2,26 @@
 #pragma once
 
 #include <shardwise/comm/device/peer_meeting.hpp>
+#include <shardwise/comm/shared_memory.hpp>
 #include <shardwise/comm/threads.hpp>
-#include <shardwise/parallel/device_collectives.hpp>
 #include <shardwise/session/embed.hpp>
 #include <shardwise/session/run_on_devices.hpp>
 #include <shardwise/session/serve_on_threads.hpp>
 
+#include "../comm/processes.hpp"
+#include "collected.hpp"
 #include "model_cases.hpp"
 
 #include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <string>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
 // Ranks that are threads with a device, or a part of one, each.
-
-namespace shardwise::testing {
-
-/// The bits that a rank's collectives leave: a sum, a gather, a sum's share and an exchange.
-template <class B, class T>
-[[nodiscard]] Result<std::vector<T>> collect(DeviceCommunicator<typename B::VendorApi>& comm,
-                                             typename B::Context& context, typename B::Stream& stream) {
-    constexpr std::int64_t size = 90;
-    auto const own_numbers = numbers(size, 3U + static_cast<unsigned>(comm.rank()));
-    std::vector<T> values;
-    for (auto const value : own_numbers) values.push_back(T(value));
-    auto memory = Buffer<T, B>::allocate(context, 4 * size);
-    if (!memory) return memory.error();
-    auto const part = [&](std::int64_t i) { return memory->view().part(i * size, size); };
-    TensorView<T const, 1, Host> const from(values.data(), {size});
-    for (int i = 0; i < 3; ++i) {
-        if (auto const copied = B::template copy<T>(from, part(i), stream); !copied) return copied.error();
-    }
-    auto const share = [ranks = comm.size()](std::int32_t rank) { return split_units(size, ranks, rank).size(); };
-    auto const own = split_units(size, comm.size(), comm.rank());
-    TensorView<T const, 1, B> const whole = part(1);
-    submit_all_reduce(comm, part(0), ReduceOp::sum, stream);
-    submit_reduce_scatter(comm, whole, part(1).part(own.begin, own.size()), share, stream);
-    submit_all_gather(comm, TensorView<T const, 1, B>(part(1).part(own.begin, own.size())), part(1), share, stream);
-    auto const received = own.size() * comm.size();
-    submit_all_to_all(
-        comm, TensorView<T const, 1, B>(part(2)), share, part(3).part(0, received),
-        [&](std::int32_t) { return own.size(); }, stream);
-    // What the stream still reads stays where it is.
-    std::vector<T> results(4 * size);
-    TensorView<T, 1, Host> const to(results.data(), {4 * size});
-    if (auto const copied = B::template copy<T>(std::as_const(*memory).view(), to, stream); !copied)
-        return copied.error();
-    if (auto const done = stream.synchronize(Deadline::after(std::chrono::seconds(60))); !done) return done.error();
-    results.resize(static_cast<std::size_t>(3 * size + received));
-    return results;
-}
-
-/// Whether collectives over peers have the bits of staged ones, of one rank.
-template <class B, class T>
-[[nodiscard]] Result<> check_collected(DeviceCommunicator<typename B::VendorApi>& staged,
-                                       DeviceCommunicator<typename B::VendorApi>& peers, typename B::Context& context,
-                                       typename B::Stream& stream) {
-    auto const expected = collect<B, T>(staged, context, stream);
-    if (!expected) return expected.error();
-    auto const found = collect<B, T>(peers, context, stream);
-    if (!found) return found.error();
-    if (std::memcmp(found->data(), expected->data(), expected->size() * sizeof(T)) != 0)
-        return Error{ErrorCode::invalid_argument}.in("test").because("other bits");
-    return {};
-}
-
-}  // namespace shardwise::testing
 
 TEST_SUITE_BEGIN("fibers");
 
@@ -282,6 +231,58 @@ TEST_CASE_TEMPLATE("Models: texts are embedded, and a conversation goes on, on e
     }
 #endif
 }
+
+#if !defined(SHARDWISE_HAS_CUDA) && !defined(SHARDWISE_HAS_HIP)
+TEST_CASE("Models: ranks that are processes add up over peers, or staged where they share a device, and say why") {
+    using namespace shardwise;
+    testing::ModelCase const of{testing::tiny_llama, 1, 2, 8, 3};
+    testing::FormulaModel const model(of.config);
+    auto const requests = testing::model_requests(of);
+    auto const alone = testing::run_model<Host>(model, of, requests, nullptr);
+    REQUIRE(alone);
+    testing::FakeRoom const room(1);
+    struct Run {
+        DeviceComm comm;
+        std::vector<std::int32_t> devices;
+        char const* communicator;
+    };
+    int number = 0;
+    for (auto const& run : {Run{DeviceComm::peers, {0, 1}, "peers"}, Run{DeviceComm::automatic, {0}, "staged"}}) {
+        auto const key = "peer-models-" + std::to_string(getpid()) + "-" + std::to_string(++number);
+        auto const rank = [&](std::int32_t own) -> Result<> {
+            auto joined = SharedMemory::join(key, own, 2);
+            if (!joined) return joined.error();
+            HostCommunicator world(std::move(*joined));
+            RunOptions options;
+            options.tp = 2;
+            options.threads = 1;
+            options.sequences = 2;
+            options.step_tokens = 8;
+            options.comm = run.comm;
+            options.devices.numbers = run.devices;
+            OpenCheckpoint files(model.source);
+            auto const ran =
+                run_in_group_on_devices<testing::Fake>(world, files, model.checkpoint->model, requests, options);
+            if (!ran) return ran.error();
+            auto const wrong = [](std::string const& what) {
+                return Error{ErrorCode::invalid_argument}.in("test").because(what);
+            };
+            if (ran->communicator != run.communicator) return wrong(std::string(ran->communicator));
+            bool const says_why = ran->communicator_reason.find("shares its device") != std::string::npos;
+            if (says_why != (ran->communicator == "staged")) return wrong(ran->communicator_reason);
+            if (ran->communicator == "peers" && ran->graphs.replayed == 0) return wrong("no graphs");
+            for (auto const& memory : ran->ranks)
+                if (memory.held != memory.predicted) return wrong("holds other memory than predicted");
+            for (std::size_t i = 0; i < requests.size(); ++i)
+                if (ran->generations[i].tokens != alone->generations[i].tokens) return wrong("other tokens");
+            return {};
+        };
+        for (auto const& outcome :
+             testing::run_processes({[&] { return rank(0); }, [&] { return rank(1); }}, {}, std::chrono::seconds(200)))
+            CHECK_MESSAGE(outcome.succeeded, outcome.message);
+    }
+}
+#endif
 
 TEST_CASE("Models: ranks of a group that is no meeting of threads add up staged, and refuse peers by name") {
     using namespace shardwise;

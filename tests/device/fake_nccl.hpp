@@ -57,6 +57,12 @@ private:
         std::mutex mutex;
         std::condition_variable changed;
         std::map<std::pair<std::pair<int, int>, int>, std::vector<float>> messages;
+        /// By the number of a split: of each rank that has come its color and key, and the groups that come of it, by color.
+        struct Split {
+            std::map<int, std::pair<int, int>> ranks;
+            std::map<int, std::shared_ptr<Group>> parts;
+        };
+        std::map<int, Split> splits;
     };
     struct Comm {
         std::shared_ptr<Group> group;
@@ -67,6 +73,7 @@ private:
         /// By the other rank.
         std::map<int, int> sent{};
         std::map<int, int> received{};
+        int splits = 0;
     };
     using Task = std::function<void()>;
 
@@ -177,6 +184,31 @@ inline NcclTable FakeNccl::table() {
         }
         auto const status = enter("ncclCommInitRankConfig", comm.get());
         if (status != 0 && status != NcclTable::in_progress) return status;
+        ++get().alive;
+        *to = comm.release();
+        return status;
+    };
+    made.split = [](NcclTable::Handle parent, int color, int key, NcclTable::Handle* to, NcclTable::Config* config) {
+        auto& from = of(parent);
+        auto const status = enter("ncclCommSplit", &from);
+        if (config->blocking != 0) return 4;
+        auto comm = std::make_unique<Comm>();
+        std::unique_lock lock(from.group->mutex);
+        auto& split = from.group->splits[from.splits++];
+        split.ranks[from.rank] = {color, key};
+        from.group->changed.notify_all();
+        auto const all_came = [&] { return static_cast<int>(split.ranks.size()) == from.ranks; };
+        if (!from.group->changed.wait_for(lock, std::chrono::seconds(10), all_came)) return 6;
+        if (status != 0 && status != NcclTable::in_progress) return status;
+        for (auto const& [rank, place] : split.ranks) {
+            if (place.first != color) continue;
+            ++comm->ranks;
+            if (place.second < key) ++comm->rank;
+        }
+        auto& part = split.parts[color];
+        if (!part) part = std::make_shared<Group>();
+        comm->group = part;
+        comm->left = from.left;
         ++get().alive;
         *to = comm.release();
         return status;

@@ -8,6 +8,7 @@
 #include <shardwise/kernels/detail/pack.hpp>
 
 #include "emulator.hpp"
+#include "fake_shared.hpp"
 
 // Written in names that the emulator brings.
 #include <shardwise/backend/detail/matrix_tile.cuh>
@@ -15,6 +16,7 @@
 #include <array>
 #include <atomic>
 #include <condition_variable>
+#include <csignal>
 #include <cstdlib>
 #include <deque>
 #include <functional>
@@ -35,6 +37,11 @@ struct FakeMachine {
     std::int32_t devices = 2;
     std::int32_t warp_size = 16;
     std::int32_t multiprocessors = 8;
+    /// Which of the machine's devices this process's first one is: a process may see a few of them.
+    std::int32_t first_device = 0;
+    /// Whether kernels of several processes run at once on a device.
+    bool runs_processes_at_once = false;
+    FakeShared shared;
     /// What a device says is free, whatever was taken.
     std::atomic<std::int64_t> free_bytes{1234};
     std::atomic<int> memory{0};
@@ -50,6 +57,11 @@ struct FakeMachine {
         after_ = after;
     }
     void mend() { fail(""); }
+    /// The process ends as if it was killed, at its so many-th call of the vendor from now on.
+    void die_at_call(int number) {
+        std::lock_guard const lock(mutex_);
+        calls_to_live_ = number;
+    }
 
     /// From now on a kernel's first launch on a device, and an allocation, wait until all that was put into the device's streams is done, and
     /// keep every other launch from going on meanwhile: what a driver may do that loads code when it is first called.
@@ -80,6 +92,7 @@ struct FakeMachine {
     [[nodiscard]] Result<> enter(std::string_view call, ErrorCode code = ErrorCode::backend_failure) {
         std::lock_guard const lock(mutex_);
         ++calls_[std::string(call)];
+        if (calls_to_live_ > 0 && --calls_to_live_ == 0) (void)std::raise(SIGKILL);
         if (failing_ != call || after_-- > 0) return {};
         return Error{code}.in(call).because("was told to fail");
     }
@@ -97,6 +110,7 @@ private:
     std::mutex mutex_;
     std::string failing_;
     int after_ = 0;
+    int calls_to_live_ = 0;
     std::map<std::string, int> calls_;
 };
 
@@ -211,10 +225,27 @@ struct FakeApi {
         return memory;
     }
     static void release(void* memory) {
-        ::operator delete (memory, std::align_val_t{256});
         --machine().memory;
+        if (machine().shared.release(memory)) return;
+        ::operator delete (memory, std::align_val_t{256});
     }
-    static Result<void*> allocate_shared(std::size_t bytes) { return allocate(bytes); }
+    static Result<void*> allocate_shared(std::size_t bytes) {
+        if (auto const result = machine().enter("allocate", ErrorCode::out_of_memory); !result) return result.error();
+        if (capturing() != nullptr) return break_capture(capturing(), "allocate").error();
+        auto const lock = machine().drive(current(), nullptr);
+        auto memory = machine().shared.make(bytes);
+        if (memory) ++machine().memory;
+        return memory;
+    }
+    static Result<detail::SharedHandle> export_shared(void* memory) {
+        if (auto const result = machine().enter("export_shared"); !result) return result.error();
+        return machine().shared.export_handle(memory);
+    }
+    static Result<void*> open_shared(detail::SharedHandle handle) {
+        if (auto const result = machine().enter("open_shared"); !result) return result.error();
+        return machine().shared.open(handle);
+    }
+    static void close_shared(void* memory) { machine().shared.close_opened(memory); }
     static Result<void*> allocate_pinned(std::size_t bytes) {
         if (auto const result = machine().enter("allocate_pinned", ErrorCode::out_of_memory); !result) {
             return result.error();
@@ -298,6 +329,17 @@ struct FakeApi {
     static Result<> enable_peer(std::int32_t device, std::int32_t) {
         if (device != current()) return Error{ErrorCode::backend_failure}.in("enable_peer").because("wrong device");
         return machine().enter("enable_peer", ErrorCode::unsupported);
+    }
+
+    static Result<detail::DeviceUuid> uuid(std::int32_t device) {
+        if (auto const result = machine().enter("uuid"); !result) return result.error();
+        detail::DeviceUuid uuid;
+        uuid.bytes.back() = static_cast<std::byte>(1 + machine().first_device + device);
+        return uuid;
+    }
+    static Result<bool> runs_processes_at_once(std::int32_t) {
+        if (auto const result = machine().enter("runs_processes_at_once"); !result) return result.error();
+        return machine().runs_processes_at_once;
     }
 
     static Result<> begin_capture(Stream stream) {

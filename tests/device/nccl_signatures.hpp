@@ -49,6 +49,7 @@ constexpr bool has_signature =
 static_assert(has_signature<&NcclTable::get_version, decltype(ncclGetVersion)>);
 static_assert(has_signature<&NcclTable::get_unique_id, decltype(ncclGetUniqueId)>);
 static_assert(has_signature<&NcclTable::init_rank, decltype(ncclCommInitRankConfig)>);
+static_assert(has_signature<&NcclTable::split, decltype(ncclCommSplit)>);
 static_assert(has_signature<&NcclTable::finalize, decltype(ncclCommFinalize)>);
 static_assert(has_signature<&NcclTable::destroy, decltype(ncclCommDestroy)>);
 static_assert(has_signature<&NcclTable::abort, decltype(ncclCommAbort)>);

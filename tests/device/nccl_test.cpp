@@ -228,6 +228,53 @@ TEST_CASE("Nccl: a library that stays in progress is given up at the limit, and 
     CHECK(alive() == "");
 }
 
+TEST_CASE("Nccl: a group that is cut works in its parts and as a whole; a cut that fails ends it on all ranks by name") {
+    Mended const mended;
+    for (int const asks : {0, 3}) {
+        FakeNccl::get().asks_in_progress = asks;
+        auto const done = run_ranks(4, 10s, [](auto& nccl, auto& context, auto& stream, auto& world) -> Result<> {
+            auto part = world.split(world.rank() % 2);
+            if (!part) return part.error();
+            auto own = context.make_stream();
+            auto half = nccl.split(*part, own);
+            if (!half) return half.error();
+            if ((*half)->size() != 2 || (*half)->rank() != world.rank() / 2)
+                return Error{ErrorCode::invalid_argument}.in("test").because("has other ranks");
+            if (auto const moved = collect(**half, context, own); !moved) return moved;
+            auto& sum = hold(context, own, {static_cast<float>(world.rank())});
+            if (auto const put = (*half)->template all_reduce<float>(sum.view()); !put) return put;
+            auto const expected = world.rank() % 2 == 0 ? 2.0F : 4.0F;
+            if (auto const ok = expect(look(sum, own), {expected}, "sum of a part"); !ok) return ok;
+            // The whole goes on.
+            return collect(nccl, context, stream);
+        });
+        INFO(std::string(done ? "" : done.error().message()));
+        CHECK(done);
+    }
+    FakeNccl::get().mend();
+    FakeNccl::get().fail("ncclCommSplit", 1);
+    auto const failed = run_ranks(2, 5s, [](auto& nccl, auto& context, auto&, auto& world) -> Result<> {
+        auto part = world.split(0);
+        if (!part) return part.error();
+        auto own = context.make_stream();
+        auto half = nccl.split(*part, own);
+        return half ? Result<>{} : Result<>{half.error()};
+    });
+    REQUIRE_FALSE(failed);
+    CHECK(failed.error().message().find("ncclCommSplit") != std::string::npos);
+    FakeNccl::get().mend();
+    auto const same = run_ranks(2, 5s, [](auto& nccl, auto&, auto& stream, auto& world) -> Result<> {
+        auto part = world.split(0);
+        if (!part) return part.error();
+        auto half = nccl.split(*part, stream);
+        return half ? Result<>{} : Result<>{half.error()};
+    });
+    REQUIRE_FALSE(same);
+    CHECK(same.error().code() == ErrorCode::invalid_argument);
+    CHECK(FakeNccl::get().alive == 0);
+    CHECK(alive() == "");
+}
+
 TEST_CASE("load_nccl: a library that is not there, or is no NCCL, is refused by name") {
     auto const absent = load_nccl("libshardwise-no-nccl.so");
     REQUIRE_FALSE(absent);

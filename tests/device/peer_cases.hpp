@@ -110,9 +110,9 @@ void check_all_reduce(Ranks& ranks, std::int64_t count, std::int64_t shift, unsi
 TEST_CASE("PeerGroup refuses what cannot be a group, and says what it counts of memory") {
     auto const bench = open_bench<B>();
     if (!bench) return;
-    std::vector<B::Context*> const nine(9, &bench->context());
+    std::vector<B::Context*> const many(17, &bench->context());
     CHECK(Group::open({}).error().code() == ErrorCode::invalid_argument);
-    CHECK(Group::open(nine).error().code() == ErrorCode::invalid_argument);
+    CHECK(Group::open(many).error().code() == ErrorCode::invalid_argument);
     std::vector<B::Context*> const one(1, &bench->context());
     CHECK(Group::open(one, {.staging = Bytes{8}}).error().code() == ErrorCode::invalid_argument);
     CHECK(Group::open(one, {.blocks = 65}).error().code() == ErrorCode::invalid_argument);
@@ -397,6 +397,15 @@ TEST_CASE("Peers gather, scatter sums and exchange parts of unlike lengths, in p
         check_parts<Bfloat16>(ranks, 77, 3, seed += 10);
         check_parts<Float16>(ranks, 128, 0, seed + 10);
     }
+}
+
+TEST_CASE("Sixteen ranks on one device add up, gather, scatter and exchange as two do") {
+    if (!B::co_resident_blocks) return;
+    CHECK(Group::max_ranks == 16);
+    Ranks ranks(16, {.staging = Bytes{1024}, .blocks = 1});
+    if (!ranks.bench) return;
+    check_all_reduce<float>(ranks, 300, 0, 40);
+    check_parts<Bfloat16>(ranks, 40, 1, 70);
 }
 
 TEST_CASE("Long sums of many ranks are made in two steps, with the bits of one") {

@@ -11,6 +11,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -108,6 +109,17 @@ public:
     /// rank may be in a call where the ranks share memory.
     Result<> fail(Error const& error) {
         return std::visit([&](auto& one) { return one.fail(error); }, one_);
+    }
+    /// What has ended the group, if something has and the kind sees it without a call of all ranks.
+    [[nodiscard]] std::optional<Error> lost() const {
+        return std::visit(
+            [](auto const& one) -> std::optional<Error> {
+                if constexpr (requires { one.lost(); })
+                    return one.lost();
+                else
+                    return std::nullopt;
+            },
+            one_);
     }
     /// Cuts the group: ranks that give one color become a group of their own, numbered by their rank here.
     ///

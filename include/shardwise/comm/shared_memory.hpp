@@ -20,6 +20,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -98,6 +99,21 @@ public:
     using Base::took;
     using Base::traffic;
     using Base::wait_gently;
+
+    /// What has ended the group, if something has: its first error, or a rank that left it or died. It looks, and waits for nobody.
+    [[nodiscard]] std::optional<Error> lost() const {
+        if (auto const first = Base::poisoned()) return first;
+        for (std::int32_t peer = 0; peer < size(); ++peer) {
+            if (auto const dead = Base::dead_one(std::span(&peer, 1))) return dead;
+            if (shared_->region().slot(peer).presence.load(std::memory_order_acquire) != detail::Presence::left)
+                continue;
+            return Error{ErrorCode::rank_lost}
+                .in(rank_names().name(peer))
+                .because("left the group")
+                .fix("look at its own error and make a new group");
+        }
+        return std::nullopt;
+    }
 
     /// Cuts the group: ranks that give one color become a group of their own, numbered by their rank here.
     ///

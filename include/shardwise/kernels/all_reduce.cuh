@@ -158,10 +158,14 @@ private:
     __device__ bool is_over() {
         if (Code::load_acquire(&own_->failed) != 0) return true;
         auto const told = Code::load_acquire(&own_->told_of_failure);
-        return told != 0 && !fail(FaultKind::peer_gave_up, static_cast<std::int32_t>(told) - 1, 0, 0);
+        if (told == 0) return false;
+        // A rank that was missed itself is told so by who missed it.
+        auto const missing = ToldFailure::missing(told) == call_.rank ? -1 : ToldFailure::missing(told);
+        return !fail(FaultKind::peer_gave_up, ToldFailure::rank(told), static_cast<std::uint64_t>(missing + 1), 0);
     }
 
-    /// Ends the group for this rank, and tells the others; the first reason is the one that the host reads. False.
+    /// Ends the group for this rank, and tells the others, also which rank is missing, if one is; the first reason is the one that the
+    /// host reads. False.
     __device__ bool fail(FaultKind kind, std::int32_t rank, std::uint64_t got, std::uint64_t expected) {
         if (atomicCAS(&own_->failed, 0U, 1U) != 0) return false;
         call_.fault->call = call_.kind;
@@ -170,9 +174,10 @@ private:
         call_.fault->expected = expected;
         __threadfence_system();
         Code::store_release(&call_.fault->kind, static_cast<std::uint32_t>(kind));
+        auto const missing = missing_rank(kind, rank, got);
         for (std::int32_t peer = 0; peer < call_.ranks; ++peer) {
             if (peer == call_.rank) continue;
-            Code::store_release(&peers_[peer]->told_of_failure, static_cast<std::uint32_t>(call_.rank) + 1U);
+            Code::store_release(&peers_[peer]->told_of_failure, ToldFailure::word(call_.rank, missing));
         }
         return false;
     }

@@ -188,7 +188,7 @@ template <ReductionPolicy Policy, ComputeBackend Backend>
         return failed;
     };
     if (auto const opened = agree_on(world, machine.open(run, world.rank())); !opened) return opened;
-    if (auto const opened = agree_on(world, communicators.open(run, world.rank(), world, world, machine, meeting));
+    if (auto const opened = agree_on(world, communicators.open(run, world, world, world, machine, meeting));
         !opened)
         return opened;
     TensorPlace const place{world.size(), world.rank()};

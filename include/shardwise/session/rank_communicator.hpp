@@ -6,6 +6,7 @@
 #include <shardwise/comm/device/device_communicator.hpp>
 #include <shardwise/comm/device/nccl_library.hpp>
 #include <shardwise/comm/device/peer_meeting.hpp>
+#include <shardwise/comm/device/peer_processes.hpp>
 #include <shardwise/comm/host_communicator.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/session/rank_machine.hpp>
@@ -31,7 +32,7 @@ public:
         explicit Meeting(std::int32_t) {}
     };
 
-    [[nodiscard]] Result<> open(RunOptions const&, std::int32_t, HostCommunicator& group, HostCommunicator& team,
+    [[nodiscard]] Result<> open(RunOptions const&, HostCommunicator&, HostCommunicator& group, HostCommunicator& team,
                                 RankMachine<Backend>&, Meeting*) {
         group_ = &group;
         team_ = &team;
@@ -53,34 +54,35 @@ private:
     std::string reason_;
 };
 
-/// On devices: over peers where ranks are threads whose devices reach each other, else through the host's memory.
+/// On devices: over peers where ranks are threads whose devices reach each other, or processes of a machine with a device each, else
+/// through the host's memory.
 template <class Api>
 class RankCommunicator<DeviceBackend<Api>> {
 public:
     using Type = DeviceCommunicator<Api>;
     using Meeting = PeerMeeting<Api>;
 
-    /// `rank` counts among all. `meeting` is null where ranks are no threads of one process. All ranks of a group come to the same.
+    /// `world` has all ranks; `meeting` is null where they are no threads of one process. All ranks of a group come to the same.
     ///
     /// Errors  unsupported for what is asked for and is not there; those of the groups
-    [[nodiscard]] Result<> open(RunOptions const& options, std::int32_t rank, HostCommunicator& group,
+    [[nodiscard]] Result<> open(RunOptions const& options, HostCommunicator& world, HostCommunicator& group,
                                 HostCommunicator& team, RankMachine<DeviceBackend<Api>>& machine, Meeting* meeting) {
         team_.emplace(team);
         Error refused{ErrorCode::unsupported};
         refused.in("comm").fix("use staged, or automatic");
         if (options.comm == DeviceComm::nccl && group.size() > 1) return open_nccl(options, group, machine);
         if (!wants_peers(options) || group.size() == 1) return group_.emplace(group), Result<>{};
-        if (meeting == nullptr || group.size() > PeerGroup<Api>::max_ranks || !Api::co_resident_blocks) {
-            reason_ = meeting == nullptr ? "ranks that are processes have no common memory on devices yet"
-                      : group.size() > PeerGroup<Api>::max_ranks ? "a group of peers has at most 8 ranks"
-                                                                 : "kernels of this vendor do not run at once";
+        if (group.size() > PeerGroup<Api>::max_ranks || !Api::co_resident_blocks) {
+            reason_ = group.size() > PeerGroup<Api>::max_ranks ? "a group of peers has at most 16 ranks"
+                                                               : "kernels of this vendor do not run at once";
             if (options.comm == DeviceComm::peers) return refused.at("peers").because(reason_);
             return group_.emplace(group), Result<>{};
         }
-        auto peers = peer_options(options);
-        auto const devices = options.devices.count_of(rank - group.rank(), group.size());
+        auto peers = peer_options(options, meeting != nullptr);
+        auto const devices = options.devices.count_of(world.rank() - group.rank(), group.size());
         peers.two_shot_bytes = two_shot_from(options.peer_sums, group.size(), devices).value_or(-1);
-        auto joined = meeting->join(group, machine.home().context, machine.stream(), peers);
+        auto joined = meeting != nullptr ? meeting->join(group, machine.home().context, machine.stream(), peers)
+                                         : join_processes(options, world, group, machine, peers);
         if (joined) return group_.emplace(group, std::move(*joined), machine.stream()), Result<>{};
         if (options.comm == DeviceComm::peers) return joined.error();
         // Where it is the threads' own group that has failed, nothing goes on.
@@ -97,9 +99,11 @@ public:
     [[nodiscard]] Bytes bytes() const { return group_ ? group_->bytes() : Bytes{0}; }
     /// The same before it is opened, where peers that are tried are found.
     [[nodiscard]] static Bytes predict(RunOptions const& options, bool are_threads) {
-        bool const has_peers = wants_peers(options) && are_threads && options.tp > 1 &&
+        auto const ranks = static_cast<std::int32_t>(options.ranks());
+        bool const has_peers = wants_peers(options) && options.tp > 1 &&
+                               (are_threads || options.devices.most_on_one(ranks) == 1) &&
                                options.tp <= PeerGroup<Api>::max_ranks && Api::co_resident_blocks;
-        return has_peers ? PeerGroup<Api>::bytes_of_rank(peer_options(options)) : Bytes{0};
+        return has_peers ? PeerGroup<Api>::bytes_of_rank(peer_options(options, are_threads)) : Bytes{0};
     }
     [[nodiscard]] std::string_view kind() const {
         return group_->size() == 1 && team_->size() > 1 ? "staged" : group_->kind();
@@ -116,11 +120,33 @@ private:
     [[nodiscard]] static bool wants_peers(RunOptions const& options) {
         return options.comm == DeviceComm::peers || (options.comm == DeviceComm::automatic && Api::tries_peers);
     }
-    [[nodiscard]] static PeerOptions peer_options(RunOptions const& options) {
+    [[nodiscard]] static PeerOptions peer_options(RunOptions const& options, bool are_threads) {
         PeerOptions peers;
-        peers.on_device = options.devices.most_on_one(static_cast<std::int32_t>(options.ranks()));
+        // Processes number devices each for itself: one that sees a single device may name it as all others do theirs.
+        if (are_threads) peers.on_device = options.devices.most_on_one(static_cast<std::int32_t>(options.ranks()));
         peers.limit = std::chrono::duration_cast<std::chrono::microseconds>(options.timeout);
         return peers;
+    }
+    [[nodiscard]] static Result<std::shared_ptr<PeerGroup<Api>>> join_processes(
+        RunOptions const& options, HostCommunicator& world, HostCommunicator& group,
+        RankMachine<DeviceBackend<Api>>& machine, PeerOptions peers) {
+        auto& context = machine.home().context;
+        bool has_processors = false;
+        for (std::int32_t rank = 0; rank < world.size(); ++rank)
+            has_processors = has_processors || options.devices.is_processor(rank);
+        // Ranks of other groups may share a device; those on the processor take no part in finding out.
+        if (world.size() > group.size() && !has_processors) {
+            auto const sharing = processes_on_one_device(world, context);
+            if (!sharing) return sharing.error();
+            peers.on_device = *sharing;
+        } else if (has_processors && options.devices.most_on_one(world.size()) > 1) {
+            return Error{ErrorCode::unsupported}
+                .in("comm")
+                .at("peers")
+                .because("share devices over stages, of which some are on the processor")
+                .fix("use staged, or automatic");
+        }
+        return join_peer_processes(group, context, machine.stream(), peers);
     }
     [[nodiscard]] Result<> open_nccl(RunOptions const& options, HostCommunicator& group,
                                      RankMachine<DeviceBackend<Api>>& machine) {

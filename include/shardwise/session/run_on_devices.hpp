@@ -58,7 +58,8 @@ template <ComputeBackend Backend>
         });
 }
 
-/// As run_in_group, on devices: ranks that are processes add up through the host's memory.
+/// As run_in_group, on devices: ranks that are processes of one machine add up over each other's memory where each has a device, else
+/// through the host's.
 ///
 /// Errors  as run_on_devices
 template <ComputeBackend Backend>

@@ -72,7 +72,7 @@ public:
             if (!group) return group.error();
             group_.emplace(std::move(*group));
         }
-        return communicators_.open(options_, world_.rank(), group(), team(), machine_, meeting);
+        return communicators_.open(options_, world_, group(), team(), machine_, meeting);
     }
 
     [[nodiscard]] Result<> load(StoredParameters const& parameters, std::vector<StageBlocks> const& stages) {

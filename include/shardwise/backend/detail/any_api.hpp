@@ -53,6 +53,11 @@ struct AnyApi {
     static Result<bool> is_reached(Event event);
     static Result<double> seconds_between(Event first, Event last);
     static Result<> enable_peer(std::int32_t device, std::int32_t peer);
+    static Result<DeviceUuid> uuid(std::int32_t device);
+    static Result<bool> runs_processes_at_once(std::int32_t device);
+    static Result<SharedHandle> export_shared(void* memory);
+    static Result<void*> open_shared(SharedHandle handle);
+    static void close_shared(void* memory);
     static Result<> begin_capture(Stream stream);
     static Result<Graph> end_capture(Stream stream);
     static Result<> upload_graph(Graph graph, Stream stream);

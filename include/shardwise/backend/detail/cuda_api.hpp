@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <cuda_runtime_api.h>
 #include <string_view>
 
@@ -153,6 +154,46 @@ struct CudaApi {
         if (status == cudaErrorPeerAccessAlreadyEnabled) return (void)cudaGetLastError(), Result<>{};
         return cuda_result(status, "cudaDeviceEnablePeerAccess");
     }
+
+    static Result<DeviceUuid> uuid(std::int32_t device) {
+        cudaDeviceProp properties{};
+        auto const result = cuda_result(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+        if (!result) return result.error();
+        DeviceUuid uuid;
+        static_assert(sizeof uuid.bytes == sizeof properties.uuid);
+        std::memcpy(uuid.bytes.data(), &properties.uuid, sizeof uuid.bytes);
+        return uuid;
+    }
+    /// With the Multi-Process Service alone: without it processes have the device in turns.
+    static Result<bool> runs_processes_at_once(std::int32_t device) {
+        // cudaDevAttrMpsEnabled, which toolkits before 12.2 do not name and whose drivers do not know.
+        constexpr auto mps_enabled = static_cast<cudaDeviceAttr>(133);
+        int enabled = 0;
+        auto const status = cudaDeviceGetAttribute(&enabled, mps_enabled, device);
+        if (status == cudaErrorInvalidValue) return (void)cudaGetLastError(), false;
+        auto const result = cuda_result(status, "cudaDeviceGetAttribute");
+        if (!result) return result.error();
+        return enabled != 0;
+    }
+    static Result<SharedHandle> export_shared(void* memory) {
+        cudaIpcMemHandle_t native{};
+        auto const result = cuda_result(cudaIpcGetMemHandle(&native, memory), "cudaIpcGetMemHandle");
+        if (!result) return (void)cudaGetLastError(), result.error();
+        SharedHandle handle;
+        static_assert(sizeof handle.bytes == sizeof native);
+        std::memcpy(handle.bytes.data(), &native, sizeof native);
+        return handle;
+    }
+    static Result<void*> open_shared(SharedHandle handle) {
+        cudaIpcMemHandle_t native{};
+        std::memcpy(&native, handle.bytes.data(), sizeof native);
+        void* memory = nullptr;
+        auto const result = cuda_result(cudaIpcOpenMemHandle(&memory, native, cudaIpcMemLazyEnablePeerAccess),
+                                        "cudaIpcOpenMemHandle");
+        if (!result) return (void)cudaGetLastError(), result.error();
+        return memory;
+    }
+    static void close_shared(void* memory) { (void)cudaIpcCloseMemHandle(memory); }
 
     static Result<> begin_capture(Stream stream) {
         return cuda_result(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");

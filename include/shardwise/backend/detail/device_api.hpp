@@ -4,6 +4,7 @@
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/result.hpp>
 
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -17,11 +18,23 @@ struct DeviceFacts {
     std::int32_t multiprocessors = 0;
 };
 
+/// What names a device to every process of a machine, whatever number each knows it by.
+struct DeviceUuid {
+    std::array<std::byte, 16> bytes{};
+    friend bool operator==(DeviceUuid const&, DeviceUuid const&) = default;
+};
+
+/// What another process of the machine opens shared memory of a device with.
+struct SharedHandle {
+    std::array<std::byte, 64> bytes{};
+};
+
 /// The vendor functions that `DeviceBackend` is written over, as static functions of a struct. Each says the vendor's status as a
 /// Result whose error names the call, so that nothing above it knows a vendor's codes. They act on the current device.
 template <class Api>
 concept DeviceApi = requires(typename Api::Stream stream, typename Api::Event event, typename Api::Graph graph,
-                             void* memory, void const* from, std::size_t bytes, std::int32_t device) {
+                             void* memory, void const* from, std::size_t bytes, std::int32_t device,
+                             SharedHandle handle) {
     { Api::name } -> std::convertible_to<std::string_view>;
     { Api::warp_size } -> std::convertible_to<std::int32_t>;
     { Api::co_resident_blocks } -> std::convertible_to<bool>;
@@ -51,6 +64,13 @@ concept DeviceApi = requires(typename Api::Stream stream, typename Api::Event ev
     // From the first of two timed events, both reached, to the second.
     { Api::seconds_between(event, event) } -> std::same_as<Result<double>>;
     { Api::enable_peer(device, device) } -> std::same_as<Result<>>;
+    { Api::uuid(device) } -> std::same_as<Result<DeviceUuid>>;
+    // Whether kernels of several processes run at once on a device.
+    { Api::runs_processes_at_once(device) } -> std::same_as<Result<bool>>;
+    // What was given by allocate_shared, for another process; that one opens it on the current device, and closes it before it is released.
+    { Api::export_shared(memory) } -> std::same_as<Result<SharedHandle>>;
+    { Api::open_shared(handle) } -> std::same_as<Result<void*>>;
+    Api::close_shared(memory);
     // What is put into a stream between the two is taken down, not run; the end makes a graph of it that can be launched.
     { Api::begin_capture(stream) } -> std::same_as<Result<>>;
     { Api::end_capture(stream) } -> std::same_as<Result<typename Api::Graph>>;

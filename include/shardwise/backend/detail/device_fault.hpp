@@ -29,10 +29,12 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 [[nodiscard]] inline Result<> fault_result(FaultRecord& record) {
     auto const kind = static_cast<FaultKind>(std::atomic_ref(record.kind).load(std::memory_order_acquire));
     if (kind == FaultKind::none) return {};
-    auto const further = record.further[record.rank];
-    auto const place = "rank " + std::to_string(record.rank) +
-                       (further == 0 ? "" : " (of all: rank " + std::to_string(record.rank + further) + ")");
-    auto const start = [&](ErrorCode code) { return Error{code}.in(name_of(record.call)).at(place); };
+    auto const name = [&](std::int32_t rank) {
+        auto const further = record.further[rank];
+        return "rank " + std::to_string(rank) +
+               (further == 0 ? "" : " (of all: rank " + std::to_string(rank + further) + ")");
+    };
+    auto const start = [&](ErrorCode code) { return Error{code}.in(name_of(record.call)).at(name(record.rank)); };
     switch (kind) {
         case FaultKind::call_differs:
             return start(ErrorCode::collective_mismatch)
@@ -41,6 +43,13 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
                 .expected(static_cast<std::int64_t>(record.expected))
                 .fix("call it with the same count and dtype on every rank");
         case FaultKind::peer_gave_up:
+            if (auto const missing = missing_rank(kind, record.rank, record.got); missing >= 0) {
+                return Error{ErrorCode::rank_lost}
+                    .in(name_of(record.call))
+                    .at(name(missing))
+                    .because("did not arrive before the limit of " + name(record.rank) + ", and the group is over")
+                    .fix("look for the failure of that rank, then make a new group");
+            }
             return start(ErrorCode::rank_lost)
                 .because("gave up before this rank arrived, and the group is over")
                 .fix("make a new group");

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <hip/hip_runtime_api.h>
 #include <string_view>
 
@@ -170,6 +171,41 @@ struct HipApi {
         auto const status = hipDeviceEnablePeerAccess(peer, 0);
         if (status == hipErrorPeerAccessAlreadyEnabled) return (void)hipGetLastError(), Result<>{};
         return hip_result(status, "hipDeviceEnablePeerAccess");
+    }
+
+    static Result<DeviceUuid> uuid(std::int32_t device) {
+        hipUUID native{};
+        auto const result = hip_result(hipDeviceGetUuid(&native, device), "hipDeviceGetUuid");
+        if (!result) return result.error();
+        DeviceUuid uuid;
+        static_assert(sizeof uuid.bytes == sizeof native);
+        std::memcpy(uuid.bytes.data(), &native, sizeof native);
+        return uuid;
+    }
+    /// Nothing promises it: queues of several processes may have the device in turns.
+    static Result<bool> runs_processes_at_once(std::int32_t) {
+        return false;
+    }
+    static Result<SharedHandle> export_shared(void* memory) {
+        hipIpcMemHandle_t native{};
+        auto const result = hip_result(hipIpcGetMemHandle(&native, memory), "hipIpcGetMemHandle");
+        if (!result) return (void)hipGetLastError(), result.error();
+        SharedHandle handle;
+        static_assert(sizeof handle.bytes == sizeof native);
+        std::memcpy(handle.bytes.data(), &native, sizeof native);
+        return handle;
+    }
+    static Result<void*> open_shared(SharedHandle handle) {
+        hipIpcMemHandle_t native{};
+        std::memcpy(&native, handle.bytes.data(), sizeof native);
+        void* memory = nullptr;
+        auto const result =
+            hip_result(hipIpcOpenMemHandle(&memory, native, hipIpcMemLazyEnablePeerAccess), "hipIpcOpenMemHandle");
+        if (!result) return (void)hipGetLastError(), result.error();
+        return memory;
+    }
+    static void close_shared(void* memory) {
+        (void)hipIpcCloseMemHandle(memory);
     }
 
     static Result<> begin_capture(Stream stream) {

@@ -5,9 +5,11 @@
 #include <shardwise/comm/barrier.hpp>
 #include <shardwise/comm/device/nccl.hpp>
 #include <shardwise/comm/host_communicator.hpp>
+#include <shardwise/core/deadline.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/kernels/device/all_reduce.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -16,16 +18,30 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// One rank of a group whose data lie on devices. Its collectives in streams (parallel/device_collectives.hpp) are kernels over a
-/// PeerGroup or those of Nccl where it has one, and go through the host's memory where it has none; collectives of the host, which ranks agree by, are
-/// those of the communicator that it stands on, and which outlives it.
+/// PeerGroup or those of Nccl where it has one, and go through the host's memory where it has none; collectives of the host, which ranks
+/// agree by, are those of the communicator that it stands on, and which outlives it.
 template <class Api>
 class DeviceCommunicator {
 public:
     explicit DeviceCommunicator(HostCommunicator& control) : control_(&control) {}
-    /// Over peers, by kernels in one stream, which is waited for before this goes.
+    /// Over peers, by kernels in one stream, which is waited for before this goes. Where ranks are processes, a wait for the stream ends as
+    /// soon as the control communicator sees that one of them is gone, by its name.
     DeviceCommunicator(HostCommunicator& control, std::shared_ptr<PeerGroup<Api>> peers, DeviceStream<Api>& stream)
         : control_(&control), peers_(std::move(peers)) {
         stream.watch_always(peers_->fault(own_rank()));
+        if (!peers_->spans_processes()) return;
+        watched_ = &stream;
+        stream.watch_by([control_of = control_, group = peers_.get(), own = own_rank(),
+                         watched = &stream](std::chrono::nanoseconds waited) -> Result<> {
+            // A look is a system call for each rank.
+            if (waited < std::chrono::milliseconds(2) || watched->failure()) return {};
+            auto const lost = control_of->lost();
+            if (!lost) return {};
+            // The wait goes on until the rank's own kernels have ended, which they do now.
+            (void)group->end_own(own);
+            watched->fail(*lost);
+            return {};
+        });
     }
     /// By the vendor's library.
     DeviceCommunicator(HostCommunicator& control, std::unique_ptr<Nccl<Api>> nccl)
@@ -33,7 +49,14 @@ public:
     DeviceCommunicator(DeviceCommunicator&&) noexcept = default;
     DeviceCommunicator& operator=(DeviceCommunicator&&) noexcept = delete;
     ~DeviceCommunicator() {
-        if (peers_) peers_->leave(own_rank());
+        if (!peers_) return;
+        if (watched_ != nullptr) {
+            watched_->watch_by({});
+            // No memory of others goes while a kernel looks at it.
+            if (watched_->failure()) (void)peers_->end_own(own_rank());
+            (void)watched_->synchronize(Deadline::after(watched_->context().limit()));
+        }
+        peers_->leave(own_rank());
     }
 
     [[nodiscard]] std::int32_t rank() const { return control_->rank(); }
@@ -103,6 +126,8 @@ public:
 private:
     HostCommunicator* control_;
     std::shared_ptr<PeerGroup<Api>> peers_;
+    /// Null where it is not watched.
+    DeviceStream<Api>* watched_ = nullptr;
     std::unique_ptr<Nccl<Api>> nccl_;
 };
 

@@ -50,7 +50,43 @@ public:
         TensorView<std::int8_t, 1, Host> const bytes(reinterpret_cast<std::int8_t*>(id.internal), {sizeof id.internal});
         if (auto const told = broadcast(control, bytes, 0); !told) return told.error();
         if (auto const agreed = agree_on(control, made->open(id)); !agreed) return agreed.error();
-        stream.watch_by([nccl = made.get()](std::chrono::nanoseconds waited) { return nccl->watch(waited); });
+        made->begin_watch();
+        return made;
+    }
+    /// Cuts the group, of which every rank calls it: the ranks of `part`, which `control` was split into, become a group of the library's of
+    /// their own, which shares with this one what the library can. It works in another stream of the same device; both outlive it, and
+    /// this one's handle it.
+    ///
+    /// Errors  as join; the failure that ended this group; invalid_argument for this group's own stream
+    [[nodiscard]] Result<std::unique_ptr<Nccl>> split(HostCommunicator& part, Stream& stream) {
+        if (failure_) return *failure_;
+        std::unique_ptr<Nccl> made(new Nccl(table_, part, *context_, stream, limit_));
+        auto const cut = [&]() -> Result<> {
+            if (&stream == stream_ || stream.device() != stream_->device()) {
+                return Error{ErrorCode::invalid_argument}
+                    .in("ncclCommSplit")
+                    .because("a part works in another stream of the same device")
+                    .fix("make it a stream of its own");
+            }
+            detail::DeviceScope<Api> const scope(context_->device());
+            if (!scope.result()) return scope.result();
+            NcclTable::Config config;
+            config.blocking = 0;
+            // A part is known by its first rank.
+            auto const color = part.rank_names().in_whole(0);
+            auto const called =
+                table_.result(table_.split(handle_, color, part.rank(), &made->handle_, &config), "ncclCommSplit");
+            if (!called) return called;
+            // The part's handle is there once this group's is at rest.
+            if (auto const settled = settle("ncclCommSplit"); !settled) return settled;
+            return made->settle("ncclCommSplit");
+        };
+        auto const agreed = agree_on(*control_, cut());
+        if (!agreed) {
+            made->abort();
+            return stop(agreed.error());
+        }
+        made->begin_watch();
         return made;
     }
     Nccl(Nccl const&) = delete;
@@ -164,6 +200,9 @@ private:
          std::chrono::nanoseconds limit)
         : table_(table), control_(&control), context_(&context), stream_(&stream), limit_(limit) {}
 
+    void begin_watch() {
+        stream_->watch_by([this](std::chrono::nanoseconds waited) { return watch(waited); });
+    }
     template <class View>
     [[nodiscard]] static std::size_t size_of(View const& view) {
         return static_cast<std::size_t>(view.elements());

@@ -44,6 +44,8 @@ struct NcclTable {
     int (*get_version)(int*) = nullptr;
     int (*get_unique_id)(UniqueId*) = nullptr;
     int (*init_rank)(Handle*, int ranks, UniqueId, int rank, Config*) = nullptr;
+    /// Ranks of one color become a communicator of their own, numbered by their keys.
+    int (*split)(Handle, int color, int key, Handle*, Config*) = nullptr;
     int (*finalize)(Handle) = nullptr;
     int (*destroy)(Handle) = nullptr;
     int (*abort)(Handle) = nullptr;
@@ -92,6 +94,7 @@ struct NcclTable {
     find(table.get_version, "ncclGetVersion");
     find(table.get_unique_id, "ncclGetUniqueId");
     find(table.init_rank, "ncclCommInitRankConfig");
+    find(table.split, "ncclCommSplit");
     find(table.finalize, "ncclCommFinalize");
     find(table.destroy, "ncclCommDestroy");
     find(table.abort, "ncclCommAbort");

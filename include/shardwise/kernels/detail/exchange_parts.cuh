@@ -67,21 +67,38 @@ private:
     PeerParts const& parts_;
 };
 
+/// Copies the lists of a kernel's only argument, one word for each rank, to where every thread may index them.
+__device__ inline void keep_lists(PeerPartsCall const& call, PeerMemory** peers, PeerParts& parts) {
+#if defined(__HIP_DEVICE_COMPILE__)
+    // A compiler that reads them all ahead has no scalar registers for five lists: each word is read where the arguments lie.
+    auto const rank = static_cast<int>(threadIdx.x);
+    if (rank >= PeerMemory::max_ranks) return;
+    auto const& from = *(PeerPartsCall const*)__builtin_amdgcn_kernarg_segment_ptr();
+    peers[rank] = from.base.peers[rank];
+    parts.sent[rank] = from.sent[rank];
+    parts.sent_at[rank] = from.sent_at[rank];
+    parts.received[rank] = from.received[rank];
+    parts.received_at[rank] = from.received_at[rank];
+    (void)call;
+#else
+    // Arguments that are indexed at run time would lie in each thread's own memory.
+    if (threadIdx.x != 0) return;
+    SHARDWISE_DEVICE_UNROLL
+    for (int rank = 0; rank < PeerMemory::max_ranks; ++rank) {
+        peers[rank] = call.base.peers[rank];
+        parts.sent[rank] = call.sent[rank];
+        parts.sent_at[rank] = call.sent_at[rank];
+        parts.received[rank] = call.received[rank];
+        parts.received_at[rank] = call.received_at[rank];
+    }
+#endif
+}
+
 template <class Api, class T, PeerCall kind>
 __global__ void __launch_bounds__(all_reduce_threads, 1) exchange_over_peers(PeerPartsCall call) {
-    // Arguments that are indexed at run time would lie in each thread's own memory.
     __shared__ PeerMemory* peers[PeerMemory::max_ranks];
     __shared__ PeerParts parts;
-    if (threadIdx.x == 0) {
-        SHARDWISE_DEVICE_UNROLL
-        for (int rank = 0; rank < PeerMemory::max_ranks; ++rank) {
-            peers[rank] = call.base.peers[rank];
-            parts.sent[rank] = call.sent[rank];
-            parts.sent_at[rank] = call.sent_at[rank];
-            parts.received[rank] = call.received[rank];
-            parts.received_at[rank] = call.received_at[rank];
-        }
-    }
+    keep_lists(call, peers, parts);
     __syncthreads();
     PeerPartsBlock<Api, T, kind> block(call, peers, parts);
     (void)PeerProtocol::exchange(block);

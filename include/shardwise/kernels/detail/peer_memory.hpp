@@ -11,7 +11,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 /// What the peers of a group see of a rank, at the start of its shared memory; its staging halves follow. Words that
 /// different ranks or blocks write lie on lines of their own.
 struct PeerMemory {
-    static constexpr std::int32_t max_ranks = 8;
+    static constexpr std::int32_t max_ranks = 16;
     static constexpr std::int32_t max_blocks = 64;
     static constexpr std::int64_t line = 128;
 
@@ -21,7 +21,7 @@ struct PeerMemory {
     std::uint32_t finished;
     /// Not zero once this rank has failed: the group is over.
     std::uint32_t failed;
-    alignas(line) std::uint32_t told_of_failure;               // 1 + the peer that gave up
+    alignas(line) std::uint32_t told_of_failure;               // by a peer that gave up: a ToldFailure
     alignas(line) std::uint32_t flags[max_blocks][max_ranks];  // [block][rank that tells]
     alignas(line) std::uint64_t calls[2][max_blocks];          // [half][block]: bytes and dtype of the call
 };

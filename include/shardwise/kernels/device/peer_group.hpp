@@ -32,8 +32,10 @@ Result<> launch_exchange_parts(PeerPartsCall const& call, typename Api::Stream s
 
 }  // namespace detail
 
-/// Ranks of one process that reach each other's device memory: one device each, or several on one device. A rank is a
-/// context, a stream and what lies here. A group may be shared by the threads of its ranks, each of which calls what names its rank.
+/// Ranks that reach each other's device memory: one device each, or several on one device. A rank is a context, a stream and what
+/// lies here. Ranks are those of one process (`open`), or each has a process and a group object of its own (`open_one`;
+/// comm/device/peer_processes.hpp brings them together). A group may be shared by the threads of its ranks, each of which calls what
+/// names its rank.
 ///
 /// A kernel waits for those of the other ranks while it runs. Where ranks share a device, or a driver loads code when it is first
 /// called, a rank's other calls may wait for that kernel to end: the ranks put such kernels in together (DeviceCommunicator does so).
@@ -55,6 +57,18 @@ public:
                                                                  PeerOptions const& options = {}) {
         std::unique_ptr<PeerGroup> group(new PeerGroup(options));
         if (auto const filled = group->fill(contexts); !filled) return filled.error();
+        return group;
+    }
+
+    /// The rank `own` of a group whose others are in other processes, each on its device of `devices`, which all ranks give alike, as
+    /// they do the options. It is complete once every other rank's memory is attached, and every rank's is.
+    ///
+    /// Errors  invalid_argument as open; out_of_memory; backend_failure
+    [[nodiscard]] static Result<std::unique_ptr<PeerGroup>> open_one(DeviceContext<Api>& context, Rank own,
+                                                                     std::span<PeerDevice const> devices,
+                                                                     PeerOptions const& options = {}) {
+        std::unique_ptr<PeerGroup> group(new PeerGroup(options));
+        if (auto const filled = group->fill(context, own, devices); !filled) return filled.error();
         return group;
     }
 
@@ -223,6 +237,7 @@ private:
                 .expected(expected);
         }
         auto const& own = this->member(rank);
+        if (own.is_foreign) return error.because("the rank is of another process").got(rank.value());
         if (stream.device() != own.device) {
             return error.because("the stream is of another device than the rank")
                 .got(stream.device())

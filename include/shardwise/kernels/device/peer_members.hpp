@@ -33,11 +33,19 @@ struct PeerOptions {
     std::int64_t two_shot_bytes = -1;
 };
 
+/// A rank's device, as a group of ranks in several processes has to know it.
+struct PeerDevice {
+    detail::DeviceUuid uuid{};
+    /// As its own process counts it.
+    std::int32_t number = 0;
+    std::int32_t multiprocessors = 0;
+};
+
 namespace detail {
 
 static_assert(FaultRecord::max_ranks == PeerMemory::max_ranks);
 
-/// The ranks of a PeerGroup: the memory that they see of each other, and how they fail.
+/// The ranks of a PeerGroup: the memory that they see of each other, and how they fail. All of them lie in this process, or one does.
 template <class Api>
 class PeerMembers {
 public:
@@ -63,22 +71,58 @@ public:
     void wait_at_most(Rank rank, std::chrono::microseconds limit) { members_[index(rank)].limit = limit; }
     /// Ends what ties the group to a rank's context, which may go then; its memory stays for the others as long as the group.
     void leave(Rank rank) { leave(members_[index(rank)]); }
-    /// Tells the other ranks that this one puts in no further kernels: theirs end at once, and name it.
+    /// What ranks in other processes `attach` this rank's memory with.
+    ///
+    /// Errors  those of the vendor's call
+    [[nodiscard]] Result<SharedHandle> share(Rank rank) const {
+        auto const& own = member(rank);
+        DeviceScope<Api> const scope(own.device);
+        if (!scope.result()) return scope.result().error();
+        return Api::export_shared(own.memory);
+    }
+    /// Brings the memory of a rank in another process, which lies on `device`, to where kernels of rank `own` reach it. That process
+    /// keeps it until this group has ended or has called `detach`.
+    ///
+    /// Errors  unsupported where the devices cannot reach each other; those of the vendor's calls
+    [[nodiscard]] Result<> attach(Rank own, Rank peer, PeerDevice const& device, SharedHandle const& handle) {
+        DeviceScope<Api> const scope(member(own).device);
+        if (!scope.result()) return scope.result();
+        auto const number = number_here(device.uuid);
+        if (!number) return number.error();
+        // A device that this process does not see is opened all the same, where the vendor can.
+        if (*number >= 0 && *number != member(own).device) {
+            if (auto const enabled = Api::enable_peer(member(own).device, *number); !enabled) return enabled;
+        }
+        auto const memory = Api::open_shared(handle);
+        if (!memory) return memory.error();
+        members_[index(peer)].memory = *memory;
+        return {};
+    }
+    /// Ends what `attach` has brought: no kernel of this process looks at other ranks any more.
+    void detach() {
+        for (auto& member : members_) {
+            if (!member.is_foreign || member.memory == nullptr) continue;
+            DeviceScope<Api> const scope(member.device);
+            Api::close_shared(std::exchange(member.memory, nullptr));
+        }
+    }
+    /// Tells the other ranks that this one puts in no further kernels: theirs end at once, and name it. Between processes its own end, too:
+    /// those that it tells may be gone.
     ///
     /// Errors  those of the copies
     [[nodiscard]] Result<> give_up(Rank rank) {
-        auto& own = members_[index(rank)];
-        if (own.context == nullptr) return {};
-        auto stream = own.context->make_stream();
-        own.word->value() = static_cast<std::uint32_t>(rank.value()) + 1U;
-        for (std::int32_t peer = 0; peer < size(); ++peer) {
-            if (peer == rank.value()) continue;
-            stream.submit([&](typename Api::Stream native) {
-                return Api::copy(&memory(Rank{peer})->told_of_failure, &own.word->value(), sizeof(std::uint32_t),
-                                 native);
-            });
-        }
-        return stream.synchronize(Deadline::after(own.context->limit()));
+        return tell(rank, ToldFailure::word(rank.value(), -1),
+                    [&](std::int32_t peer) { return peer != rank.value() || spans_processes(); });
+    }
+    /// Ends this rank's own kernels, which may wait for one that is gone.
+    ///
+    /// Errors  those of the copy
+    [[nodiscard]] Result<> end_own(Rank rank) {
+        return tell(rank, ToldFailure::word(rank.value(), -1), [&](std::int32_t peer) { return peer == rank.value(); });
+    }
+    /// Whether other ranks are in other processes.
+    [[nodiscard]] bool spans_processes() const {
+        return std::any_of(members_.begin(), members_.end(), [](Member const& member) { return member.is_foreign; });
     }
 
 protected:
@@ -90,12 +134,16 @@ protected:
         typename DeviceStream<Api>::Fault fault;
         std::shared_ptr<Pinned<Api, std::uint32_t>> word;
         std::chrono::microseconds limit;
+        /// Of another process: the memory alone is known, once it is attached, and is reached from `device`.
+        bool is_foreign = false;
     };
 
     explicit PeerMembers(PeerOptions const& options) : options_(options), half_bytes_(half_bytes(options)) {}
     ~PeerMembers() {
+        detach();
         for (auto& member : members_) {
             leave(member);
+            if (member.is_foreign) continue;
             DeviceScope<Api> const scope(member.device);
             Api::release(member.memory);
         }
@@ -103,8 +151,63 @@ protected:
 
     /// Errors  as PeerGroup::open
     [[nodiscard]] Result<> fill(std::span<DeviceContext<Api>* const> contexts) {
+        auto const count_alike = [&](auto const* context) {
+            return std::count_if(contexts.begin(), contexts.end(),
+                                 [&](auto const* other) { return other->device() == context->device(); });
+        };
+        std::int32_t max_blocks = PeerMemory::max_blocks;
+        for (auto const* const context : contexts)
+            max_blocks = std::min(max_blocks, blocks_at_once(context->facts().multiprocessors, count_alike(context)));
+        if (auto const checked = check(contexts.size(), max_blocks); !checked) return checked;
+        for (auto* const context : contexts) {
+            if (auto const added = add(*context); !added) return added;
+        }
+        return connect();
+    }
+    /// Errors  as PeerGroup::open_one
+    [[nodiscard]] Result<> fill(DeviceContext<Api>& context, Rank own, std::span<PeerDevice const> devices) {
+        std::int32_t max_blocks = PeerMemory::max_blocks;
+        for (auto const& device : devices) {
+            auto const sharing = std::count_if(devices.begin(), devices.end(),
+                                               [&](auto const& other) { return other.uuid == device.uuid; });
+            max_blocks = std::min(max_blocks, blocks_at_once(device.multiprocessors, sharing));
+        }
+        if (auto const checked = check(devices.size(), max_blocks); !checked) return checked;
+        if (own.value() < 0 || index(own) >= devices.size()) {
+            return Error{ErrorCode::invalid_argument}
+                .in("peer group")
+                .because("there is no such rank")
+                .got(own.value())
+                .between(0, static_cast<std::int64_t>(devices.size()) - 1);
+        }
+        for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+            if (rank != index(own)) {
+                members_.push_back({nullptr, context.device(), nullptr, {}, {}, options_.limit, true});
+            } else if (auto const added = add(context); !added) {
+                return added;
+            }
+        }
+        return {};
+    }
+
+    [[nodiscard]] static std::size_t index(Rank rank) { return static_cast<std::size_t>(rank.value()); }
+    [[nodiscard]] Member const& member(Rank rank) const { return members_[index(rank)]; }
+
+    std::vector<Member> members_;
+
+private:
+    [[nodiscard]] static std::int64_t half_bytes(PeerOptions const& options) {
+        return round_up(options.staging.count(), PeerMemory::line);
+    }
+    /// Blocks of a rank's kernel that run at once with those of the other ranks on its device, of which the group has so many there.
+    [[nodiscard]] std::int32_t blocks_at_once(std::int32_t multiprocessors, std::int64_t sharing) const {
+        auto const neighbours = std::max(static_cast<std::int32_t>(sharing), options_.on_device);
+        return std::max(multiprocessors / neighbours, 1);
+    }
+    /// Checks the options, and says how many blocks kernels have.
+    [[nodiscard]] Result<> check(std::size_t members, std::int32_t max_blocks) {
         auto const& options = options_;
-        auto const ranks = static_cast<std::int64_t>(contexts.size());
+        auto const ranks = static_cast<std::int64_t>(members);
         Error error{ErrorCode::invalid_argument};
         error.in("peer group");
         if (ranks < 1 || ranks > max_ranks)
@@ -118,12 +221,11 @@ protected:
             return error.because("has staging memory for less than 16 bytes").got(options.staging.count()).at_least(16);
         }
         if (options.limit.count() <= 0) return error.because("has no time to wait").got(options.limit.count());
-        if (!options.numbers.empty() && options.numbers.size() != contexts.size()) {
+        if (!options.numbers.empty() && options.numbers.size() != members) {
             return error.because("has another number of ranks than of their numbers")
                 .got(static_cast<std::int64_t>(options.numbers.size()))
                 .expected(ranks);
         }
-        auto const max_blocks = co_resident_blocks(contexts, options.on_device);
         if (options.blocks > max_blocks) {
             return error.because("has more blocks than its ranks' devices run at once")
                 .got(options.blocks)
@@ -131,32 +233,34 @@ protected:
                 .fix("ask for fewer blocks, or put fewer ranks on a device");
         }
         blocks_ = options.blocks > 0 ? options.blocks : std::min<std::int32_t>(16, max_blocks);
-        for (auto* const context : contexts) {
-            if (auto const added = add(*context); !added) return added;
-        }
-        return connect();
+        return {};
     }
-
-    [[nodiscard]] static std::size_t index(Rank rank) { return static_cast<std::size_t>(rank.value()); }
-    [[nodiscard]] Member const& member(Rank rank) const { return members_[index(rank)]; }
-
-    std::vector<Member> members_;
-
-private:
-    [[nodiscard]] static std::int64_t half_bytes(PeerOptions const& options) {
-        return round_up(options.staging.count(), PeerMemory::line);
-    }
-    /// Blocks of a rank's kernel that run at once with those of the other ranks on its device.
-    [[nodiscard]] static std::int32_t co_resident_blocks(std::span<DeviceContext<Api>* const> contexts,
-                                                         std::int32_t on_device) {
-        std::int32_t least = PeerMemory::max_blocks;
-        for (auto const* const context : contexts) {
-            auto const own = std::count_if(contexts.begin(), contexts.end(),
-                                           [&](auto const* other) { return other->device() == context->device(); });
-            auto const neighbours = std::max(static_cast<std::int32_t>(own), on_device);
-            least = std::min(least, context->facts().multiprocessors / neighbours);
+    /// This process's number of a device; -1: it does not see it.
+    [[nodiscard]] static Result<std::int32_t> number_here(DeviceUuid const& uuid) {
+        auto const count = Api::count_devices();
+        if (!count) return count.error();
+        for (std::int32_t device = 0; device < *count; ++device) {
+            auto const found = Api::uuid(device);
+            if (!found) return found.error();
+            if (*found == uuid) return device;
         }
-        return std::max(least, 1);
+        return -1;
+    }
+    /// Copies a word to the ranks for which tells(rank) holds.
+    template <class Tells>
+    [[nodiscard]] Result<> tell(Rank rank, std::uint32_t word, Tells const& tells) {
+        auto& own = members_[index(rank)];
+        if (own.context == nullptr) return {};
+        auto stream = own.context->make_stream();
+        own.word->value() = word;
+        for (std::int32_t peer = 0; peer < size(); ++peer) {
+            if (!tells(peer) || member(Rank{peer}).memory == nullptr) continue;
+            stream.submit([&](typename Api::Stream native) {
+                return Api::copy(&memory(Rank{peer})->told_of_failure, &own.word->value(), sizeof(std::uint32_t),
+                                 native);
+            });
+        }
+        return stream.synchronize(Deadline::after(own.context->limit()));
     }
 
     [[nodiscard]] Result<> add(DeviceContext<Api>& context) {

@@ -66,6 +66,27 @@ inline hipError_t hipGraphExecDestroy(hipGraphExec_t) {
     return hipSuccess;
 }
 
+// Its memory is a process's own.
+struct hipUUID {
+    char bytes[16];
+};
+struct hipIpcMemHandle_t {
+    char reserved[64];
+};
+constexpr unsigned hipIpcMemLazyEnablePeerAccess = 0;
+inline hipError_t hipDeviceGetUuid(hipUUID*, int) {
+    return hipErrorNotSupported;
+}
+inline hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t*, void*) {
+    return hipErrorNotSupported;
+}
+inline hipError_t hipIpcOpenMemHandle(void**, hipIpcMemHandle_t, unsigned) {
+    return hipErrorNotSupported;
+}
+inline hipError_t hipIpcCloseMemHandle(void*) {
+    return hipErrorNotSupported;
+}
+
 /// 100 MHz, as gfx9 counts.
 inline long long wall_clock64() {
     auto const now = std::chrono::steady_clock::now().time_since_epoch();
