@@ -100,7 +100,7 @@ TEST_CASE("run: --calibration is refused where nothing adds up by it, and warns 
           Case{{"--devices", two, "--map", map}, "--tp 1"},
           Case{{"--devices", two, "--comm", "staged"}, "--comm staged"},
           Case{{"--devices", two, "--comm", "nccl"}, "--comm nccl"},
-          Case{{"--devices", two, "--ranks", "processes"}, "--ranks processes"},
+          Case{{"--devices", "cuda:0", "--tp", "2", "--ranks", "processes"}, "processes that share a device"},
           Case{{"--devices", "hip:0,hip:1"}, "--comm peers"}}) {
         auto const ran = run_with(more);
         CHECK(ran.status == 2);
