@@ -32,6 +32,7 @@
 #include <shardwise/model/arch/mixtral.hpp>
 #include <shardwise/model/arch/modernbert.hpp>
 #include <shardwise/model/arch/mpnet.hpp>
+#include <shardwise/model/arch/mt5.hpp>
 #include <shardwise/model/arch/nemotron.hpp>
 #include <shardwise/model/arch/olmo2.hpp>
 #include <shardwise/model/arch/olmo3.hpp>
@@ -81,7 +82,7 @@ struct ArchitectureList {
 /// Every family that this version knows. Adding one: docs/how-to/add-an-architecture.md.
 using Architectures = ArchitectureList<Llama, Mistral, Qwen2, Qwen3, Qwen2Moe, Qwen3Moe, Mixtral, Gemma, Gemma2,
                                        Gemma3Text, Phi3, GptOss, Phi, Gpt2, GptNeoX, Opt, Bloom, Falcon,
-                                       Bert, Roberta, T5, DeepseekV2, DeepseekV3, Granite, Cohere,
+                                       Bert, Roberta, T5, Mt5, DeepseekV2, DeepseekV3, Granite, Cohere,
                                        Cohere2, Olmo2, Olmo3, Exaone4, Glm4, Nemotron, Glm4Moe,
                                        KimiK2, Phimoe,
                                        SmolLM3, StableLm, Starcoder2, SeedOss, Ernie45, HunYuanDenseV1,

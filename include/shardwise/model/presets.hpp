@@ -142,6 +142,8 @@ inline constexpr std::array model_presets{
     ModelPreset{"t5-base", &presets::t5_base},
     ModelPreset{"t5-large", &presets::t5_large},
     ModelPreset{"flan-t5-xl", &presets::flan_t5_xl},
+    ModelPreset{"mt5-small", &presets::mt5_small},
+    ModelPreset{"mt5-base", &presets::mt5_base},
 };
 
 namespace detail {

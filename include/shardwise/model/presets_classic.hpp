@@ -130,6 +130,16 @@ namespace detail {
     return config;
 }
 
+[[nodiscard]] constexpr ModelConfig mt5_preset(char const* name, std::int64_t hidden_size,
+                                               std::int64_t intermediate_size, std::int64_t layers,
+                                               std::int64_t heads) {
+    auto config = flan_t5_preset(name, hidden_size, intermediate_size, layers, heads);
+    config.model_type = "mt5";
+    config.vocab_size = 250112;
+    config.max_positions = 0;
+    return config;
+}
+
 }  // namespace detail
 
 namespace presets {
@@ -169,6 +179,8 @@ inline constexpr auto t5_small = detail::t5_preset("T5-small", 512, 2048, 6, 8);
 inline constexpr auto t5_base = detail::t5_preset("T5-base", 768, 3072, 12, 12);
 inline constexpr auto t5_large = detail::t5_preset("T5-large", 1024, 4096, 24, 16);
 inline constexpr auto flan_t5_xl = detail::flan_t5_preset("Flan-T5-XL", 2048, 5120, 24, 32);
+inline constexpr auto mt5_small = detail::mt5_preset("mT5-small", 512, 1024, 8, 6);
+inline constexpr auto mt5_base = detail::mt5_preset("mT5-base", 768, 2048, 12, 12);
 
 }  // namespace presets
 

@@ -11,23 +11,28 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// T5 1.0 and 1.1, FLAN-T5: an encoder and a decoder with relative positions, or the encoder alone.
-///
-/// Source  transformers 4.57 models/t5/modeling_t5.py; scale_decoder_outputs: 5.23 configuration_t5.py, modeling_t5.py
-struct T5 {
-    static constexpr std::string_view name = "t5";
-    static constexpr std::string_view gguf_name = "t5";
-    static constexpr std::string_view gguf_encoder_name = "t5encoder";
-    static constexpr std::string_view gguf_encoder_class = "T5EncoderModel";
+namespace detail {
 
-    static constexpr std::array fields{
-        positive_field("vocab_size", &ModelConfig::vocab_size, 32128).in_gguf("vocab_size"),
+/// What an absent key means to T5, or to a family that copies it.
+struct T5Defaults {
+    std::int64_t vocabulary = 32128;
+    std::int64_t width = 2048;
+    std::int64_t layers = 6;
+    std::int64_t heads = 8;
+    ActivationKind activation = ActivationKind::relu;
+    bool is_gated = false;
+    bool is_tied = true;
+};
+
+[[nodiscard]] constexpr auto t5_fields(T5Defaults const& of) {
+    return std::array{
+        positive_field("vocab_size", &ModelConfig::vocab_size, of.vocabulary).in_gguf("vocab_size"),
         positive_field("d_model", &ModelConfig::hidden_size, 512).named("hidden_size").in_gguf("embedding_length"),
         positive_field("d_kv", &ModelConfig::head_dim, 64).named("head_dim").in_gguf("attention.key_length"),
-        positive_field("d_ff", &ModelConfig::intermediate_size, 2048).in_gguf("feed_forward_length"),
-        positive_field("num_layers", &ModelConfig::layers, 6).named("num_hidden_layers").in_gguf("block_count"),
+        positive_field("d_ff", &ModelConfig::intermediate_size, of.width).in_gguf("feed_forward_length"),
+        positive_field("num_layers", &ModelConfig::layers, of.layers).named("num_hidden_layers").in_gguf("block_count"),
         optional_field("num_decoder_layers", 0).derived_from(&ModelConfig::layers).in_gguf("decoder_block_count"),
-        positive_field("num_heads", &ModelConfig::heads, 8)
+        positive_field("num_heads", &ModelConfig::heads, of.heads)
             .named("num_attention_heads")
             .in_gguf("attention.head_count"),
         positive_field("relative_attention_num_buckets", &ModelConfig::position_buckets, 32)
@@ -35,15 +40,18 @@ struct T5 {
         positive_field("relative_attention_max_distance", 128),
         natural_field("n_positions", &ModelConfig::max_positions, 0).in_gguf("context_length"),
         natural_field("decoder_start_token_id", &ModelConfig::decoder_start, 0).in_gguf("decoder_start_token_id"),
-        flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
+        flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, of.is_tied),
         flag_field("scale_decoder_outputs", false).attribute().completed(),
         real_field("layer_norm_epsilon", &ModelConfig::norm_epsilon, 1e-6).in_gguf("attention.layer_norm_rms_epsilon"),
-        activation_field("feed_forward_proj", ActivationKind::relu).gating("is_gated_act"),
-        flag_field("is_gated_act", false).attribute(),
-        activation_field("dense_act_fn", ActivationKind::relu).attribute(),
+        activation_field("feed_forward_proj", of.activation).gating("is_gated_act"),
+        flag_field("is_gated_act", of.is_gated).attribute(),
+        activation_field("dense_act_fn", of.activation).attribute(),
         refused_flag("tie_encoder_decoder", "lets the stacks share their weights, which is not described"),
     };
+}
 
+/// What T5 and the families that copy it share.
+struct T5Family {
     static constexpr std::array aliases{
         NameAlias{"token_embd.weight", "shared.weight"},
         NameAlias{"enc.blk.{}.attn_norm.weight", "encoder.block.{}.layer.0.layer_norm.weight"},
@@ -95,12 +103,22 @@ struct T5 {
         config.own.set("is_gated_act", is_gated ? 1 : 0);
     }
 
-    /// Absent decoder layers are as many as the encoder's; attention is num_heads * d_kv wide whatever d_model is.
-    static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known = detail::check_class(config, {"T5ForConditionalGeneration", "T5Model", "T5EncoderModel"});
-            !known) {
-            return known;
+    static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
+        ProgramBuilder model(tree);
+        detail::append_t5_stack(model, config, false);
+        if (has_decoder(config)) {
+            model.end_encoder();
+            detail::append_t5_stack(model, config, true);
         }
+        // The head of T5 1.0, which is the table of embeddings, reads smaller states.
+        auto const root = detail::square_root(static_cast<double>(config.hidden_size));
+        model.head("lm_head", config.own["scale_decoder_outputs"] != 0 ? 1.0 / root : 1.0);
+        return std::move(model).finish();
+    }
+
+protected:
+    /// Absent decoder layers are as many as the encoder's; attention is num_heads * d_kv wide whatever d_model is.
+    static constexpr Result<> complete_t5(ModelConfig& config) {
         config.kv_heads = config.heads;
         detail::ConfigKeys const keys{.hidden_size = "d_model",
                                       .layers = "num_layers",
@@ -111,7 +129,7 @@ struct T5 {
         if (auto const ok = detail::check_size("d_kv", config.head_dim); !ok) return ok;
         if (auto const ok = detail::check_size("relative_attention_num_buckets", config.position_buckets); !ok)
             return ok;
-        derive_absent(fields, config);
+        derive_absent(t5_fields({}), config);
         auto const decoder_layers = config.own["num_decoder_layers"];
         if (auto const ok = detail::check_size("num_decoder_layers", decoder_layers); !ok) return ok;
         if (has_decoder(config) && (config.decoder_start < -1 || config.decoder_start >= config.vocab_size)) {
@@ -137,17 +155,16 @@ struct T5 {
         return detail::check_products(both_stacks);
     }
 
-    /// One table serves `shared` and both stacks: their names are tied in any case, the head's where configured.
-    static constexpr ModuleTree tree(auto const& config) {
+    static constexpr ModuleTree t5_tree(auto const& config, std::string_view prefix) {
         ModuleTree tree;
         detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
         auto const table = part.vocabulary(config.vocab_size, config.hidden_size);
-        auto const encoder = detail::add_t5_stack(tree, config, table, false);
-        tree.keep_whole("T5Block");
+        auto const encoder = detail::add_t5_stack(tree, config, prefix, table, false);
+        tree.keep_whole(part.name(prefix, "Block"));
         tree.tie("shared.weight", "encoder.embed_tokens.weight");
         List<Child> children{{"shared", table, ModuleRole::embedding}, {"encoder", encoder}};
         if (has_decoder(config)) {
-            children.push_back({"decoder", detail::add_t5_stack(tree, config, table, true)});
+            children.push_back({"decoder", detail::add_t5_stack(tree, config, prefix, table, true)});
             tree.tie("shared.weight", "decoder.embed_tokens.weight");
         }
         if (has_head(config)) {
@@ -160,26 +177,37 @@ struct T5 {
         return tree;
     }
 
-    static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
-        ProgramBuilder model(tree);
-        detail::append_t5_stack(model, config, false);
-        if (has_decoder(config)) {
-            model.end_encoder();
-            detail::append_t5_stack(model, config, true);
-        }
-        // The head of T5 1.0, which is the table of embeddings, reads smaller states.
-        auto const root = detail::square_root(static_cast<double>(config.hidden_size));
-        model.head("lm_head", config.own["scale_decoder_outputs"] != 0 ? 1.0 / root : 1.0);
-        return std::move(model).finish();
-    }
-
 private:
     static constexpr bool has_decoder(ModelConfig const& config) {
-        return config.model_class.view() != "T5EncoderModel";
+        return !config.model_class.view().ends_with("EncoderModel");
     }
     static constexpr bool has_head(ModelConfig const& config) {
-        return config.model_class.view() == "T5ForConditionalGeneration";
+        return config.model_class.view().ends_with("ForConditionalGeneration");
     }
+};
+
+}  // namespace detail
+
+/// T5 1.0 and 1.1, FLAN-T5: an encoder and a decoder with relative positions, or the encoder alone.
+///
+/// Source  transformers 4.57 models/t5/modeling_t5.py; scale_decoder_outputs: 5.23 configuration_t5.py, modeling_t5.py
+struct T5 : detail::T5Family {
+    static constexpr std::string_view name = "t5";
+    static constexpr std::string_view gguf_name = "t5";
+    static constexpr std::string_view gguf_encoder_name = "t5encoder";
+    static constexpr std::string_view gguf_encoder_class = "T5EncoderModel";
+
+    static constexpr auto fields = detail::t5_fields({});
+
+    static constexpr Result<> complete(ModelConfig& config) {
+        if (auto const known = detail::check_class(config, {"T5ForConditionalGeneration", "T5Model", "T5EncoderModel"});
+            !known)
+            return known;
+        return complete_t5(config);
+    }
+
+    /// One table serves `shared` and both stacks: their names are tied in any case, the head's where configured.
+    static constexpr ModuleTree tree(auto const& config) { return t5_tree(config, "T5"); }
 };
 
 static_assert(ModelArchitecture<T5>);

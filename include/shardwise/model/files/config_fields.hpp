@@ -207,7 +207,8 @@ private:
             return error(ErrorCode::unsupported, key, "\"" + std::string(*text) + "\" is not a known activation");
         }
         config.*field.activation = *kind;
-        if (is_gated) config.own.set(field.gate, 1);
+        // A family may have a gate where no word says so (mt5).
+        if (is_gated || config.own.has(field.gate)) config.own.set(field.gate, is_gated ? 1 : 0);
         return {};
     }
     [[nodiscard]] Result<> read_choice(Field const& field, std::string_view key, JsonValue found,

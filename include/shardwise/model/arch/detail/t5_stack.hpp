@@ -4,7 +4,7 @@
 #include <shardwise/core/list.hpp>
 #include <shardwise/model/arch/detail/classic_decoder.hpp>
 
-/// T5's encoder and decoder: trees and programs of the two stacks.
+/// T5's encoder and decoder: trees and programs of the two stacks. Class names begin with `prefix`, "T5" or that of a family that copies it.
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 [[nodiscard]] constexpr bool is_t5_gated(ModelConfig const& config) {
@@ -12,7 +12,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 }
 
 /// Self-attention or cross-attention; the first block of a stack holds the table of relative positions.
-[[nodiscard]] constexpr ModuleId add_t5_attention(ModuleTree& tree, ModelConfig const& config, bool has_positions) {
+[[nodiscard]] constexpr ModuleId add_t5_attention(ModuleTree& tree, ModelConfig const& config, std::string_view prefix,
+                                                  bool has_positions) {
     PartMaker part(tree, config.dtype_or(Dtype::f32));
     auto const width = config.heads * config.head_dim;
     auto const in = [&](TensorUse use) {
@@ -27,11 +28,11 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
     if (has_positions) {
         children.push_back({"relative_attention_bias", add_relative_bias(part, config)});
     }
-    return tree.add("T5Attention", children);
+    return tree.add(part.name(prefix, "Attention"), children);
 }
 
 /// The feed-forward module: wi, or wi_0 (the gate) and wi_1.
-[[nodiscard]] constexpr ModuleId add_t5_dense(ModuleTree& tree, ModelConfig const& config) {
+[[nodiscard]] constexpr ModuleId add_t5_dense(ModuleTree& tree, ModelConfig const& config, std::string_view prefix) {
     PartMaker part(tree, config.dtype_or(Dtype::f32));
     auto const width = config.intermediate_size;
     auto const in = part.linear(width, config.hidden_size, false, ShardRule::units(0, width), TensorUse::ffn_up);
@@ -46,26 +47,27 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
     children.push_back({"wo", out});
     children.push_back({"dropout", part.plain("Dropout")});
     children.push_back({"act", part.plain(activation_class(config.activation))});
-    return tree.add(is_t5_gated(config) ? "T5DenseGatedActDense" : "T5DenseActDense", children);
+    return tree.add(part.name(prefix, is_t5_gated(config) ? "DenseGatedActDense" : "DenseActDense"), children);
 }
 
 /// A block: self-attention, in the decoder cross-attention, feed-forward; each with its norm and dropout.
-[[nodiscard]] constexpr ModuleId add_t5_block(ModuleTree& tree, ModelConfig const& config, bool is_decoder,
-                                              bool has_positions) {
+[[nodiscard]] constexpr ModuleId add_t5_block(ModuleTree& tree, ModelConfig const& config, std::string_view prefix,
+                                              bool is_decoder, bool has_positions) {
     PartMaker part(tree, config.dtype_or(Dtype::f32));
-    auto const norm = part.norm("T5LayerNorm", config.hidden_size);
+    auto const norm = part.norm(part.name(prefix, "LayerNorm"), config.hidden_size);
     auto const dropout = part.plain("Dropout");
     auto const layer = [&](std::string_view class_name, std::string_view name, ModuleId inner) {
-        return tree.add(class_name, {}, {{name, inner}, {"layer_norm", norm}, {"dropout", dropout}});
+        return tree.add(part.name(prefix, class_name), {}, {{name, inner}, {"layer_norm", norm}, {"dropout", dropout}});
     };
-    List<Child> layers{
-        numbered(0, 1, layer("T5LayerSelfAttention", "SelfAttention", add_t5_attention(tree, config, has_positions)))};
+    List<Child> layers{numbered(
+        0, 1, layer("LayerSelfAttention", "SelfAttention", add_t5_attention(tree, config, prefix, has_positions)))};
     if (is_decoder) {
-        layers.push_back(
-            numbered(1, 1, layer("T5LayerCrossAttention", "EncDecAttention", add_t5_attention(tree, config, false))));
+        layers.push_back(numbered(
+            1, 1, layer("LayerCrossAttention", "EncDecAttention", add_t5_attention(tree, config, prefix, false))));
     }
-    layers.push_back(numbered(is_decoder ? 2 : 1, 1, layer("T5LayerFF", "DenseReluDense", add_t5_dense(tree, config))));
-    return tree.add("T5Block", {}, {{"layer", tree.add("ModuleList", layers)}});
+    layers.push_back(
+        numbered(is_decoder ? 2 : 1, 1, layer("LayerFF", "DenseReluDense", add_t5_dense(tree, config, prefix))));
+    return tree.add(part.name(prefix, "Block"), {}, {{"layer", tree.add("ModuleList", layers)}});
 }
 
 /// The number of blocks of a stack.
@@ -74,19 +76,21 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 }
 
 /// A whole stack; `table` is the embedding that all stacks share.
-[[nodiscard]] constexpr ModuleId add_t5_stack(ModuleTree& tree, ModelConfig const& config, ModuleId table,
-                                              bool is_decoder) {
+[[nodiscard]] constexpr ModuleId add_t5_stack(ModuleTree& tree, ModelConfig const& config, std::string_view prefix,
+                                              ModuleId table, bool is_decoder) {
     PartMaker part(tree, config.dtype_or(Dtype::f32));
     auto const blocks = t5_blocks(config, is_decoder);
-    List<Child> runs{numbered(0, 1, add_t5_block(tree, config, is_decoder, true), ModuleRole::layer)};
+    List<Child> runs{numbered(0, 1, add_t5_block(tree, config, prefix, is_decoder, true), ModuleRole::layer)};
     if (blocks > 1) {
-        runs.push_back(numbered(1, blocks - 1, add_t5_block(tree, config, is_decoder, false), ModuleRole::layer));
+        runs.push_back(
+            numbered(1, blocks - 1, add_t5_block(tree, config, prefix, is_decoder, false), ModuleRole::layer));
     }
-    return tree.add("T5Stack", {},
-                    {{"embed_tokens", table, ModuleRole::embedding},
-                     {"block", tree.add("ModuleList", runs)},
-                     {"final_layer_norm", part.norm("T5LayerNorm", config.hidden_size), ModuleRole::norm},
-                     {"dropout", part.plain("Dropout")}});
+    return tree.add(
+        part.name(prefix, "Stack"), {},
+        {{"embed_tokens", table, ModuleRole::embedding},
+         {"block", tree.add("ModuleList", runs)},
+         {"final_layer_norm", part.norm(part.name(prefix, "LayerNorm"), config.hidden_size), ModuleRole::norm},
+         {"dropout", part.plain("Dropout")}});
 }
 
 /// The paths of one sublayer of a block: its norm, and a module of what the norm feeds.
