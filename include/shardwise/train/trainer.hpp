@@ -304,7 +304,7 @@ private:
         List<TensorView<float const, 1, Host>> shares;
         List<TensorView<float const, 1, Host>> held;
         for (std::size_t i = 0; i < program_->layout().parameters().size(); ++i) {
-            shares.push_back(gradients_.counted(i, groups_.is_first_of_layer()));
+            for (auto const& run : gradients_.counted(i, groups_.is_first_of_layer())) shares.push_back(run);
             held.push_back(gradients_.held(i));
         }
         phases_.begin(TrainingPhase::norm, stream);

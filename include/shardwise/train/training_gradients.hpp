@@ -241,13 +241,14 @@ public:
     }
     /// Of that part what no other rank of a replica counts: of what tensor-parallel ranks do not share, what the first has; of what two
     /// stages have, what one of them does.
-    [[nodiscard]] Vector counted(std::size_t parameter, bool is_first) const {
+    [[nodiscard]] std::vector<Vector> counted(std::size_t parameter, bool is_first) const {
+        std::vector<Vector> out;
         auto const& of = layout_->parameters()[parameter];
+        if (of.is_copy || (of.cut.is_whole() && !is_first)) return out;
         auto const own = share(parameter);
-        if (of.is_copy) return own.part(0, 0);
-        if (of.cut.is_whole()) return own.part(0, is_first ? own.elements() : 0);
-        auto const first = optimizer_share(of.elements, options_.place.ranks, options_.place.rank).begin;
-        return own.part(0, std::clamp<std::int64_t>(of.counted - first, 0, own.elements()));
+        auto const held = optimizer_share(of.elements, options_.place.ranks, options_.place.rank);
+        for (auto const& run : of.counted_of(held)) out.push_back(own.part(run.begin - held.begin, run.size()));
+        return out;
     }
     /// The sum's part of a parameter that this rank has: all of it, or its share.
     [[nodiscard]] Vector held(std::size_t parameter) const { return of_region(parameter); }

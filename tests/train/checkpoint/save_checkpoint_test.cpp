@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "../curve_data.hpp"
 #include "../ranks.hpp"
 #include "checkpoint_cases.hpp"
 #include "pair_sample.hpp"
@@ -77,6 +78,22 @@ TEST_CASE("save_checkpoint: tensor-parallel ranks and stages write the bytes of 
                 continue;
             CHECK(trained_by(run, ranks, {}, 0, 2) == two);
             CHECK(trained_by(run, ranks, from, 2, 4) == four);
+        }
+    }
+}
+
+TEST_CASE(
+    "save_checkpoint: ranks that share one key-value head and have another one alone write the bytes of one, where one "
+    "product makes queries, keys and values") {
+    for (auto const* const name : {"phi3", "falcon_groups"}) {
+        CAPTURE(name);
+        SmallRun<AdamW> run(golden_config(name), {});
+        TemporaryFolder const out;
+        auto const [two, four] = save_twice(run, out);
+        for (auto const& ranks : {Ranks{3, 3}, Ranks{4, 4}, Ranks{6, 3, ZeroStage::optimizer}}) {
+            CAPTURE(ranks.all);
+            CHECK(trained_by(run, ranks, {}, 0, 2) == two);
+            CHECK(trained_by(run, ranks, out / "step-000002", 2, 4) == four);
         }
     }
 }

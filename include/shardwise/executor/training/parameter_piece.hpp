@@ -47,6 +47,21 @@ struct ParameterPiece {
         }
     }
 
+    /// Where rows of this piece lie among its elements, what lies together at once. `part` has the same columns.
+    [[nodiscard]] std::vector<UnitRange> runs_of(ParameterPiece const& part) const {
+        if (part == *this) return {{0, elements()}};
+        std::vector<UnitRange> out;
+        for (auto const& range : part.rows) {
+            auto const begin = position(rows, range.begin) * width();
+            auto const end = begin + range.size() * width();
+            if (!out.empty() && out.back().end == begin)
+                out.back().end = end;
+            else if (begin < end)
+                out.push_back({begin, end});
+        }
+        return out;
+    }
+
     friend bool operator==(ParameterPiece const&, ParameterPiece const&) = default;
 
 private:
@@ -60,7 +75,7 @@ private:
     }
 };
 
-/// How tensor-parallel ranks share a parameter, by rank: what each has, with gradient and optimizer's state; the first rows of it that no
+/// How tensor-parallel ranks share a parameter, by rank: what each has, with gradient and optimizer's state; the rows of it that no
 /// rank after it has (key-value heads are those of all ranks that read them); and what it holds a copy of, cut along the other axis, for
 /// the product whose sum no rank can take alone. Empty: every rank has all of it.
 struct ParameterCut {

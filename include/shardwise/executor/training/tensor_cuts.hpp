@@ -69,7 +69,7 @@ public:
 
     /// One rank shares nothing. `model` outlives this, and the adapter's halves are shared as the products beside them.
     ///
-    /// Errors  invalid_argument for a rank that there is not, more ranks than key-value heads or than columns; unsupported with the
+    /// Errors  invalid_argument for a rank that there is not, more ranks than query heads or than columns; unsupported with the
     ///         operation that ranks cannot share
     [[nodiscard]] static Result<TensorCuts> create(Model const& model, TrainingPlace const& place,
                                                    TrainedAdapter const& adapter = {}) {
@@ -187,21 +187,6 @@ private:
                     .got(place.ranks)
                     .at_most(shape.heads)
                     .fix("let the others be data-parallel ranks");
-            if (op.inputs[0] != op.inputs[1]) continue;
-            // Of one value a rank counts what comes first, which is not so where it shares the last of its key-value heads alone.
-            for (std::int64_t rank = 0; rank + 1 < place.ranks; ++rank) {
-                auto const own = split_kv_heads(shape.heads, shape.kv_heads, place.ranks, rank);
-                auto const next = split_kv_heads(shape.heads, shape.kv_heads, place.ranks, rank + 1);
-                if (own.size() == 1 || next.begin >= own.end) continue;
-                return Error{ErrorCode::invalid_argument}
-                    .in(module)
-                    .at("tp")
-                    .because("is more than the " + std::to_string(shape.kv_heads) + " key-value heads, and cuts the " +
-                             std::to_string(shape.heads) +
-                             " query heads, which one product makes with keys and values, within their groups")
-                    .got(place.ranks)
-                    .fix("use at most as many tensor-parallel ranks as key-value heads, or as many as query heads");
-            }
         }
         return {};
     }
@@ -350,23 +335,28 @@ private:
         parameters_.emplace(detail::parameter_name(prefix, op.parameters[1], 0), std::move(bias));
         return {};
     }
-    /// Of a rank's columns of a value, those that no rank after it has, which come first: keys and values come last where queries lie with
-    /// them, and of its key-value heads the next ranks may have the last one.
+    /// Of a rank's columns of a value, those that no rank after it has: of its key-value heads the next ranks may have the last one, and
+    /// where queries lie with keys and values, what is counted does not lie together.
     [[nodiscard]] static std::vector<UnitRange> counted_columns(ValueId id, std::vector<BlockCut> const& cuts,
                                                                 std::int64_t rank) {
         auto const columns_of = [&](std::int64_t of) -> std::vector<UnitRange> const& {
             return cuts[static_cast<std::size_t>(of)].columns[static_cast<std::size_t>(id)];
         };
-        std::vector<UnitRange> out;
-        for (auto const& range : columns_of(rank)) {
-            auto end = range.end;
-            for (auto after = rank + 1; after < std::ssize(cuts); ++after) {
-                for (auto const& other : columns_of(after)) {
-                    if (other.begin < end && range.begin < other.end) end = std::max(range.begin, other.begin);
+        auto out = columns_of(rank);
+        for (auto after = rank + 1; after < std::ssize(cuts); ++after) {
+            for (auto const& other : columns_of(after)) {
+                std::vector<UnitRange> left;
+                for (auto const& range : out) {
+                    bool const is_apart = other.end <= range.begin || range.end <= other.begin;
+                    if (is_apart) {
+                        left.push_back(range);
+                        continue;
+                    }
+                    if (range.begin < other.begin) left.push_back({range.begin, other.begin});
+                    if (other.end < range.end) left.push_back({other.end, range.end});
                 }
+                out = std::move(left);
             }
-            if (end > range.begin) out.push_back({range.begin, end});
-            if (end < range.end) return out;
         }
         return out;
     }

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -28,8 +29,9 @@ struct TrainingParameter {
     /// What each tensor-parallel rank holds of it; whole where they do not share it.
     ParameterCut cut{};
     std::size_t rank = 0;
-    /// The first of `elements` that no rank before this one has: each element is of one rank's.
+    /// Those of `elements` that no rank after this one has, each element of the whole being of one rank's: how many, and where they lie.
     std::int64_t counted = 0;
+    std::vector<UnitRange> counted_runs{};
     /// Of the copy that is cut along the other axis, among all of those; 0 elements: there is none.
     std::int64_t turned_begin = 0;
     std::int64_t turned_elements = 0;
@@ -42,6 +44,15 @@ struct TrainingParameter {
     std::optional<HeldPart> held{};
     std::optional<HeldPart> held_turned{};
 
+    /// What of a range of the rank's elements is counted.
+    [[nodiscard]] std::vector<UnitRange> counted_of(UnitRange range) const {
+        std::vector<UnitRange> out;
+        for (auto const& run : counted_runs) {
+            UnitRange const part{std::max(run.begin, range.begin), std::min(run.end, range.end)};
+            if (part.begin < part.end) out.push_back(part);
+        }
+        return out;
+    }
     /// Calls `call(whole, own, count)` for elements that lie together in the whole parameter, where they and this rank's begin; for
     /// those alone that are in `range` of the rank's.
     template <class Call>
@@ -63,6 +74,11 @@ struct TrainingParameter {
         for_each_run(range, [&](std::int64_t whole, std::int64_t own, std::int64_t count) {
             call(whole / block, own / block, ceil_divide(count, block));
         });
+    }
+    /// The same for several ranges, one after another.
+    template <class Call>
+    void for_each_block_run(std::vector<UnitRange> const& ranges, std::int64_t block, Call&& call) const {
+        for (auto const& range : ranges) for_each_block_run(range, block, call);
     }
 };
 

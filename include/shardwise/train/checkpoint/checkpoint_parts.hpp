@@ -44,8 +44,9 @@ template <class Calls>
 
 /// The elements of a parameter that a rank writes, of those that it holds: what other ranks hold, too, is shared among them. `held` are
 /// those that it has the optimizer's state of, `world` is among all ranks. Of what two stages have the one that reads its first name writes.
-[[nodiscard]] inline UnitRange written_range(TrainingParameter const& parameter, TrainingPlace const& tensor,
-                                             UnitRange held, TensorPlace const& world) {
+[[nodiscard]] inline std::vector<UnitRange> written_ranges(TrainingParameter const& parameter,
+                                                           TrainingPlace const& tensor, UnitRange held,
+                                                           TensorPlace const& world) {
     if (parameter.is_copy) return {};
     auto const place = tensor.in_stage(world);
     auto const elements = parameter.elements;
@@ -53,11 +54,11 @@ template <class Calls>
     if (!parameter.cut.is_whole() || tensor.ranks == 1) {
         TensorPlace const data{place.ranks / tensor.ranks, place.rank / tensor.ranks};
         auto const range = has_all ? optimizer_share(elements, data.ranks, data.rank) : held;
-        return {std::min(range.begin, parameter.counted), std::min(range.end, parameter.counted)};
+        return parameter.counted_of(range);
     }
-    if (has_all) return optimizer_share(elements, place.ranks, place.rank);
+    if (has_all) return parameter.counted_of(optimizer_share(elements, place.ranks, place.rank));
     // Every tensor-parallel rank has the same share.
-    return tensor.rank == 0 ? held : UnitRange{};
+    return tensor.rank == 0 ? parameter.counted_of(held) : std::vector<UnitRange>{};
 }
 
 /// What a rank writes of the weights and of the optimizer's state, each of which it has whole, by shares (ZeRO) or by the columns
@@ -86,15 +87,15 @@ template <OptimizerRule Rule>
             layout.tensor(layout.weight(parameters[i].number)).name != name)
             return wrong.at(name).because("is another parameter in the optimizer or in the layout");
         auto const held = optimizer.share(i);
-        auto const range = written_range(parameters[i], tensor, held, place);
-        if (range.size() == 0) continue;
+        auto const ranges = written_ranges(parameters[i], tensor, held, place);
+        if (ranges.empty()) continue;
         auto const master = layout.state("master." + name);
         if (!master && layout.has_masters()) return wrong.at(name).because("has no float32 weights in the layout");
         auto const& storage = weights.storage();
         auto const* const values = weights.memory(i).begin();
         auto const width = static_cast<std::size_t>(storage.width());
         // One part for elements that lie together in the file.
-        parameters[i].for_each_run(range, [&](std::int64_t whole, std::int64_t own, std::int64_t count) {
+        parameters[i].for_each_block_run(ranges, 1, [&](std::int64_t whole, std::int64_t own, std::int64_t count) {
             auto const at = static_cast<std::size_t>(own - weights.shares()[i].own.begin);
             Span<std::byte const> const bytes(values + at * width, static_cast<std::size_t>(count) * width);
             out.push_back({layout.weight(parameters[i].number), whole, bytes, !storage.is_half(), storage.is_mapped()});
@@ -108,7 +109,7 @@ template <OptimizerRule Rule>
             auto const* const from = optimizer.state_memory(i, array++).data();
             auto const unheld = held.begin / mine.block;
             parameters[i].for_each_block_run(
-                range, mine.block, [&](std::int64_t whole, std::int64_t own, std::int64_t count) {
+                ranges, mine.block, [&](std::int64_t whole, std::int64_t own, std::int64_t count) {
                     auto const skip = static_cast<std::size_t>(own - unheld) * state_width;
                     out.push_back({*state,
                                    whole,

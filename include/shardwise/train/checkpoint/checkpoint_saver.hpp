@@ -50,15 +50,16 @@ public:
             auto const elements = parameter.elements;
             auto const data = tensor.in_data(place);
             auto const held = is_shared ? optimizer_share(elements, data.ranks, data.rank) : UnitRange{0, elements};
-            auto const own = written_range(parameter, tensor, held, place);
-            if (own.size() == 0) continue;
+            auto const ranges = written_ranges(parameter, tensor, held, place);
+            if (ranges.empty()) continue;
             auto const add = [&](std::int64_t width, std::int64_t block) {
-                parameter.for_each_block_run(own, block, [&](std::int64_t, std::int64_t, std::int64_t count) {
+                parameter.for_each_block_run(ranges, block, [&](std::int64_t, std::int64_t, std::int64_t count) {
                     sum += padded(static_cast<std::size_t>(count * width));
                 });
             };
             add(WeightStorage({}, detail::weights_dtype<Rule>).width(), 1);
-            for (auto const& array : rule.state(parameter.whole_elements, own)) add(bits(array.dtype) / 8, array.block);
+            for (auto const& array : rule.state(parameter.whole_elements, held))
+                add(bits(array.dtype) / 8, array.block);
         }
         return with_window(sum);
     }
