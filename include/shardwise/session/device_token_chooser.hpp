@@ -128,7 +128,7 @@ private:
     [[nodiscard]] Result<> choose_here(std::span<SamplingRow const> rows, bool shows, DeviceStream<Api>& stream,
                                        Deadline deadline) {
         auto const count = static_cast<std::int64_t>(rows.size());
-        TensorView<std::int32_t, 1, Host> const to(tokens(), {count});
+        TensorView<std::int32_t, 1, Host> const told(tokens(), {count});
         TensorView<float const, 2, Backend> const own = logits(count);
         if (shows) {
             TensorView<float const, 1, Backend> const from(own.data(), {own.elements()});
@@ -143,10 +143,10 @@ private:
             if (auto const drawn = sample(own, *table_, chosen, stream); !drawn) return drawn;
         }
         TensorView<std::int32_t const, 1, Backend> const ids = chosen;
-        if (auto const copied = Backend::template copy<std::int32_t>(ids, to, stream); !copied) return copied;
+        if (auto const copied = Backend::template copy<std::int32_t>(ids, told, stream); !copied) return copied;
         if (auto const done = stream.synchronize(deadline); !done) return done;
         for (std::int64_t i = 0; i < count; ++i) {
-            if (tokens.data()[i] >= 0) continue;
+            if (tokens()[i] >= 0) continue;
             // As the host's `sample` says it.
             return Error{ErrorCode::invalid_argument}
                 .in("sample")
