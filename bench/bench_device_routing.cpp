@@ -221,8 +221,9 @@ void measure_sample(DeviceBench& run, std::string const& name, SamplingOptions c
             }
             auto const logits = run.send(values);
             auto ids = run.memory<std::int32_t>(rows);
+            MemoryCounter pinned;
             auto table = take(SamplingTable<Device>::create(
-                run.context(), {.rows = rows, .vocabulary = vocabulary, .history = rows * history}));
+                run.context(), pinned, {.rows = rows, .vocabulary = vocabulary, .history = rows * history}));
             std::vector<SamplingRow> said(static_cast<std::size_t>(rows), {options, past, 1, 2});
             check(table.write(said, run.stream()));
             auto const call = [&](std::int64_t) {

@@ -66,6 +66,7 @@ def short_name(signature):
             break
     name = re.sub(r"^void ", "", name)
     name = re.sub(r"\(shardwise::[\w:]*::WeightFormat\)(\d+)", r"format \1", name)
+    name = re.sub(r"\(shardwise::[\w:]*::SumsLayout\)(\d+)", r"layout \1", name)
     name = re.sub(r"\((?:int|bool|unsigned int|long)\)", "", name)
     name = re.sub(r"shardwise::(?:\w+::)*", "", name)
     name = re.sub(r"(?:Cuda|Hip)Api(?:, )?", "", name)

@@ -2,6 +2,7 @@
 #include <shardwise/core/text.hpp>
 #include <shardwise/model/files/label_names.hpp>
 #include <shardwise/session/embed.hpp>
+#include <shardwise/session/run_options.hpp>
 #include <shardwise/session/sentence_modules.hpp>
 #include <shardwise/tokenizer/files/load_tokenizer.hpp>
 
@@ -73,11 +74,21 @@ struct EmbedRequest {
     auto const comm = read_comm(arguments, options.devices);
     if (!comm) return comm.error();
     options.comm = *comm;
+    auto sums = read_peer_sums(arguments, options.devices);
+    if (!sums) return sums.error();
+    options.peer_sums = *std::move(sums);
     auto const element = read_activations(arguments, options.devices);
     if (!element) return element.error();
     options.activations = *element;
     if (!options.devices.empty() && !arguments.tp)
         options.tp = static_cast<std::int32_t>(options.devices.numbers.size());
+    RunOptions run;
+    run.tp = options.tp;
+    run.devices = options.devices;
+    run.comm = options.comm;
+    run.peer_sums = options.peer_sums;
+    if (auto const used = check_calibration_is_used(arguments, run, false); !used) return used.error();
+    warn_of_missing_sums(arguments, run, request.warnings);
     return request;
 }
 

@@ -115,6 +115,13 @@ constexpr Option comm_option{
     .choices = words_of<device_comm_choices>,
     .word = &Arguments::comm};
 
+constexpr Option peer_sums_option{
+    .flag = "--calibration",
+    .value = "FILE",
+    .help = "what `calibrate --devices` wrote: by it ranks that reach each other's memory add up in one step or two",
+    .kind = ValueKind::file,
+    .word = &Arguments::calibration};
+
 constexpr Option activations_option{.flag = "--activations",
                                     .value = "D",
                                     .help = "element type of activations between a device's kernels",
@@ -167,11 +174,7 @@ constexpr std::array rank_table{
         .kind = ValueKind::devices,
         .word = &Arguments::devices},
     comm_option,
-    Option{.flag = "--calibration",
-           .value = "FILE",
-           .help = "what `calibrate --devices` wrote: by it ranks that reach each other's memory add up in one step or two",
-           .kind = ValueKind::file,
-           .word = &Arguments::calibration},
+    peer_sums_option,
     activations_option,
     Option{.flag = "--no-graphs",
            .help = "put every kernel of a step into a device's stream by a call of its own",
@@ -188,6 +191,7 @@ constexpr std::array embed_rank_table{
            .kind = ValueKind::devices,
            .word = &Arguments::devices},
     comm_option,
+    peer_sums_option,
     activations_option,
     Option{.flag = "--tp",
            .value = "N",

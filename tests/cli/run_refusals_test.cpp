@@ -78,7 +78,7 @@ TEST_CASE("run: what cannot be run is refused by name, with the right status") {
         CHECK(run({"run", path, "--prompt-ids", "1", "--temperature", hot, "--max-new-tokens", "1"}).status == 0);
 }
 
-TEST_CASE("run: --calibration is refused where nothing adds up by it, and warns of sums that it lacks") {
+TEST_CASE("run, embed: --calibration is refused where nothing adds up by it; run warns of sums that it lacks") {
     SmallLlama const model;
     auto const file =
         model.folder.write("machine.json", R"({"schema":"shardwise.hardware/1","devices":[{"preset":"T4"}],
@@ -106,6 +106,17 @@ TEST_CASE("run: --calibration is refused where nothing adds up by it, and warns 
         CHECK(ran.status == 2);
         CHECK_MESSAGE(ran.says("--calibration"), ran.err);
         CHECK_MESSAGE(ran.says(text), ran.err);
+    }
+    for (auto const& [more, text] :
+         {Case{{}, "this run computes on the processor"}, Case{{"--devices", "cuda:0"}, "--tp 1"},
+          Case{{"--devices", two, "--comm", "staged"}, "--comm staged"},
+          Case{{"--devices", "hip:0,hip:1"}, "--comm peers"}}) {
+        std::vector<std::string> words{"embed", model.folder.path(), "--text", "word", "--calibration", file};
+        words.insert(words.end(), more.begin(), more.end());
+        auto const embedded = run(words);
+        CHECK(embedded.status == 2);
+        CHECK_MESSAGE(embedded.says("--calibration"), embedded.err);
+        CHECK_MESSAGE(embedded.says(text), embedded.err);
     }
     // They go on until there is no device.
     auto const lacks = [&](std::vector<std::string> const& more, std::string const& text) {

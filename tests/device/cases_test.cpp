@@ -30,3 +30,4 @@
 #include "row_cases.hpp"
 #include "sample_cases.hpp"
 #include "step_cases.hpp"
+#include "sum_cases.hpp"

@@ -4,6 +4,7 @@
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/backend/detail/device_code.hpp>
 #include <shardwise/backend/device.hpp>
+#include <shardwise/backend/device_sums.hpp>
 #include <shardwise/backend/device_weight.hpp>
 #include <shardwise/kernels/detail/pack.hpp>
 

@@ -16,6 +16,7 @@
 #include <shardwise/kernels/gemm_launch.cuh>
 #include <shardwise/kernels/multiply_experts_launch.cuh>
 #include <shardwise/kernels/multiply_launch.cuh>
+#include <shardwise/kernels/multiply_sums_launch.cuh>
 #include <shardwise/kernels/activation_launch.cuh>
 #include <shardwise/kernels/add_launch.cuh>
 #include <shardwise/kernels/arg_max_launch.cuh>
@@ -60,6 +61,7 @@ template void DeviceBackend<FakeApi>::launch(std::int64_t, testing::AddIndex, De
 namespace detail {
 
 template Result<> launch_multiply<FakeApi>(MultiplyCall const&, FakeApi::Stream);
+template Result<> launch_multiply_sums<FakeApi>(MultiplySumsCall const&, FakeApi::Stream);
 template Result<> launch_multiply_experts<FakeApi>(MultiplyExpertsCall const&, FakeApi::Stream);
 template Result<> launch_gemm<FakeApi, float>(GemmCall const&, FakeApi::Stream);
 template Result<> launch_gemm<FakeApi, Bfloat16>(GemmCall const&, FakeApi::Stream);

@@ -35,9 +35,13 @@ std::vector<std::int32_t> sample_here(TestRows<float> const& logits, std::vector
 /// The device's tokens are the host's.
 void check_sampled_rows(Bench<TestDevice>& bench, TestRows<float> const& logits, std::vector<SamplingRow> const& rows) {
     CAPTURE(logits.width);
-    auto table = TestTable::create(bench.context(), {.rows = 64, .vocabulary = logits.width, .history = 1000});
+    MemoryCounter host;
+    auto table = TestTable::create(bench.context(), host, {.rows = 64, .vocabulary = logits.width, .history = 1000});
     REQUIRE(table);
     CHECK(table->bytes() == *TestTable::bytes_for({.rows = 64, .vocabulary = logits.width, .history = 1000}));
+    // Of each row forty bytes and of each token four, twice.
+    CHECK(host.current() == Bytes{2 * (64 * 40 + 4 * 1000)});
+    CHECK(host.current() == *TestTable::pinned_for({.rows = 64, .vocabulary = logits.width, .history = 1000}));
     auto sent = bench.send(logits.values);
     auto ids = bench.send(std::vector<std::int32_t>(rows.size(), -7));
     TensorView<float const, 2, TestDevice> const view = logits.view(sent);
@@ -161,10 +165,11 @@ TEST_CASE("sample on a device refuses what does not fit its table, and options t
     auto const bench = open_bench<TestDevice>();
     if (!bench) return;
     auto& stream = bench->stream();
-    CHECK(TestTable::create(bench->context(), {.rows = 0}).error().place() == "rows");
-    CHECK(TestTable::create(bench->context(), {.vocabulary = 0}).error().place() == "vocabulary");
-    CHECK(TestTable::create(bench->context(), {.history = -1}).error().place() == "history");
-    auto table = TestTable::create(bench->context(), {.rows = 2, .vocabulary = 8, .history = 3});
+    MemoryCounter host;
+    CHECK(TestTable::create(bench->context(), host, {.rows = 0}).error().place() == "rows");
+    CHECK(TestTable::create(bench->context(), host, {.vocabulary = 0}).error().place() == "vocabulary");
+    CHECK(TestTable::create(bench->context(), host, {.history = -1}).error().place() == "history");
+    auto table = TestTable::create(bench->context(), host, {.rows = 2, .vocabulary = 8, .history = 3});
     REQUIRE(table);
     std::vector<std::int32_t> const history{1, 2, 3, 4};
     auto const place = [&](std::vector<SamplingRow> const& rows) {

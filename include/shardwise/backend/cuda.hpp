@@ -5,6 +5,7 @@
 #include <shardwise/backend/detail/cublaslt_products.hpp>
 #include <shardwise/backend/detail/cuda_api.hpp>
 #include <shardwise/backend/device.hpp>
+#include <shardwise/backend/device_sums.hpp>
 #include <shardwise/backend/device_weight.hpp>
 
 #include <cuda_runtime_api.h>

@@ -13,6 +13,7 @@
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/core/tensor_view.hpp>
+#include <shardwise/op/product_sums.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -46,6 +47,8 @@ struct DeviceBackend {
     static constexpr std::int32_t warp_size = Api::warp_size;
     /// True where all blocks of a kernel that fits run at once, so that one may wait for another.
     static constexpr bool co_resident_blocks = Api::co_resident_blocks;
+    /// Products that one call of multiply_sums adds up.
+    static constexpr std::int64_t max_sum_products = detail::max_sum_products;
 
     /// Memory of the device, counted; null for no bytes. It is a part of the block that the context has reserved where that has place.
     ///
@@ -180,6 +183,25 @@ struct DeviceBackend {
     [[nodiscard]] static Result<> multiply(TensorView<T, 2, DeviceBackend> in, DeviceWeight<Api> const& weight,
                                            UnitRange inputs, TensorView<Out, 2, DeviceBackend> out, Stream& stream) {
         return multiply(TensorView<T const, 2, DeviceBackend>(in), weight, inputs, out, stream);
+    }
+
+    /// The sums of products by ranges of the weight's inputs, in the order of their steps, in one launch. A product's order is that of
+    /// its inputs, so that a result depends on its row, its output and its ranges alone: not on where the weight holds these, or on
+    /// what is computed beside it. The bits are those of no `multiply`. Defined in backend/device_sums.hpp.
+    ///
+    /// Shapes  in [rows, sums.inputs.size()], out [sums.sums, rows, outputs]; ranges follow each other and are whole blocks
+    /// Memory  as above
+    /// Order   on `stream`
+    /// Errors  shape_mismatch; capacity_exceeded for more than detail::max_sum_products products or as many additions
+    template <class T>
+    [[nodiscard]] static Result<> multiply_sums(TensorView<T const, 2, DeviceBackend> in,
+                                                DeviceWeight<Api> const& weight, ProductSums const& sums,
+                                                TensorView<float, 3, DeviceBackend> out, Stream& stream);
+    template <class T>
+    [[nodiscard]] static Result<> multiply_sums(TensorView<T, 2, DeviceBackend> in, DeviceWeight<Api> const& weight,
+                                                ProductSums const& sums, TensorView<float, 3, DeviceBackend> out,
+                                                Stream& stream) {
+        return multiply_sums(TensorView<T const, 2, DeviceBackend>(in), weight, sums, out, stream);
     }
 
     /// Runs body(begin, end) over pieces of [0, count) of at most `grain`, a device thread each. The call operator of Body is

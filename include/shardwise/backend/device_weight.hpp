@@ -251,12 +251,9 @@ template <class T, class Out, class Backend>
     return sizeof(T) == 4 || (is_aligned(in.data(), in.stride(0)) && is_aligned(out.data(), out.stride(0)));
 }
 
-/// Checks the extents of a product by a range of a weight's inputs.
-template <class Api, class T, class Out>
-[[nodiscard]] Result<> check_device_product(TensorView<T const, 2, DeviceBackend<Api>> in,
-                                            DeviceWeight<Api> const& weight, UnitRange inputs,
-                                            TensorView<Out, 2, DeviceBackend<Api>> out) {
-    if (auto const known = check_views("multiply", in, out); !known) return known;
+/// Checks that a range is one of whole blocks of a weight's inputs.
+template <class Api>
+[[nodiscard]] Result<> check_device_range(DeviceWeight<Api> const& weight, UnitRange inputs) {
     Error error{ErrorCode::shape_mismatch};
     error.in("multiply");
     if (inputs.begin < 0 || inputs.size() < 0 || inputs.end > weight.inputs())
@@ -268,6 +265,18 @@ template <class Api, class T, class Out>
             .got(inputs.begin % block != 0 ? inputs.begin : inputs.end)
             .multiple_of(block);
     }
+    return {};
+}
+
+/// Checks the extents of a product by a range of a weight's inputs.
+template <class Api, class T, class Out>
+[[nodiscard]] Result<> check_device_product(TensorView<T const, 2, DeviceBackend<Api>> in,
+                                            DeviceWeight<Api> const& weight, UnitRange inputs,
+                                            TensorView<Out, 2, DeviceBackend<Api>> out) {
+    if (auto const known = check_views("multiply", in, out); !known) return known;
+    if (auto const whole = check_device_range(weight, inputs); !whole) return whole;
+    Error error{ErrorCode::shape_mismatch};
+    error.in("multiply");
     if (in.extent(1) != inputs.size()) {
         return error.because("a row is not as wide as the weight").got(in.extent(1)).expected(inputs.size());
     }

@@ -5,6 +5,7 @@
 #include <shardwise/backend/detail/hip_api.hpp>
 #include <shardwise/backend/detail/tiled_products.hpp>
 #include <shardwise/backend/device.hpp>
+#include <shardwise/backend/device_sums.hpp>
 #include <shardwise/backend/device_weight.hpp>
 
 #include <hip/hip_runtime_api.h>

@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/backend/detail/any_api.hpp>
+#include <shardwise/backend/device_sums.hpp>
 #include <shardwise/backend/device_weight.hpp>
 #include <shardwise/backend/host/products.hpp>
 #include <shardwise/kernels/activation.hpp>
@@ -73,6 +74,7 @@
 #include <shardwise/kernels/store_step.hpp>
 #include <shardwise/kernels/take_rows.hpp>
 #include <shardwise/kernels/xielu.hpp>
+#include <shardwise/op/product_sums.hpp>
 
 #include <array>
 #include <concepts>
@@ -249,6 +251,11 @@ template <class B, class T = float>
 concept HasMultiply = HoldsWeights<B> && requires(KernelProbe<B, T> p, typename B::Weight const& weight) {
     B::multiply(p.in, weight, p.out, p.stream);
 };
+template <class B, class T = float>
+concept HasMultiplySums = HoldsWeights<B> && requires(KernelProbe<B, T> p, typename B::Weight const& weight,
+                                                      TensorView<float, 3, B> sums) {
+    B::multiply_sums(p.in, weight, ProductSums{}, sums, p.stream);
+};
 
 // Those of kernels/backward/.
 template <class B>
@@ -303,7 +310,7 @@ concept HasSoftCapBackward = requires(KernelProbe<B> p) {
 
 /// A kernel, and whether a back end has it.
 struct KernelSupport {
-    /// As its header in kernels/ is named; `gemm` and `multiply` are the back ends' own.
+    /// As its header in kernels/ is named; `gemm`, `multiply` and `multiply_sums` are the back ends' own.
     std::string_view name;
     bool is_there = false;
     /// For C++ programs: neither a model that runs nor one that trains reaches it yet.
@@ -348,6 +355,7 @@ inline constexpr std::array kernel_support{
     KernelSupport{"linear_backward", detail::HasLinearBackward<Backend>},
     detail::of_rows("multiply", detail::HasMultiply<Backend, T>),
     detail::of_rows("multiply_experts", detail::HasMultiplyExperts<Backend, T>),
+    detail::of_rows("multiply_sums", detail::HasMultiplySums<Backend, T>),
     KernelSupport{"order_experts", detail::HasOrderExperts<Backend>},
     KernelSupport{"quantize", detail::HasQuantize<Backend>},
     detail::of_rows("residual_norm", detail::HasResidualNorm<Backend, T>),

@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/detail/pinned_array.hpp>
 #include <shardwise/backend/device.hpp>
+#include <shardwise/backend/pinned_memory.hpp>
 #include <shardwise/core/checked.hpp>
 #include <shardwise/kernels/device/arg_max.hpp>
 #include <shardwise/kernels/device/sample.hpp>
@@ -37,12 +38,13 @@ public:
         auto chosen = Buffer<std::int32_t, Backend>::allocate(rank.context, sequences);
         if (!chosen) return chosen.error();
         chooser.chosen_ = std::move(*chosen);
-        auto tokens = chooser.template pin<std::int32_t>(sequences);
+        auto& host = rank.host.memory();
+        auto tokens = PinnedMemory<Api>::allocate(rank.context, host, 4 * sequences);
         if (!tokens) return tokens.error();
         chooser.tokens_ = std::move(*tokens);
         detail::DeviceScope<Api> const scope(rank.context.device());
         if (!scope.result()) return scope.result().error();
-        auto table = SamplingTable<Backend>::create(rank.context, bounds_of(limits, vocabulary));
+        auto table = SamplingTable<Backend>::create(rank.context, host, bounds_of(limits, vocabulary));
         if (!table) return table.error();
         chooser.table_.emplace(std::move(*table));
         return Result<TokenChooser>(std::move(chooser));
@@ -56,6 +58,16 @@ public:
         if (!table) return table.error();
         return allocated_bytes<Backend>(Bytes{4 * limits.sequences * vocabulary}) +
                allocated_bytes<Backend>(Bytes{4 * limits.sequences}) + *table;
+    }
+
+    /// What it pins in the host's memory but for logits, which somebody has to look at: the chosen tokens, and twice how each is
+    /// sampled.
+    ///
+    /// Errors  as bytes_for
+    [[nodiscard]] static Result<Bytes> pinned_for(ExecutorLimits const& limits, std::int64_t vocabulary) {
+        auto const table = SamplingTable<Backend>::pinned_for(bounds_of(limits, vocabulary));
+        if (!table) return table.error();
+        return Bytes{4 * limits.sequences} + *table;
     }
 
     [[nodiscard]] TensorView<float, 2, Backend> logits(std::int64_t rows) { return logits_.matrix(rows, vocabulary_); }
@@ -76,10 +88,10 @@ public:
             choice.has_logits ? choose_here(choice.rows, shows, stream, deadline) : stream.synchronize(deadline);
         if (!done || !is_relayed) return done;
         TensorView<float, 2, Host> const seen(host_logits_.data(), {shows ? count : 0, vocabulary_});
-        return relay.tell(TensorView<std::int32_t, 1, Host>(tokens_.data(), {count}), seen);
+        return relay.tell(TensorView<std::int32_t, 1, Host>(tokens(), {count}), seen);
     }
 
-    [[nodiscard]] std::int32_t token(std::size_t row) { return tokens_.data()[row]; }
+    [[nodiscard]] std::int32_t token(std::size_t row) { return tokens()[row]; }
     /// Only where somebody looks.
     [[nodiscard]] std::span<float const> row(std::size_t row) {
         auto const width = static_cast<std::size_t>(vocabulary_);
@@ -97,15 +109,12 @@ private:
             .rows = limits.sequences, .vocabulary = vocabulary, .history = std::min(history ? *history : most, most)};
     }
 
-    template <class T>
-    [[nodiscard]] Result<detail::PinnedArray<Api, T>> pin(std::int64_t count) {
-        detail::DeviceScope<Api> const scope(context_->device());
-        if (!scope.result()) return scope.result().error();
-        return detail::PinnedArray<Api, T>::make(count);
-    }
+    [[nodiscard]] std::int32_t* tokens() { return reinterpret_cast<std::int32_t*>(tokens_.data()); }
     [[nodiscard]] Result<> pin_logits() {
         if (host_logits_.data() != nullptr) return {};
-        auto made = pin<float>(sequences_ * vocabulary_);
+        detail::DeviceScope<Api> const scope(context_->device());
+        if (!scope.result()) return scope.result().error();
+        auto made = detail::PinnedArray<Api, float>::make(sequences_ * vocabulary_);
         if (!made) return made.error();
         host_logits_ = std::move(*made);
         return {};
@@ -119,7 +128,7 @@ private:
     [[nodiscard]] Result<> choose_here(std::span<SamplingRow const> rows, bool shows, DeviceStream<Api>& stream,
                                        Deadline deadline) {
         auto const count = static_cast<std::int64_t>(rows.size());
-        TensorView<std::int32_t, 1, Host> const tokens(tokens_.data(), {count});
+        TensorView<std::int32_t, 1, Host> const told(tokens(), {count});
         TensorView<float const, 2, Backend> const own = logits(count);
         if (shows) {
             TensorView<float const, 1, Backend> const from(own.data(), {own.elements()});
@@ -134,10 +143,10 @@ private:
             if (auto const drawn = sample(own, *table_, chosen, stream); !drawn) return drawn;
         }
         TensorView<std::int32_t const, 1, Backend> const ids = chosen;
-        if (auto const copied = Backend::template copy<std::int32_t>(ids, tokens, stream); !copied) return copied;
+        if (auto const copied = Backend::template copy<std::int32_t>(ids, told, stream); !copied) return copied;
         if (auto const done = stream.synchronize(deadline); !done) return done;
         for (std::int64_t i = 0; i < count; ++i) {
-            if (tokens.data()[i] >= 0) continue;
+            if (tokens()[i] >= 0) continue;
             // As the host's `sample` says it.
             return Error{ErrorCode::invalid_argument}
                 .in("sample")
@@ -154,7 +163,7 @@ private:
     Buffer<float, Backend> logits_;
     Buffer<std::int32_t, Backend> chosen_;
     std::optional<SamplingTable<Backend>> table_;
-    detail::PinnedArray<Api, std::int32_t> tokens_;
+    PinnedMemory<Api> tokens_;
     /// Made when somebody first looks.
     detail::PinnedArray<Api, float> host_logits_;
 };

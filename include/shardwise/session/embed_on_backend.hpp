@@ -166,6 +166,7 @@ struct EmbedPart {
     run.threads = options.threads;
     run.devices = options.devices;
     run.comm = options.comm;
+    run.peer_sums = options.peer_sums;
     run.activations = options.activations;
     run.timeout = options.timeout;
     return run;

@@ -54,6 +54,11 @@ template <ComputeBackend Backend, ReductionPolicy Policy>
     auto const beside = TokenChooser<Backend>::bytes_for(limits, model.config.vocab_size);
     if (!beside) return beside.error();
     RankPrediction out{.own = held->total() + *beside, .session = *beside, .pinned = held->pinned};
+    if constexpr (!HasHostMemory<Backend>) {
+        auto const pinned = TokenChooser<Backend>::pinned_for(limits, model.config.vocab_size);
+        if (!pinned) return pinned.error();
+        out.pinned += *pinned;
+    }
     if (options.ep == 1) return out;
     using Rows = ExpertParallel<Backend, typename RankCommunicator<Backend>::Type>;
     auto const shape = exchanged_rows(model.config, limits.step_tokens);

@@ -100,7 +100,8 @@ struct RunMemory {
     Bytes peak{};
     /// What it holds once all requests are done: HostContext::memory() and that share.
     Bytes held{};
-    /// Of a rank on a device, in the host's memory: what was to be pinned there for layers that do not stay on the device, and what is.
+    /// Of a rank on a device, in the host's memory: what was to be pinned there, and what is. For layers that do not stay on the device,
+    /// rows of experts that travel through it, and how tokens are sampled; not the table of a step, nor logits that somebody looks at.
     Bytes predicted_pinned{};
     Bytes pinned{};
 };

@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/detail/gemm_call.hpp>
 #include <shardwise/backend/detail/multiply_call.hpp>
+#include <shardwise/backend/detail/multiply_sums_call.hpp>
 #include <shardwise/core/result.hpp>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
@@ -16,5 +17,7 @@ Result<> launch_gemm(GemmCall const& call, typename Api::Stream stream);
 
 template <class Api>
 Result<> launch_multiply(MultiplyCall const& call, typename Api::Stream stream);
+template <class Api>
+Result<> launch_multiply_sums(MultiplySumsCall const& call, typename Api::Stream stream);
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

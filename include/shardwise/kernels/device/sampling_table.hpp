@@ -3,8 +3,9 @@
 
 #include <shardwise/backend/buffer.hpp>
 #include <shardwise/backend/compute_backend.hpp>
-#include <shardwise/backend/detail/pinned_array.hpp>
 #include <shardwise/backend/device.hpp>
+#include <shardwise/backend/memory_counter.hpp>
+#include <shardwise/backend/pinned_memory.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/tensor_view.hpp>
@@ -28,15 +29,18 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// What a device's kernel reads of how each row is sampled. The host writes into pinned memory, two copies in turn, and one copy in
 /// stream order brings it over.
 ///
-/// Memory  64 bytes for each row, 4 for each token of the histories, and with those a bit for each token of each row; the first two
+/// Memory  40 bytes for each row, 4 for each token of the histories, and with those a bit for each token of each row; the first two
 ///         also pinned, twice
 template <class Api>
 class SamplingTable<DeviceBackend<Api>> {
 public:
     using Backend = DeviceBackend<Api>;
 
+    /// `host` counts what is pinned, and outlives the table.
+    ///
     /// Errors  invalid_argument for bounds below 1 or beyond 31 bits; size_overflow; out_of_memory
-    [[nodiscard]] static Result<SamplingTable> create(DeviceContext<Api>& context, SamplingBounds const& bounds) {
+    [[nodiscard]] static Result<SamplingTable> create(DeviceContext<Api>& context, MemoryCounter& host,
+                                                      SamplingBounds const& bounds) {
         auto const words = words_for(bounds);
         if (!words) return words.error();
         SamplingTable table(bounds, context.limit());
@@ -47,7 +51,7 @@ public:
         if (!marks) return marks.error();
         table.marks_ = std::move(*marks);
         for (auto& side : table.sides_) {
-            auto pinned = detail::PinnedArray<Api, std::int32_t>::make(*words);
+            auto pinned = PinnedMemory<Api>::allocate(context, host, 4 * *words);
             if (!pinned) return pinned.error();
             side.pinned = std::move(*pinned);
         }
@@ -69,7 +73,7 @@ public:
         turn_ = 1 - turn_;
         auto& side = sides_[turn_];
         if (auto const sent = side.sent.synchronize(Deadline::after(limit_)); !sent) return sent;
-        auto* const words = side.pinned.data();
+        auto* const words = reinterpret_cast<std::int32_t*>(side.pinned.data());
         // Histories come after the rows that there are, so that one copy holds no gap.
         auto const first = row_words * std::ssize(rows);
         std::int32_t at = 0;
@@ -119,9 +123,18 @@ public:
         return allocated_bytes<Backend>(Bytes{4 * *words}) + allocated_bytes<Backend>(Bytes{4 * mark_words(bounds)});
     }
 
+    /// And in the host's memory.
+    ///
+    /// Errors  as create's of the bounds
+    [[nodiscard]] static Result<Bytes> pinned_for(SamplingBounds const& bounds) {
+        auto const words = words_for(bounds);
+        if (!words) return words.error();
+        return Bytes{2 * 4 * *words};
+    }
+
 private:
     struct Side {
-        detail::PinnedArray<Api, std::int32_t> pinned;
+        PinnedMemory<Api> pinned;
         DeviceEvent<Api> sent;
     };
 

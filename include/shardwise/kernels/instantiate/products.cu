@@ -3,6 +3,7 @@
 #include <shardwise/kernels/gemm_launch.cuh>
 #include <shardwise/kernels/multiply_experts_launch.cuh>
 #include <shardwise/kernels/multiply_launch.cuh>
+#include <shardwise/kernels/multiply_sums_launch.cuh>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
@@ -14,6 +15,7 @@ template Result<> launch_gemm<KernelApi, Float16>(GemmCall const&, KernelApi::St
 #endif
 
 template Result<> launch_multiply<KernelApi>(MultiplyCall const&, KernelApi::Stream);
+template Result<> launch_multiply_sums<KernelApi>(MultiplySumsCall const&, KernelApi::Stream);
 template Result<> launch_multiply_experts<KernelApi>(MultiplyExpertsCall const&, KernelApi::Stream);
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

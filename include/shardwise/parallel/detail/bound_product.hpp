@@ -26,8 +26,8 @@ template <ComputeBackend Backend, class T, class Out>
 }
 
 /// Sums of such products, by steps that the layer has checked.
-template <ComputeBackend Backend>
-[[nodiscard]] Result<> multiply_sums_bound(TensorView<float const, 2, Backend> in,
+template <ComputeBackend Backend, class T>
+[[nodiscard]] Result<> multiply_sums_bound(TensorView<T const, 2, Backend> in,
                                            typename Backend::Weight const& weight, ProductSums const& sums,
                                            TensorView<float, 3, Backend> out, typename Backend::Stream& stream) {
     if constexpr (std::same_as<Backend, Host>) {

@@ -51,6 +51,16 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
     return sums;
 }
 
+/// Whether a back end adds up so many products in one call, whoever of the ranks has them.
+template <class Backend>
+[[nodiscard]] constexpr bool sums_at_once([[maybe_unused]] std::int64_t products) {
+    if constexpr (requires { Backend::max_sum_products; }) {
+        return products <= Backend::max_sum_products;
+    } else {
+        return SumsProducts<Backend>;
+    }
+}
+
 /// A fixed tree over products by pieces of a weight's inputs, which a rank holds in one piece.
 template <ComputeBackend Backend>
 class ProductTree {
@@ -63,10 +73,12 @@ public:
 
     ProductTree() = default;
     ProductTree(InputPieces const& pieces, std::int64_t outputs, TensorPlace place)
-        : tree_(pieces.count, outputs, place, SumsProducts<Backend> ? TreeParts::nodes : TreeParts::leaves),
+        : tree_(pieces.count, outputs, place,
+                sums_at_once<Backend>(pieces.count) ? TreeParts::nodes : TreeParts::leaves),
           pieces_(pieces),
           own_(pieces.inputs_of_rank(place.ranks, place.rank)),
-          sums_(product_sums(tree_.plan(), pieces, place, 0)) {
+          sums_(product_sums(tree_.plan(), pieces, place, 0)),
+          is_at_once_(sums_at_once<Backend>(pieces.count)) {
         auto const lead = lead_inputs(WeightFormat::int8, pieces, place);
         if (lead > 0) led_ = product_sums(tree_.plan(), pieces, place, lead);
     }
@@ -82,13 +94,16 @@ public:
     /// of these tokens are multiplied: rows [place.size(), own inputs] of activations, place counted from the first of the tokens.
     template <class Each, Communicator C>
     [[nodiscard]] Result<> sum(Each const& each, Matrix out, Vector workspace, C& comm, Stream& stream) const {
-        return tree_.sum(compute<false>(each, stream), out, workspace, comm, stream);
+        return by_parts<false>(each, stream,
+                               [&](auto const& compute) { return tree_.sum(compute, out, workspace, comm, stream); });
     }
     /// `sum` of weights that `check` has taken, of rows, results and workspace whose sizes are known to fit, by the ranks of its
     /// place.
     template <class Each, Communicator C>
     [[nodiscard]] Result<> sum_bound(Each const& each, Matrix out, Vector workspace, C& comm, Stream& stream) const {
-        return tree_.sum_checked(compute<true>(each, stream), out, workspace, comm, stream);
+        return by_parts<true>(each, stream, [&](auto const& compute) {
+            return tree_.sum_checked(compute, out, workspace, comm, stream);
+        });
     }
     /// Whether a weight has the inputs of the sums.
     ///
@@ -100,33 +115,47 @@ public:
     template <class Each, Communicator C>
     [[nodiscard]] Result<> sum_scattered(Each const& each, std::int64_t tokens, Matrix out, Vector workspace, C& comm,
                                          Stream& stream) const {
-        return tree_.sum_scattered(compute<false>(each, stream), tokens, out, workspace, comm, stream);
+        return by_parts<false>(each, stream, [&](auto const& compute) {
+            return tree_.sum_scattered(compute, tokens, out, workspace, comm, stream);
+        });
     }
 
 private:
-    template <bool is_bound, class Each>
-    [[nodiscard]] auto compute(Each const& each, Stream& stream) const {
+    /// Sums what the back end computes at a time.
+    template <bool is_bound, class Each, class Sum>
+    [[nodiscard]] Result<> by_parts(Each const& each, Stream& stream, Sum const& sum) const {
         if constexpr (SumsProducts<Backend>) {
-            return [this, &each, &stream](UnitRange tokens, Nodes out) -> Result<> {
-                return each(tokens, [&](Weight const& weight, auto in, UnitRange place) -> Result<> {
-                    Nodes const rows(out.data() + place.begin * out.stride(1),
-                                     {out.extent(0), place.size(), out.extent(2)}, out.strides());
-                    auto const& sums = sums_by(weight);
-                    return is_bound ? multiply_sums_bound<Backend>(in, weight, sums, rows, stream)
-                                    : Backend::multiply_sums(in, weight, sums, rows, stream);
-                });
-            };
-        } else {
-            return [this, &each, &stream](std::int64_t leaf, UnitRange tokens, Matrix out) -> Result<> {
-                auto const inputs = pieces_.inputs_of({leaf, leaf + 1});
-                return each(tokens, [&](Weight const& weight, auto in, UnitRange place) -> Result<> {
-                    auto const first = own_.begin - (weight.inputs() - own_.size());
-                    return Backend::multiply(in.columns(inputs.begin - own_.begin, inputs.size()), weight,
-                                             {inputs.begin - first, inputs.end - first},
-                                             out.rows(place.begin, place.size()), stream);
-                });
-            };
+            if (is_at_once_) return sum(nodes_by<is_bound>(each, stream));
         }
+        if constexpr (!SumsProducts<Backend> || requires { Backend::max_sum_products; }) {
+            return sum(leaves_by(each, stream));
+        } else {
+            return {};
+        }
+    }
+    template <bool is_bound, class Each>
+    [[nodiscard]] auto nodes_by(Each const& each, Stream& stream) const {
+        return [this, &each, &stream](UnitRange tokens, Nodes out) -> Result<> {
+            return each(tokens, [&](Weight const& weight, auto in, UnitRange place) -> Result<> {
+                Nodes const rows(out.data() + place.begin * out.stride(1), {out.extent(0), place.size(), out.extent(2)},
+                                 out.strides());
+                auto const& sums = sums_by(weight);
+                return is_bound ? multiply_sums_bound<Backend>(in, weight, sums, rows, stream)
+                                : Backend::multiply_sums(in, weight, sums, rows, stream);
+            });
+        };
+    }
+    template <class Each>
+    [[nodiscard]] auto leaves_by(Each const& each, Stream& stream) const {
+        return [this, &each, &stream](std::int64_t leaf, UnitRange tokens, Matrix out) -> Result<> {
+            auto const inputs = pieces_.inputs_of({leaf, leaf + 1});
+            return each(tokens, [&](Weight const& weight, auto in, UnitRange place) -> Result<> {
+                auto const first = own_.begin - (weight.inputs() - own_.size());
+                return Backend::multiply(in.columns(inputs.begin - own_.begin, inputs.size()), weight,
+                                         {inputs.begin - first, inputs.end - first},
+                                         out.rows(place.begin, place.size()), stream);
+            });
+        };
     }
     [[nodiscard]] ProductSums const& sums_by(Weight const& weight) const {
         return weight.inputs() != own_.size() ? led_ : sums_;
@@ -138,6 +167,7 @@ private:
     ProductSums sums_;
     /// Of int8 whose pieces part blocks.
     ProductSums led_;
+    bool is_at_once_ = true;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <shardwise/core/dtype.hpp>
+#include <shardwise/core/list.hpp>
 #include <shardwise/core/log.hpp>
 #include <shardwise/core/on_call.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/hardware/all_reduce_time.hpp>
 #include <shardwise/session/pooling.hpp>
 #include <shardwise/session/run_devices.hpp>
 
@@ -33,6 +35,8 @@ struct EmbedOptions {
     /// Where ranks compute.
     RunDevices devices{};
     DeviceComm comm = DeviceComm::automatic;
+    /// As RunOptions::peer_sums.
+    List<AllReduceTime> peer_sums{};
     /// Threads of all ranks together; 0: as many as the caller may use cores.
     int threads = 0;
     /// The same bits for any number of ranks.

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/backend/detail/device_launch.cuh>
+#include <shardwise/backend/device_format.hpp>
+#include <shardwise/core/result.hpp>
+#include <shardwise/kernels/multiply_sums.cuh>
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+template <class Api, WeightFormat format, int rows, SumsLayout layout>
+Result<> launch_multiply_sums_rows(MultiplySumsCall const& call, typename Api::Stream stream) {
+    // What is more runs in the kernel's loop.
+    constexpr std::int64_t max_blocks = 1 << 20;
+    auto const output_blocks = (call.weight.outputs - 1) / sums_outputs + 1;
+    auto const row_groups = (call.rows - 1) / rows + 1;
+    auto const blocks = output_blocks < max_blocks / row_groups ? output_blocks * row_groups : max_blocks;
+    auto* const kernel = call.in_element == RowElement::f32 ? &multiply_sums<Api, format, rows, layout, float>
+                                                            : &multiply_sums<Api, format, rows, layout, std::uint16_t>;
+    return DeviceLaunch<Api>::launch("multiply_sums", kernel, blocks, sums_threads, stream, call);
+}
+
+/// One row at a time, or four, which share what is read and decoded of the weight.
+template <class Api, WeightFormat format, SumsLayout layout>
+Result<> launch_multiply_sums_in(MultiplySumsCall const& call, typename Api::Stream stream) {
+    if (call.rows == 1) return launch_multiply_sums_rows<Api, format, 1, layout>(call, stream);
+    return launch_multiply_sums_rows<Api, format, 4, layout>(call, stream);
+}
+
+template <class Api, WeightFormat format>
+Result<> launch_multiply_sums_as(MultiplySumsCall const& call, typename Api::Stream stream) {
+    if constexpr (has_device_products(format)) {
+        using Chunk = DeviceChunk<format>;
+        static_assert(Chunk::elements * device_format(format).quant_bits == 128, "as sums_layout has it");
+        switch (call.layout) {
+            case SumsLayout::chunks:
+                return launch_multiply_sums_in<Api, format, SumsLayout::chunks>(call, stream);
+            case SumsLayout::fours:
+                // Others have chunks of four, or blocks.
+                if constexpr (Chunk::begins_anywhere && Chunk::elements > 4)
+                    return launch_multiply_sums_in<Api, format, SumsLayout::fours>(call, stream);
+                break;
+            case SumsLayout::any:
+                break;
+        }
+        return launch_multiply_sums_rows<Api, format, 1, SumsLayout::any>(call, stream);
+    } else {
+        return Error{ErrorCode::unsupported}.in("multiply_sums").at(traits(format).name);
+    }
+}
+
+template <class Api, std::size_t... format>
+Result<> launch_multiply_sums_of(MultiplySumsCall const& call, typename Api::Stream stream,
+                                 std::index_sequence<format...>) {
+    using Launch = Result<> (*)(MultiplySumsCall const&, typename Api::Stream);
+    constexpr Launch launches[] = {&launch_multiply_sums_as<Api, static_cast<WeightFormat>(format)>...};
+    return launches[static_cast<std::size_t>(call.weight.format)](call, stream);
+}
+
+template <class Api>
+Result<> launch_multiply_sums(MultiplySumsCall const& call, typename Api::Stream stream) {
+    return launch_multiply_sums_of<Api>(call, stream, std::make_index_sequence<weight_format_count>{});
+}
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail
