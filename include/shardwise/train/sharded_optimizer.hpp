@@ -52,8 +52,8 @@ struct OptimizedParameter {
 };
 
 /// An optimizer with its state, of all of a model's parameters or of a rank's share of each (ZeRO 1, 2 and 3): `step` changes the
-/// weights of the share, `gather` brings all ranks' shares together where ranks have whole weights. Shares are whole blocks of 256 elements, so that any number of
-/// ranks gives the bits of one.
+/// weights of the share, `gather` brings all ranks' shares together where ranks have whole weights. Shares are whole blocks of 256
+/// elements, so that any number of ranks gives the bits of one.
 ///
 /// Memory  the state of this rank's shares, and of weights in bf16 some floats at a time, allocated at creation: state_bytes
 template <OptimizerRule Rule>
