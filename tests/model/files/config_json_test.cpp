@@ -100,8 +100,6 @@ TEST_CASE("read_config: a gated activation is a word of families that have gates
     CHECK(t5.own["is_gated_act"] == 1);
     CHECK(t5.activation == ActivationKind::silu);
     CHECK(config_of(R"({"model_type": "t5", "feed_forward_proj": "silu"})").config.own["is_gated_act"] == 0);
-    // mt5 has a gate where no word says otherwise.
-    CHECK(config_of(R"({"model_type": "mt5"})").config.own["is_gated_act"] == 1);
     CHECK(config_of(R"({"model_type": "mt5", "feed_forward_proj": "relu"})").config.own["is_gated_act"] == 0);
     CHECK(refusal_code_of(R"({"model_type": "llama", "hidden_act": "gated-gelu"})") == ErrorCode::unsupported);
 }
