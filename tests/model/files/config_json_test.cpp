@@ -99,7 +99,8 @@ TEST_CASE("read_config: a gated activation is a word of families that have gates
     auto const t5 = config_of(R"({"model_type": "t5", "feed_forward_proj": "gated-silu"})").config;
     CHECK(t5.own["is_gated_act"] == 1);
     CHECK(t5.activation == ActivationKind::silu);
-    CHECK_FALSE(config_of(R"({"model_type": "t5", "feed_forward_proj": "silu"})").config.own.has("is_gated_act"));
+    CHECK(config_of(R"({"model_type": "t5", "feed_forward_proj": "silu"})").config.own["is_gated_act"] == 0);
+    CHECK(config_of(R"({"model_type": "mt5", "feed_forward_proj": "relu"})").config.own["is_gated_act"] == 0);
     CHECK(refusal_code_of(R"({"model_type": "llama", "hidden_act": "gated-gelu"})") == ErrorCode::unsupported);
 }
 

@@ -208,7 +208,7 @@ private:
         }
         config.*field.activation = *kind;
         // A family may have a gate where no word says so (mt5).
-        if (is_gated || config.own.has(field.gate)) config.own.set(field.gate, is_gated ? 1 : 0);
+        if (!field.gate.empty()) config.own.set(field.gate, is_gated ? 1 : 0);
         return {};
     }
     [[nodiscard]] Result<> read_choice(Field const& field, std::string_view key, JsonValue found,

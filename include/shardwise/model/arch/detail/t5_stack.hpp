@@ -4,7 +4,8 @@
 #include <shardwise/core/list.hpp>
 #include <shardwise/model/arch/detail/classic_decoder.hpp>
 
-/// T5's encoder and decoder: trees and programs of the two stacks. Class names begin with `prefix`, "T5" or that of a family that copies it.
+/// T5's encoder and decoder: trees and programs of the two stacks. Class names begin with `prefix`: "T5", or that of a family that
+/// copies it.
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 [[nodiscard]] constexpr bool is_t5_gated(ModelConfig const& config) {
