@@ -162,7 +162,7 @@ Result<> check_calibration_is_used(Arguments const& arguments, RunOptions const&
     refused.in("--calibration");
     std::string const of_sums = "says how ranks add up that reach each other's memory, and ";
     if (is_group && options.devices.most_on_one(static_cast<std::int32_t>(options.ranks())) > 1) {
-        return refused.because(of_sums + "processes that share a device have none in common")
+        return refused.because(of_sums + "processes that share a device do not add up so")
             .fix("leave it out, name a device for each rank, or give --ranks threads");
     }
     bool const is_staged = options.comm == DeviceComm::staged;

@@ -192,7 +192,7 @@ struct DeviceBackend {
     /// Shapes  in [rows, sums.inputs.size()], out [sums.sums, rows, outputs]; ranges follow each other and are whole blocks
     /// Memory  as above
     /// Order   on `stream`
-    /// Errors  shape_mismatch; capacity_exceeded for more than detail::max_sum_products products or as many additions
+    /// Errors  shape_mismatch; capacity_exceeded for more than max_sum_products products or additions
     template <class T>
     [[nodiscard]] static Result<> multiply_sums(TensorView<T const, 2, DeviceBackend> in,
                                                 DeviceWeight<Api> const& weight, ProductSums const& sums,

@@ -73,8 +73,9 @@ public:
         if (options.comm == DeviceComm::nccl && group.size() > 1) return open_nccl(options, group, machine);
         if (!wants_peers(options) || group.size() == 1) return group_.emplace(group), Result<>{};
         if (group.size() > PeerGroup<Api>::max_ranks || !Api::co_resident_blocks) {
-            reason_ = group.size() > PeerGroup<Api>::max_ranks ? "a group of peers has at most 16 ranks"
-                                                               : "kernels of this vendor do not run at once";
+            reason_ = "kernels of this vendor do not run at once";
+            if (group.size() > PeerGroup<Api>::max_ranks)
+                reason_ = "a group of peers has at most " + std::to_string(PeerGroup<Api>::max_ranks) + " ranks";
             if (options.comm == DeviceComm::peers) return refused.at("peers").because(reason_);
             return group_.emplace(group), Result<>{};
         }
@@ -143,7 +144,7 @@ private:
             return Error{ErrorCode::unsupported}
                 .in("comm")
                 .at("peers")
-                .because("share devices over stages, of which some are on the processor")
+                .because("ranks of several stages share a device, and other stages are on the processor")
                 .fix("use staged, or automatic");
         }
         return join_peer_processes(group, context, machine.stream(), peers);

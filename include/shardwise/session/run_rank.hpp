@@ -279,9 +279,8 @@ public:
 
     /// Ends the groups that this rank is in with its error; the first one of all ranks.
     [[nodiscard]] Error fail(Error const& error) {
-        auto const named = name_rank(error, world_.rank());
-        // Who waits in the smaller group is to hear the reason, not that this rank left.
-        if (group_) (void)group_->fail(named);
+        // Who waits in the smaller group is to hear the reason, not that this rank left; what came first there is the reason.
+        auto const named = group().fail(name_rank(error, world_.rank())).error();
         communicators_.give_up();
         if (groups_) (void)groups_->peers().fail(named);
         if (team_) (void)team_->fail(named);

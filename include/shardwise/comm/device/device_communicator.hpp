@@ -37,7 +37,8 @@ public:
             if (waited < std::chrono::milliseconds(2) || watched->failure()) return {};
             auto const lost = control_of->lost();
             if (!lost) return {};
-            // The wait goes on until the rank's own kernels have ended, which they do now.
+            // First the reason, so that no rank takes the end of this one's kernels for it. The wait goes on until those have ended.
+            (void)control_of->fail(*lost);
             (void)group->end_own(own);
             watched->fail(*lost);
             return {};

@@ -54,8 +54,7 @@ public:
         return made;
     }
     /// Cuts the group, of which every rank calls it: the ranks of `part`, which `control` was split into, become a group of the library's of
-    /// their own, which shares with this one what the library can. It works in another stream of the same device; both outlive it, and
-    /// this one's handle it.
+    /// their own. It works in another stream of the same device. End the part before this group, the stream and the context.
     ///
     /// Errors  as join; the failure that ended this group; invalid_argument for this group's own stream
     [[nodiscard]] Result<std::unique_ptr<Nccl>> split(HostCommunicator& part, Stream& stream) {

@@ -126,7 +126,7 @@ template <class Api>
             return refused
                 .because(name(rank) + " shares its device with " + name(other) +
                          ", and kernels of two processes do not run there at once")
-                .fix("use staged, ranks that are threads, or, of CUDA, its Multi-Process Service");
+                .fix("use staged, run the ranks as threads, or start CUDA's Multi-Process Service");
         }
     }
     return {};
@@ -208,10 +208,10 @@ template <class Api>
     };
     auto const handles = detail::exchange_results(comm, share());
     if (!handles) return handles.error();
-    // Memory goes when nobody looks at it any more.
+    // Memory goes when no rank looks at it any more; after an error that is not known.
     std::shared_ptr<Group> group(made.release(), [&comm](Group* ended) {
         ended->detach();
-        (void)barrier(comm);
+        if (!barrier(comm)) ended->keep_memory();
         delete ended;
     });
     auto const attach = [&]() -> Result<std::int32_t> {

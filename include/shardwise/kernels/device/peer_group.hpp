@@ -238,6 +238,10 @@ private:
         }
         auto const& own = this->member(rank);
         if (own.is_foreign) return error.because("the rank is of another process").got(rank.value());
+        for (std::int32_t other = 0; other < this->size(); ++other) {
+            if (this->member(Rank{other}).memory == nullptr)
+                return error.because("the memory of a rank is not attached").got(other).fix("attach it first");
+        }
         if (stream.device() != own.device) {
             return error.because("the stream is of another device than the rank")
                 .got(stream.device())

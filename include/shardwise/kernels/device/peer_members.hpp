@@ -83,8 +83,18 @@ public:
     /// Brings the memory of a rank in another process, which lies on `device`, to where kernels of rank `own` reach it. That process
     /// keeps it until this group has ended or has called `detach`.
     ///
-    /// Errors  unsupported where the devices cannot reach each other; those of the vendor's calls
+    /// Errors  invalid_argument for ranks that are not this process's and another's, or are attached; unsupported where the devices
+    ///         cannot reach each other; those of the vendor's calls
     [[nodiscard]] Result<> attach(Rank own, Rank peer, PeerDevice const& device, SharedHandle const& handle) {
+        auto const is_there = [&](Rank rank) { return rank.value() >= 0 && rank.value() < size(); };
+        if (!is_there(own) || !is_there(peer) || member(own).is_foreign || !member(peer).is_foreign ||
+            member(peer).memory != nullptr) {
+            return Error{ErrorCode::invalid_argument}
+                .in("peer group")
+                .at("attach")
+                .because("needs a rank of this process and one of another whose memory is not attached")
+                .got(peer.value());
+        }
         DeviceScope<Api> const scope(member(own).device);
         if (!scope.result()) return scope.result();
         auto const number = number_here(device.uuid);
@@ -104,6 +114,12 @@ public:
             if (!member.is_foreign || member.memory == nullptr) continue;
             DeviceScope<Api> const scope(member.device);
             Api::close_shared(std::exchange(member.memory, nullptr));
+        }
+    }
+    /// Leaves the memory of this process's ranks to the end of the process: others may still look at it.
+    void keep_memory() {
+        for (auto& member : members_) {
+            if (!member.is_foreign) member.memory = nullptr;
         }
     }
     /// Tells the other ranks that this one puts in no further kernels: theirs end at once, and name it. Between processes its own end, too:
@@ -143,7 +159,7 @@ protected:
         detach();
         for (auto& member : members_) {
             leave(member);
-            if (member.is_foreign) continue;
+            if (member.is_foreign || member.memory == nullptr) continue;
             DeviceScope<Api> const scope(member.device);
             Api::release(member.memory);
         }
@@ -264,6 +280,8 @@ private:
     }
 
     [[nodiscard]] Result<> add(DeviceContext<Api>& context) {
+        DeviceScope<Api> const scope(context.device());
+        if (!scope.result()) return scope.result();
         auto fault = Pinned<Api, FaultRecord>::make();
         if (!fault) return fault.error();
         auto const number = members_.size();
@@ -271,8 +289,6 @@ private:
             (*fault)->value().further[rank] = options_.numbers[rank] - static_cast<std::int32_t>(rank);
         auto word = Pinned<Api, std::uint32_t>::make();
         if (!word) return word.error();
-        DeviceScope<Api> const scope(context.device());
-        if (!scope.result()) return scope.result();
         auto const bytes = static_cast<std::size_t>(bytes_of_rank(options_).count());
         auto const memory = Api::allocate_shared(bytes);
         if (!memory) return memory.error();
