@@ -22,7 +22,7 @@ struct TrainedEstimate {
 };
 
 /// The same for a request in our convention; nothing in others.
-[[nodiscard]] std::optional<TrainedEstimate> estimate_trained(Model const& model, EstimateRequest const& request,
+[[nodiscard]] std::optional<TrainedEstimate> estimate_trained(LoadedModel const& loaded, EstimateRequest const& request,
                                                               std::int64_t context);
 
 /// Gives the devices of an estimate what the trainer allocates on each, where it runs; parts of the model stay as they are.

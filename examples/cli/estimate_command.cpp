@@ -28,7 +28,7 @@ namespace {
     if (!estimate) return fail(in_flags(estimate.error()));
     EstimateAnswer answer{
         .loaded = *loaded, .request = request, .estimate = *std::move(estimate), .warnings = loaded->warnings};
-    answer.trained = estimate_trained(loaded->model, request, answer.estimate.context);
+    answer.trained = estimate_trained(*loaded, request, answer.estimate.context);
     if (answer.trained) count_as_trained(*answer.trained, request.parallel, answer.estimate);
     for (auto const assumption : answer.estimate.assumptions) {
         if (!is_warning(assumption)) continue;

@@ -169,9 +169,10 @@ Result<std::vector<TrainRankMemory>> predict_memory(TrainRequest const& request,
     return out;
 }
 
-std::optional<TrainedEstimate> estimate_trained(Model const& model, EstimateRequest const& request,
+std::optional<TrainedEstimate> estimate_trained(LoadedModel const& loaded, EstimateRequest const& request,
                                                 std::int64_t context) {
     if (!request.training || request.training->convention != MemoryConvention::shardwise) return std::nullopt;
+    auto const& model = loaded.model;
     auto const& plan = *request.training;
     auto const& degrees = request.parallel;
     TrainedEstimate out;
@@ -184,7 +185,9 @@ std::optional<TrainedEstimate> estimate_trained(Model const& model, EstimateRequ
         return refuse("it has data- and tensor-parallel ranks and stages alone");
     if (plan.attention == AttentionKind::eager && plan.recompute == Recompute::none)
         return refuse("its attention never keeps the matrix of probabilities");
-    if (request.quant) return refuse("packed weights are trained beside an adapter alone");
+    bool const is_gguf = loaded.files && loaded.files->source().kind == SourceKind::gguf;
+    if (request.quant || model.config.quant || is_gguf)
+        return refuse("packed weights and GGUF files are trained with an adapter alone");
     TrainOptions options;
     options.micro_batch = micro_batch_of(request).batch;
     options.zero = static_cast<ZeroStage>(plan.zero);
@@ -244,12 +247,14 @@ void count_as_trained(TrainedEstimate const& trained, Parallelism const& paralle
         estimate.terms += device.terms;
     }
     estimate.total = estimate.terms.total();
+    // Tables of frequencies and positions are among the activations.
+    estimate.transient_buffers = Bytes{};
     AssumptionSet kept;
     for (auto const assumption : estimate.assumptions) {
         bool const is_of_others =
             assumption == Assumption::runtime_overhead || assumption == Assumption::mixed_precision_copy ||
             assumption == Assumption::blocked_attention || assumption == Assumption::saved_by_operators ||
-            assumption == Assumption::working_layer;
+            assumption == Assumption::working_layer || assumption == Assumption::transient_buffers;
         if (!is_of_others) kept.insert(assumption);
     }
     kept.insert(Assumption::counted_as_trained);

@@ -161,6 +161,9 @@ TEST_CASE("estimate: what train allocates is what train predicts and holds itsel
     };
     CHECK(reason({"--tp", "2", "--sequence-parallel"}) == "it has data- and tensor-parallel ranks and stages alone");
     CHECK(Answer(run({"estimate", "demo", "--json"}).out).is_null("train"));
+    Answer const packed(
+        run({"estimate", SHARDWISE_SOURCE_DIR "/tests/golden/gguf/phi3-q8_0.gguf", "--training", "adam", "--json"}).out);
+    CHECK(packed.text("train", "reason") == "packed weights and GGUF files are trained with an adapter alone");
     CHECK(reason({"--attention", "eager"}) == "its attention never keeps the matrix of probabilities");
     // What does not run, and other conventions, are counted as before: a GPU's runtime, and weights in 16 bits.
     Answer const others(

@@ -30,8 +30,8 @@ TEST_CASE("train: the validation loss of a checkpoint is that of run --determini
         ids.push_back(static_cast<int>((5 * i * i + 11 * i + 2) % 61));
         bytes += {static_cast<char>(ids.back()), '\0'};
     }
-    auto const answer =
-        training.train("run", {"--steps", "3", "--dp", "2", "--valid", training.folder.write("valid.u16", bytes)});
+    auto const valid = training.folder.write("valid.u16", bytes);
+    auto const answer = training.train("run", {"--steps", "3", "--dp", "2", "--valid", valid});
     auto const checkpoint = answer.text("checkpoints", std::size_t{0});
     std::vector<float> logits;
     std::vector<std::int32_t> targets;
@@ -66,4 +66,9 @@ TEST_CASE("train: the validation loss of a checkpoint is that of run --determini
     TokenMean mean;
     for (auto const loss : losses) mean.add(loss);
     CHECK(answer.real("loss", "valid") == mean.mean());
+    for (auto const* const degree : {"--tp", "--pp"}) {
+        CAPTURE(degree);
+        auto const other = training.train(std::string("by") + degree, {"--steps", "3", degree, "2", "--valid", valid});
+        CHECK(other.real("loss", "valid") == mean.mean());
+    }
 }

@@ -137,12 +137,13 @@ template <class T, class Backend>
     // Logits are gathered from ranks, one after another.
     bool const is_in_place = !output.is_logits || out.is_dense();
     if (out.extent(0) == expected && out.extent(1) == output.width && is_in_place) return {};
-    return Error{ErrorCode::shape_mismatch}
-        .in("executor")
-        .at("out")
-        .because(is_in_place ? "does not have the output's rows and columns" : "has gaps between rows of logits")
-        .got(out.extent(1))
-        .expected(output.width);
+    Error error{ErrorCode::shape_mismatch};
+    error.in("executor").at("out");
+    if (out.extent(0) != expected)
+        return error.because("does not have the output's rows").got(out.extent(0)).expected(expected);
+    if (out.extent(1) != output.width)
+        return error.because("does not have the output's columns").got(out.extent(1)).expected(output.width);
+    return error.because("has gaps between rows of logits").got(out.stride(0)).expected(output.width);
 }
 /// Errors  invalid_argument
 [[nodiscard]] inline Result<> check_output_type(ExecutorOutput const& output, Dtype given) {

@@ -50,7 +50,7 @@ public:
     /// Takes what a step has taken on this rank, without the time that it waited for others; all ranks call it after the same step.
     ///
     /// Units   seconds
-    /// Returns the ranks that were slow in so many steps in a row since the last comparison, or from before it on; else none
+    /// Returns the ranks with at least that many slow steps in a row that ended since the last comparison or still go on; else none
     /// Errors  as a collective
     template <Communicator C>
     [[nodiscard]] Result<List<std::int32_t>> take(C& comm, double seconds) {

@@ -5,6 +5,7 @@
 
 #include "training_cases.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -112,4 +113,44 @@ TEST_CASE("TrainingPass: a validation pass has the logits of a deterministic run
     }
     // The sums of training itself are others: the comparison tells them apart.
     CHECK(differing > 0);
+}
+
+TEST_CASE("multiply_by_pieces: writes no further than its scratch, for any outputs up to those that it is counted for") {
+    HostContext context({.threads = 2});
+    auto stream = context.make_stream();
+    constexpr std::int64_t inputs = 8;
+    auto const pieces = InputPieces{inputs, 1, inputs};
+    auto const sums = detail::product_sums(detail::TreePlan(inputs, 1, 0), pieces, {1, 0}, 0);
+    REQUIRE(sums.scratch == 3);
+    constexpr std::int64_t guard = 64;
+    for (std::int64_t const counted : {80, 1536, 4608}) {
+        for (std::int64_t const outputs : {counted, counted / 2, counted / 3, std::min<std::int64_t>(counted, 256)}) {
+            for (std::int64_t const rows : {1, 171, 400}) {
+                CAPTURE(counted);
+                CAPTURE(outputs);
+                CAPTURE(rows);
+                auto const size = detail::pieces_workspace(sums, rows, counted);
+                std::vector<float> scratch(static_cast<std::size_t>(size + guard), 7.0F);
+                std::vector<float> in(static_cast<std::size_t>(rows * inputs));
+                std::vector<float> weight(static_cast<std::size_t>(outputs * inputs));
+                for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<float>(i % 5) - 2.0F;
+                for (std::size_t i = 0; i < weight.size(); ++i) weight[i] = static_cast<float>(i % 7) - 3.0F;
+                std::vector<float> out(static_cast<std::size_t>(rows * outputs));
+                REQUIRE(detail::multiply_by_pieces({in.data(), {rows, inputs}}, {weight.data(), {outputs, inputs}}, false,
+                                                   sums, {out.data(), {rows, outputs}}, {scratch.data(), {size}}, stream));
+                REQUIRE(stream.synchronize(soon()));
+                CHECK(std::all_of(scratch.end() - guard, scratch.end(), [](float value) { return value == 7.0F; }));
+                // Small integers, whose sums are exact in any order.
+                for (auto const row : {std::int64_t{0}, rows - 1}) {
+                    for (auto const column : {std::int64_t{0}, outputs - 1}) {
+                        float expected = 0.0F;
+                        for (std::int64_t i = 0; i < inputs; ++i)
+                            expected += in[static_cast<std::size_t>(row * inputs + i)] *
+                                        weight[static_cast<std::size_t>(column * inputs + i)];
+                        CHECK(out[static_cast<std::size_t>(row * outputs + column)] == expected);
+                    }
+                }
+            }
+        }
+    }
 }

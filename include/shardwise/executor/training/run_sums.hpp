@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/host/gemm.hpp>
+#include <shardwise/core/assert.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/block_cut.hpp>
 #include <shardwise/model/value_grains.hpp>
@@ -34,21 +35,22 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
     return out;
 }
 
-/// Rows that multiply_by_pieces takes together: summands of at most 1 MiB each.
+/// The most floats of a summand of multiply_by_pieces that has several rows.
+inline constexpr std::int64_t max_summand = std::int64_t{1} << 18U;
+/// Rows that multiply_by_pieces takes together.
 [[nodiscard]] constexpr std::int64_t rows_by_pieces(std::int64_t outputs) {
-    constexpr std::int64_t most = std::int64_t{1} << 18U;
-    return outputs < most ? most / outputs : 1;
+    return outputs < max_summand ? max_summand / outputs : 1;
 }
-/// Floats that multiply_by_pieces needs.
+/// Floats that multiply_by_pieces needs for so many outputs, or for fewer.
 [[nodiscard]] inline std::int64_t pieces_workspace(ProductSums const& sums, std::int64_t rows, std::int64_t outputs) {
     if (sums.steps.empty()) return 0;
-    return sums.scratch * std::min(rows, rows_by_pieces(outputs)) * outputs;
+    return sums.scratch * std::min(rows * outputs, std::max(outputs, max_summand));
 }
 
 /// out = in * weight^T by the steps of `sums`, which has one result.
 ///
 /// Shapes  in [rows, inputs], out [rows, outputs], weight [outputs, inputs] or, transposed, [inputs, outputs]; scratch
-///         [pieces_workspace(sums, rows, outputs)]
+///         [pieces_workspace(sums, rows, outputs)] or more
 /// Order   on `stream`
 /// Errors  as Host::gemm
 [[nodiscard]] inline Result<> multiply_by_pieces(TensorView<float const, 2, Host> in,
@@ -58,6 +60,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
     using Matrix = TensorView<float, 2, Host>;
     auto const outputs = out.extent(1);
     auto const at_once = rows_by_pieces(outputs);
+    SHARDWISE_ASSERT(scratch.elements() >= sums.scratch * std::min(at_once, out.extent(0)) * outputs);
     for (std::int64_t first = 0; first < out.extent(0); first += at_once) {
         auto const rows = std::min(at_once, out.extent(0) - first);
         auto const slot = [&](std::int64_t number) {

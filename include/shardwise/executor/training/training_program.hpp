@@ -158,7 +158,8 @@ private:
                 auto const& one = whole.operations()[made.operations.size()];
                 auto trained = trained_operation(op, one, whole, number, prefix);
                 if (!trained) return trained.error();
-                trained->run_sums = (*sums)[made.operations.size()];
+                // Packed weights a run multiplies otherwise.
+                if (trained->parameters[0].held < 0) trained->run_sums = (*sums)[made.operations.size()];
                 made.operations.push_back(std::move(*trained));
             }
             blocks_.push_back(std::move(made));

@@ -70,8 +70,8 @@ template <class Calls>
     return 0;
 }
 
-/// Closes a file whose writing ended with `code`, and has it last on the disk before where that was 0; 0 or the first errno. Some file
-/// systems have nothing to sync of a folder.
+/// Closes a file, synced before if `is_synced` and writing succeeded (`code` 0). Returns the first errno, else 0. EINVAL of sync is no
+/// error: some file systems cannot sync folders.
 template <class Calls>
 [[nodiscard]] int close_file(int descriptor, int code, bool is_synced) {
     if (code == 0 && is_synced && Calls::sync(descriptor) != 0 && errno != EINVAL) code = errno;
