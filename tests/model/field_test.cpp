@@ -112,9 +112,13 @@ TEST_CASE("Defaults are those of transformers' configuration classes") {
                 case FieldType::real:
                     CHECK(field.real_fallback == (wanted.is_null() ? 0.0 : wanted.get<double>()));
                     break;
-                case FieldType::activation:
-                    CHECK(static_cast<ActivationKind>(field.fallback) == parse_activation(wanted.get<std::string>()));
+                case FieldType::activation: {
+                    // As configuration_mt5.py of transformers 4.57 splits feed_forward_proj.
+                    auto const written = wanted.get<std::string>();
+                    auto const name = written == "gated-gelu" ? std::string("gelu_new") : written;
+                    CHECK(static_cast<ActivationKind>(field.fallback) == parse_activation(name));
                     break;
+                }
                 case FieldType::refused:
                     CHECK_FALSE(wanted.get<bool>());
                     break;
