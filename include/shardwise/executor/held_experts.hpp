@@ -12,6 +12,7 @@
 #include <shardwise/parallel/collectives.hpp>
 #include <shardwise/parallel/column_linear.hpp>
 #include <shardwise/parallel/detail/bound_product.hpp>
+#include <shardwise/parallel/detail/check_rank_columns.hpp>
 #include <shardwise/parallel/detail/held_bias.hpp>
 #include <shardwise/parallel/detail/product_tree.hpp>
 #include <shardwise/parallel/detail/round_sum.hpp>
@@ -155,12 +156,7 @@ public:
     ///
     /// Errors  shape_mismatch
     [[nodiscard]] Result<> check_columns(std::int64_t in, std::int64_t out) const {
-        if (in == own_.size() && out == outputs_) return {};
-        return Error{ErrorCode::shape_mismatch}
-            .in("expert_rows")
-            .because("input and output do not have this rank's columns")
-            .got(in == own_.size() ? out : in)
-            .expected(in == own_.size() ? outputs_ : own_.size());
+        return detail::check_rank_columns("expert_rows", in, own_.size(), out, outputs_);
     }
     /// out = each row times its expert's weight, + bias: whole rows under Deterministic, the rank's summand under Fast (the first
     /// rank's has the bias). Between places whose columns check_columns has taken: nothing is checked again.

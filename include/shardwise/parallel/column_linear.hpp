@@ -8,6 +8,7 @@
 #include <shardwise/core/split.hpp>
 #include <shardwise/kernels/expert_table.hpp>
 #include <shardwise/parallel/detail/bound_product.hpp>
+#include <shardwise/parallel/detail/check_rank_columns.hpp>
 #include <shardwise/parallel/detail/held_bias.hpp>
 #include <shardwise/parallel/weight_slice.hpp>
 
@@ -84,12 +85,7 @@ public:
     ///
     /// Errors  shape_mismatch
     [[nodiscard]] Result<> check_columns(std::int64_t in, std::int64_t out) const {
-        if (in == inputs_ && out == outputs_) return {};
-        return Error{ErrorCode::shape_mismatch}
-            .in("column_linear")
-            .because("input and output do not have this rank's columns")
-            .got(in == inputs_ ? out : in)
-            .expected(in == inputs_ ? outputs_ : inputs_);
+        return detail::check_rank_columns("column_linear", in, inputs_, out, outputs_);
     }
     /// `forward` between places whose columns check_columns has taken, and whose rows are the same: nothing is checked again.
     template <ActivationElement T, ActivationElement Out>

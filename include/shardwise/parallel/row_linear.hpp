@@ -13,6 +13,7 @@
 #include <shardwise/kernels/residual_norm.hpp>
 #include <shardwise/parallel/collectives.hpp>
 #include <shardwise/parallel/detail/bound_product.hpp>
+#include <shardwise/parallel/detail/check_rank_columns.hpp>
 #include <shardwise/parallel/detail/held_bias.hpp>
 #include <shardwise/parallel/detail/product_tree.hpp>
 #include <shardwise/parallel/detail/round_sum.hpp>
@@ -116,12 +117,7 @@ public:
     ///
     /// Errors  shape_mismatch
     [[nodiscard]] Result<> check_columns(std::int64_t in, std::int64_t out) const {
-        if (in == inputs() && out == outputs_) return {};
-        return Error{ErrorCode::shape_mismatch}
-            .in("row_linear")
-            .because("input and output do not have this rank's columns")
-            .got(in == inputs() ? out : in)
-            .expected(in == inputs() ? outputs_ : inputs());
+        return detail::check_rank_columns("row_linear", in, inputs(), out, outputs_);
     }
     /// `forward` between places of one type whose columns check_columns has taken, whose rows are the same, with workspace enough, by the
     /// layer's group: nothing is checked again.
