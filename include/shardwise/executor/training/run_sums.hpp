@@ -5,6 +5,7 @@
 #include <shardwise/core/assert.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/block_cut.hpp>
+#include <shardwise/kernels/add.hpp>
 #include <shardwise/model/value_grains.hpp>
 #include <shardwise/op/product_sums.hpp>
 #include <shardwise/parallel/detail/product_tree.hpp>
@@ -78,12 +79,8 @@ inline constexpr std::int64_t max_summand = std::int64_t{1} << 18U;
                 if (!done) return done;
                 continue;
             }
-            auto const add = [to, from = slot(step.from), outputs](std::int64_t begin, std::int64_t end) {
-                for (auto row = begin; row < end; ++row) {
-                    for (std::int64_t i = 0; i < outputs; ++i) to.row(row)[i] += from.row(row)[i];
-                }
-            };
-            Host::launch(rows, add, stream, std::max<std::int64_t>(1, 16'384 / outputs));
+            TensorView<float const, 2, Host> const from = slot(step.from);
+            if (auto const added = add_bound<float>(to, from, to, stream); !added) return added;
         }
     }
     return {};
