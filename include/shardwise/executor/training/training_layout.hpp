@@ -312,14 +312,13 @@ private:
         out.name = name;
         out.tensor = &tensor;
         out.rank = static_cast<std::size_t>(place_.rank);
-        out.elements = out.counted = out.whole_elements = elements;
+        out.elements = out.whole_elements = elements;
         out.counted_runs = {{0, elements}};
         if (tensor.shape.rank() == 2) out.stride = tensor.shape[1];
         auto const* const cut = cuts.find(name);
         if (cut == nullptr) return out;
         out.cut = *cut;
         out.elements = cut->own[out.rank].elements();
-        out.counted = cut->counted[out.rank].elements();
         out.counted_runs = cut->own[out.rank].runs_of(cut->counted[out.rank]);
         if (cut->turned.empty()) return out;
         out.turned_begin = turned_elements_;

@@ -29,8 +29,7 @@ struct TrainingParameter {
     /// What each tensor-parallel rank holds of it; whole where they do not share it.
     ParameterCut cut{};
     std::size_t rank = 0;
-    /// Those of `elements` that no rank after this one has, each element of the whole being of one rank's: how many, and where they lie.
-    std::int64_t counted = 0;
+    /// Where those of `elements` lie that no rank after this one has: each element of the whole is of one rank's.
     std::vector<UnitRange> counted_runs{};
     /// Of the copy that is cut along the other axis, among all of those; 0 elements: there is none.
     std::int64_t turned_begin = 0;
@@ -44,6 +43,12 @@ struct TrainingParameter {
     std::optional<HeldPart> held{};
     std::optional<HeldPart> held_turned{};
 
+    /// How many are counted.
+    [[nodiscard]] std::int64_t counted() const {
+        std::int64_t sum = 0;
+        for (auto const& run : counted_runs) sum += run.size();
+        return sum;
+    }
     /// What of a range of the rank's elements is counted.
     [[nodiscard]] std::vector<UnitRange> counted_of(UnitRange range) const {
         std::vector<UnitRange> out;

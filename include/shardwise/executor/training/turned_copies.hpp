@@ -48,7 +48,7 @@ void exchange_turned(TrainingParameter const& parameter, T const* values, T* tur
         return Result<>{};
     });
     submit_all_to_all(
-        comm, TensorView<T const, 1, Host>{sent, {parameter.counted}},
+        comm, TensorView<T const, 1, Host>{sent, {parameter.counted()}},
         [cut, own](std::int32_t rank) { return common_piece(*cut, own, static_cast<std::size_t>(rank)).elements(); },
         TensorView<T, 1, Host>{got, {parameter.turned_elements}},
         [cut, own](std::int32_t rank) { return common_piece(*cut, static_cast<std::size_t>(rank), own).elements(); },
