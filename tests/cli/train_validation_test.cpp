@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <shardwise/kernels/backward/cross_entropy.hpp>
 #include <shardwise/train/token_mean.hpp>
 
 #include <doctest/doctest.h>
 
+#include "losses_of_logits.hpp"
 #include "training.hpp"
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -49,22 +48,8 @@ TEST_CASE("train: the validation loss of a checkpoint is that of run --determini
         std::memcpy(&logits[logits.size() - 61], row.data(), row.size());
         targets.push_back(ids[static_cast<std::size_t>(i + 1)]);
     }
-    // A head of ones on the diagonal gives its input as logits.
-    std::vector<float> identity(61 * 61);
-    for (std::size_t i = 0; i < 61; ++i) identity[i * 62] = 1.0F;
-    constexpr auto tokens = 2 * context;
-    std::vector<float> losses(tokens);
-    std::vector<float> workspace(static_cast<std::size_t>(head_cross_entropy_workspace(tokens, 61)));
-    HostContext host({.threads = 1});
-    auto stream = host.make_stream();
-    REQUIRE(head_cross_entropy({.in = {logits.data(), {tokens, 61}},
-                                .head = {identity.data(), {61, 61}},
-                                .targets = {targets.data(), {tokens}}},
-                               {.loss = {losses.data(), {tokens}}}, {},
-                               {workspace.data(), {static_cast<std::int64_t>(workspace.size())}}, stream));
-    REQUIRE(stream.synchronize(Deadline::after(std::chrono::seconds(60))));
     TokenMean mean;
-    for (auto const loss : losses) mean.add(loss);
+    for (auto const loss : testing::losses_of_logits(logits, targets, 61)) mean.add(loss);
     CHECK(answer.real("loss", "valid") == mean.mean());
     for (auto const* const degree : {"--tp", "--pp"}) {
         CAPTURE(degree);

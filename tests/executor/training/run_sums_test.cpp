@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/comm/threads.hpp>
 #include <shardwise/executor/rank_executor.hpp>
-#include <shardwise/kernels/backward/cross_entropy.hpp>
 
+#include "losses_of_logits.hpp"
 #include "training_cases.hpp"
 
 #include <algorithm>
@@ -49,20 +49,7 @@ struct Texts {
         return stream.synchronize(soon());
     });
     REQUIRE_MESSAGE(done, (done ? "" : done.error().message()));
-    // Products with ones on the diagonal are what they multiply, so that these are the logits that the loss is of.
-    std::vector<float> same(static_cast<std::size_t>(vocabulary * vocabulary));
-    for (std::int64_t i = 0; i < vocabulary; ++i) same[static_cast<std::size_t>(i * vocabulary + i)] = 1.0F;
-    std::vector<float> losses(static_cast<std::size_t>(tokens));
-    std::vector<float> memory(static_cast<std::size_t>(head_cross_entropy_workspace(tokens, vocabulary)));
-    auto stream = trained.context.make_stream();
-    auto const lost = head_cross_entropy({.in = {logits.data(), {tokens, vocabulary}},
-                                          .head = {same.data(), {vocabulary, vocabulary}},
-                                          .targets = {texts.targets(), {tokens}}},
-                                         {.loss = {losses.data(), {tokens}}}, {},
-                                         {memory.data(), {static_cast<std::int64_t>(memory.size())}}, stream);
-    REQUIRE_MESSAGE(lost, (lost ? "" : lost.error().message()));
-    REQUIRE(stream.synchronize(soon()));
-    return losses;
+    return losses_of_logits(logits, {texts.targets(), texts.targets() + tokens}, vocabulary);
 }
 
 /// The losses of a forward pass that no backward pass follows.
