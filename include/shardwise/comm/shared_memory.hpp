@@ -100,7 +100,7 @@ public:
     using Base::traffic;
     using Base::wait_gently;
 
-    /// What has ended the group, if something has: its first error, or a rank that left it or died. It looks, and waits for nobody.
+    /// What has ended the group, if something has: its first error, or a rank that left it or died. It does not wait.
     [[nodiscard]] std::optional<Error> lost() const {
         if (auto const first = Base::poisoned()) return first;
         for (std::int32_t peer = 0; peer < size(); ++peer) {
