@@ -110,7 +110,7 @@ TEST_CASE("launch: nothing is left where guard and launcher are stopped or kille
                                ::kill(launcher, SIGKILL);
                                ::kill(guards.front(), SIGKILL);
                            });
-    CHECK(testing::comes_true(5s, [&] { return count_marked(value) == 0; }));
+    CHECK(testing::comes_true(60s, [&] { return count_marked(value) == 0; }));
     // A guard that is stopped is given up a second after the grace.
     auto const stopped =
         run_command_line({SHARDWISE_PROGRAM, "launch", "--nproc", "2", "--grace", "0.2", "--", "/bin/sleep", "100"},
