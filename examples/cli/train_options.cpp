@@ -302,7 +302,7 @@ constexpr std::array train_safety_table{
            .word = &Arguments::resume},
     Option{.flag = "--timeout",
            .value = "S",
-           .help = "seconds that a step may take",
+           .help = "seconds that a phase of a step may take (data, the passes of a micro-batch, sums, norm, optimizer, ...)",
            .standard = "600",
            .word = &Arguments::timeout},
     Option{.flag = "--max-restarts",

@@ -77,7 +77,8 @@ TEST_CASE(
     for (auto const& end : others) CHECK((end.signal == SIGTERM && end.is_after_signal && end.look > first->look));
 }
 
-TEST_CASE("ProcessGroup: a start that stands still is given up, by its limit or by whoever waits, and nothing is left") {
+TEST_CASE(
+    "ProcessGroup: a start that stands still is given up, by its limit or by whoever waits, and nothing is left") {
     auto const mark = "SHARDWISE_STANDS_STILL=" + std::to_string(::getpid());
     // What a member itself starts would outlive its guard.
     auto member = shell("exec sleep 100");

@@ -9,7 +9,9 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -163,6 +165,30 @@ TEST_CASE("Trainer: what fails on one rank is told on all, with its rank") {
         errors_of(nothing, options_of(3), 2),
         "training: ranks: are more than the sequences of a batch, of which each takes at least one (got 3, expected at "
         "most 2); use fewer ranks or a larger batch");
+}
+
+TEST_CASE("Trainer: each phase of a step has the whole timeout") {
+    CurveData const data;
+    TrainedModel model(golden_config("llama_tied"));
+    auto options = options_of(1);
+    // A rank's own work may take twice as long as a call to others: 4 s.
+    options.timeout = std::chrono::seconds(2);
+    auto const body = [&](Trainer<AdamW>& trainer, HostStream& stream) -> Result<> {
+        std::set<TrainingPhase> slept;
+        trainer.phases().on_begin([&](TrainingPhase phase, std::int64_t) -> Result<> {
+            bool const sleeps = phase == TrainingPhase::data || phase == TrainingPhase::backward ||
+                                phase == TrainingPhase::norm || phase == TrainingPhase::optimizer;
+            if (sleeps && slept.insert(phase).second) std::this_thread::sleep_for(std::chrono::milliseconds(1300));
+            return {};
+        });
+        auto const step = trainer.step(stream);
+        if (!step) return step.error();
+        CHECK(slept.size() == 4);
+        return {};
+    };
+    auto const trained =
+        train_ranks(model.context, model.program, model.weights, AdamW{}, data.batches(), options, 1, body);
+    CHECK_MESSAGE(trained, trained.error().message());
 }
 
 TEST_CASE("Trainer: ranks that go on from other steps or with other weights are named on all") {

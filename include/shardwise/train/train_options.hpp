@@ -74,7 +74,7 @@ struct TrainOptions {
     std::int64_t check_every = 0;
     /// So many steps in a row that are skipped because of a gradient that is no number end the run; of 0 the first one does.
     std::int64_t max_skipped = 10;
-    /// For one step.
+    /// For each phase of a step, and in the passes for each micro-batch.
     std::chrono::nanoseconds timeout = std::chrono::seconds(600);
 
     /// Errors  invalid_argument with the field that makes no sense

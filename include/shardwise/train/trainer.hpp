@@ -145,9 +145,9 @@ public:
     ///         number. What fails on one rank fails on all, and ends the group.
     [[nodiscard]] Result<Optional<TrainedStep>> step(HostStream& stream) {
         if (next_ >= options_.steps) return Optional<TrainedStep>{};
-        auto const deadline = Deadline::after(options_.own_timeout());
         detail::StepClock clock(groups_);
         detail::BesideClock const beside(pass_.layers(), gradients_.beside());
+        auto deadline = phase_deadline();
         auto done = take_step(clock, stream, deadline);
         if (!done) return end(done.error(), stream, deadline);
         if (!*done) return done;
@@ -212,8 +212,7 @@ public:
     }
 
 private:
-    /// Clips nothing.
-    static constexpr double max_norm = 1e29;
+    static constexpr double max_norm = 1e29;  // clips nothing
 
     using Groups = detail::TrainingGroups<Comm>;
     /// Of a rank of a pipeline.
@@ -281,7 +280,7 @@ private:
     }
 
     [[nodiscard]] Result<Optional<TrainedStep>> take_step(detail::StepClock<Groups>& clock, HostStream& stream,
-                                                          Deadline deadline) {
+                                                          Deadline& deadline) {
         // A step that was refused may have left some leaves.
         gradients_.clear();
         auto const trim = detail::trim_files(options_, pass_.layers(), optimizer_, gradients_, *weights_);
@@ -297,20 +296,17 @@ private:
         TrainedStep out{.number = next_, .learning_rate = options_.schedule.at(next_), .tokens = sums[0]};
         if (sums[0] == 0) return skip(out, no_counted_token(next_ + 1));
         auto const scale = static_cast<float>(scale_.factor() / static_cast<double>(sums[0]));
+        deadline = phase_deadline();
         if (auto const done = add_leaves(scale, stream, deadline); !done) return done.error();
         phases_.begin(TrainingPhase::bucket, stream);
         if (auto const summed = gradients_.sum(groups_.data(), stream); !summed) return summed.error();
         if (stages_) stages_->ties.exchange(gradients_, *groups_.pipeline(), stream);
-        List<TensorView<float const, 1, Host>> shares;
-        List<TensorView<float const, 1, Host>> held;
-        for (std::size_t i = 0; i < program_->layout().parameters().size(); ++i) {
-            for (auto const& run : gradients_.counted(i, groups_.is_first_of_layer())) shares.push_back(run);
-            held.push_back(gradients_.held(i));
-        }
         phases_.begin(TrainingPhase::norm, stream);
         // `end` can wait for a thread that still uses the group; global_norm ends it at once.
+        deadline = phase_deadline();
         if (auto const summed = stream.synchronize(deadline); !summed) return summed.error();
-        auto const norm = global_norm(comm(), shares, stream, deadline, options_.is_fast, trim);
+        auto const norm = global_norm(comm(), gradients_.counted(groups_.is_first_of_layer()), stream, deadline,
+                                      options_.is_fast, trim);
         if (!norm) return norm.error();
         TokenMean mean;
         if (groups_.is_counted()) {
@@ -326,8 +322,9 @@ private:
                                    .learning_rate = out.learning_rate,
                                    .gradient_factor = *factor / scale_.factor()};
         clock.take(&StepTimes::compute);
+        deadline = phase_deadline();
         phases_.begin(TrainingPhase::optimizer, stream);
-        if (auto const stepped = optimizer_.step(update, held, stream); !stepped) return stepped.error();
+        if (auto const stepped = optimizer_.step(update, gradients_.held(), stream); !stepped) return stepped.error();
         if (options_.shared() != ZeroStage::none && !weights_->shares().is_shared()) {
             phases_.begin(TrainingPhase::gather, stream);
             auto const gathered = optimizer_.gather(groups_.data(), stream, options_.has_one_copy);
@@ -344,6 +341,9 @@ private:
         }
         return Optional<TrainedStep>{out};
     }
+
+    /// Each phase has its time, however long those before it took.
+    [[nodiscard]] Deadline phase_deadline() const { return Deadline::after(options_.own_timeout()); }
 
     [[nodiscard]] Error end(Error const& error, HostStream& stream, Deadline deadline) {
         return detail::end_step(error, phases_, groups_, gradients_, stream, options_.own_timeout(), deadline);

@@ -239,19 +239,26 @@ public:
         auto const own = optimizer_share(all.elements(), options_.place.ranks, options_.place.rank);
         return all.part(own.begin, own.size());
     }
-    /// Of that part what no other rank of a replica counts: of what tensor-parallel ranks do not share, what the first has; of what two
-    /// stages have, what one of them does.
-    [[nodiscard]] std::vector<Vector> counted(std::size_t parameter, bool is_first) const {
-        std::vector<Vector> out;
-        auto const& of = layout_->parameters()[parameter];
-        if (of.is_copy || (of.cut.is_whole() && !is_first)) return out;
-        auto const own = share(parameter);
-        auto const held = optimizer_share(of.elements, options_.place.ranks, options_.place.rank);
-        for (auto const& run : of.counted_of(held)) out.push_back(own.part(run.begin - held.begin, run.size()));
+    /// Of the parts of all parameters what no other rank of a replica counts: of what tensor-parallel ranks do not share, what the first
+    /// has; of what two stages have, what one of them does.
+    [[nodiscard]] List<TensorView<float const, 1, Host>> counted(bool is_first) const {
+        List<TensorView<float const, 1, Host>> out;
+        for (std::size_t parameter = 0; parameter < layout_->parameters().size(); ++parameter) {
+            auto const& of = layout_->parameters()[parameter];
+            if (of.is_copy || (of.cut.is_whole() && !is_first)) continue;
+            auto const own = share(parameter);
+            auto const held = optimizer_share(of.elements, options_.place.ranks, options_.place.rank);
+            for (auto const& run : of.counted_of(held)) out.push_back(own.part(run.begin - held.begin, run.size()));
+        }
         return out;
     }
-    /// The sum's part of a parameter that this rank has: all of it, or its share.
+    /// The sum's part of a parameter that this rank has: all of it, or its share; and that of each parameter.
     [[nodiscard]] Vector held(std::size_t parameter) const { return of_region(parameter); }
+    [[nodiscard]] List<TensorView<float const, 1, Host>> held() const {
+        List<TensorView<float const, 1, Host>> out;
+        for (std::size_t i = 0; i < layout_->parameters().size(); ++i) out.push_back(held(i));
+        return out;
+    }
 
     /// The bucket in which ranks exchange a parameter or, after those, a tie; -1 where they have none.
     [[nodiscard]] std::int64_t bucket_of(std::size_t region) const {

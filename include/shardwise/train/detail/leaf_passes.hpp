@@ -48,8 +48,8 @@ struct LeafPasses {
     /// Brings this rank's leaves into the sum, with their tokens' losses.
     [[nodiscard]] Result<> add(std::int64_t step, float scale, HostStream& stream, Deadline deadline) {
         auto const rounds = rounds_of(gradients.count(), batch.batch);
-        auto const limit = Deadline::after(options.timeout);
         for (std::int64_t first = 0; first < rounds.all; first += rounds.at_once) {
+            auto const limit = Deadline::after(options.timeout);
             phases.begin(TrainingPhase::forward, stream);
             if (auto const done = forward(step, first, rounds.own(first), stream); !done) return done;
             for (auto i = first; i < first + rounds.joined(first); ++i) {
