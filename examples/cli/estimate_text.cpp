@@ -141,7 +141,7 @@ std::string estimate_text(EstimateAnswer const& answer, Style const& style) {
         out += "all " + counted(static_cast<std::int64_t>(estimate.devices.size()), "rank") +
                " together: " + to_text(estimate.total) + "\n";
     if (estimate.host > Bytes{}) out += "in host memory: " + to_text(estimate.host) + "\n";
-    if (estimate.kv_bytes_per_token > Bytes{})
+    if (!answer.request.training && estimate.kv_bytes_per_token > Bytes{})
         out += "each token of context adds " + to_text(estimate.kv_bytes_per_token) + " to the cache of its sequence\n";
     out += "\n" + module_table(answer, style);
     out += "\n" + style.bold("assumed") + "\n";

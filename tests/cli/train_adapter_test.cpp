@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -184,6 +185,12 @@ TEST_CASE(
     // A run that is at its end merges again.
     REQUIRE(std::filesystem::remove_all(merged) > 0);
     (void)training.train("one", {"--lora", "2", "--lora-targets", "q_proj,down_proj", "--steps", "3", "--merge"});
+    CHECK(logits(merged, {}) == with);
+    // Whatever had that name before is replaced as a whole.
+    std::ofstream(merged + "/model.safetensors") << "stale";
+    std::ofstream(merged + "/stale.txt") << "stale";
+    (void)training.train("one", {"--lora", "2", "--lora-targets", "q_proj,down_proj", "--steps", "3", "--merge"});
+    CHECK_FALSE(exists(merged + "/stale.txt"));
     CHECK(logits(merged, {}) == with);
     struct Refused {
         std::vector<std::string> words;

@@ -7,10 +7,12 @@
 #include "../../executor/formula_model.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -36,6 +38,14 @@ Model const& model_of(FormulaModel const& files) {
     return files.checkpoint->model;
 }
 
+/// A file system that cannot swap two names.
+struct CallsWithoutExchange : FileCalls {
+    static int exchange(char const*, char const*) {
+        errno = EINVAL;
+        return -1;
+    }
+};
+
 }  // namespace
 
 TEST_CASE("write_merged: a model by itself, whose weights are the base's and scale * B * A, and nothing else changes") {
@@ -52,10 +62,15 @@ TEST_CASE("write_merged: a model by itself, whose weights are the base's and sca
         auto const files = read_checkpoint_files(base.source);
         REQUIRE(files);
         TemporaryFolder const out;
-        // What is there under that name is replaced.
-        for (int i = 0; i < 2; ++i) {
-            auto const written = write_merged(out.path(), "merged", *stored, *adapter, *files);
+        // What is there under that name is replaced, also where a file system cannot swap two names.
+        REQUIRE(write_merged(out.path(), "merged", *stored, *adapter, *files));
+        for (bool const swaps : {true, false}) {
+            out.write("merged/stale.txt", "stale");
+            auto const written =
+                swaps ? write_merged(out.path(), "merged", *stored, *adapter, *files)
+                      : write_merged<CallsWithoutExchange>(out.path(), "merged", *stored, *adapter, *files);
             REQUIRE_MESSAGE(written, (written ? "" : written.error().message()));
+            CHECK_FALSE(std::filesystem::exists(out / "merged/stale.txt"));
         }
         CHECK(detail::entries_of(out.path()) == std::vector<std::string>{"merged"});
         auto const source = find_model(out / "merged", {}, HubCache(HubEnvironment{}));
