@@ -108,9 +108,20 @@ foreach(vendor cuda hip)
     endif()
     set(check "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/scripts/check_device_code.py" --vendor ${vendor} ${require}
               --work "${CMAKE_CURRENT_BINARY_DIR}/device-code")
-    add_test(NAME device.code.${vendor} COMMAND ${check} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+    set(tests device.code.${vendor})
+    if(vendor STREQUAL "cuda")
+        # The program above has sm_80; all architectures where the label is long.
+        add_test(NAME device.code.cuda COMMAND ${check} --architectures sm_90 WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+        add_test(NAME long.device.code.cuda COMMAND ${check} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+        list(APPEND tests long.device.code.cuda)
+    else()
+        add_test(NAME device.code.${vendor} COMMAND ${check} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+    endif()
     # A toolkit of which the readers are missing: the line says so.
-    set_tests_properties(device.code.${vendor} PROPERTIES PROCESSORS 2 TIMEOUT 1800 SKIP_REGULAR_EXPRESSION "skipped: ")
+    set_tests_properties(${tests} PROPERTIES PROCESSORS 2 TIMEOUT 2700 SKIP_REGULAR_EXPRESSION "skipped: ")
+    if(vendor STREQUAL "cuda")
+        set_tests_properties(long.device.code.cuda PROPERTIES LABELS long)
+    endif()
 endforeach()
 
 # HIP on the CPU: a checkout of ROCm/HIP-CPU and TBB (Debian: libtbb-dev).

@@ -2,10 +2,10 @@
 # One test executable per room that has tests, and the same again under ASan + UBSan by clang++.
 #
 # ctest entries of a room:
-#   <room>         all cases outside the suites "long" and "models"
+#   <room>         all cases outside the suites "long" and "models"; samples of the largest matrices (support/pair_sample.hpp)
 #   asan.<room>    the same, sanitized, without the suites "timing", whose limits are for plain code, "large", whose paths
 #                  smaller cases walk, and "fibers"
-#   long.asan.<room>  the whole of what asan.<room> takes samples of (support/pair_sample.hpp), with the label long
+#   long.whole.<room>, long.asan.<room>  the whole of what those take samples of, with the label long
 #   models.<room>  the suite "models" (real files under $SHARDWISE_MODELS), where the room has one
 #   long.<room>    the suite "long", with the label long, where the room has one
 
@@ -75,7 +75,12 @@ function(shardwise_sanitized_room room)
     add_custom_target(asan_${room} ALL DEPENDS "${program}")
     add_dependencies(asan_${room} asan_precompiled)
     shardwise_room_test(asan.${room} "${program}" --test-suite-exclude=long,models,timing,large,fibers)
-    set_tests_properties(asan.${room} PROPERTIES ENVIRONMENT SHARDWISE_SAMPLES=1)
+    shardwise_sample(asan.${room} long.asan.${room} ${room} "${program}" --test-suite-exclude=long,models,timing,large,fibers)
+endfunction()
+
+# shardwise_sample(NAME WHOLE ROOM PROGRAM ARGUMENT...): lets a test take samples, and adds the whole of it with the label long, where the
+# room has matrices of which there are samples.
+function(shardwise_sample name whole room program)
     file(GLOB_RECURSE files CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${room}/*.[ch]pp")
     set(is_sampled FALSE)
     foreach(file IN LISTS files)
@@ -85,8 +90,9 @@ function(shardwise_sanitized_room room)
         endif()
     endforeach()
     if(is_sampled)
-        shardwise_room_test(long.asan.${room} "${program}" --test-suite-exclude=long,models,timing,large,fibers)
-        set_tests_properties(long.asan.${room} PROPERTIES LABELS long TIMEOUT 7200)
+        set_tests_properties(${name} PROPERTIES ENVIRONMENT SHARDWISE_SAMPLES=1)
+        shardwise_room_test(${whole} "${program}" ${ARGN})
+        set_tests_properties(${whole} PROPERTIES LABELS long TIMEOUT 7200)
     endif()
 endfunction()
 
@@ -129,6 +135,7 @@ foreach(room IN LISTS rooms)
     target_link_libraries(test_${room} PRIVATE ${optional_links})
     target_precompile_headers(test_${room} REUSE_FROM test_precompiled)
     shardwise_room_test(${room} test_${room} --test-suite-exclude=${plain_excludes})
+    shardwise_sample(${room} long.whole.${room} ${room} test_${room} --test-suite-exclude=${plain_excludes})
 
     set(text "")
     foreach(source IN LISTS sources)

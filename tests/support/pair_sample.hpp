@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-/// Samples of large matrices, for programs under sanitizers, which take many times as long.
+/// Samples of large matrices: the suite takes them, the whole has the label long.
 namespace shardwise::testing {
 
-/// Whether the environment asks for samples: ctest does for asan.<room>, and long.asan.<room> runs all.
+/// Whether the environment asks for samples: ctest does for <room> and asan.<room>; long.whole.<room> and long.asan.<room> run all.
 [[nodiscard]] inline bool takes_samples() {
     static bool const is_set = std::getenv("SHARDWISE_SAMPLES") != nullptr;
     return is_set;
