@@ -4,7 +4,8 @@
 # on a fake vendor, everywhere.
 
 set(device_cases "${CMAKE_CURRENT_SOURCE_DIR}/device/cases_test.cpp")
-file(GLOB device_case_files CONFIGURE_DEPENDS device/*)
+
+option(SHARDWISE_TEST_ON_DEVICES "This machine has a device: compile and run all cases on it" OFF)
 
 # shardwise_absent_test(NAME REASON): a test that only some machines can have; unlike shardwise_skipped_test no failure in CI.
 function(shardwise_absent_test name reason)
@@ -12,21 +13,26 @@ function(shardwise_absent_test name reason)
     set_tests_properties(${name} PROPERTIES SKIP_REGULAR_EXPRESSION "SKIPPED:")
 endfunction()
 
-# shardwise_device_program(NAME): test_device_<name> from the cases; what it links is the caller's. The cases are objects of their
-# own, device_cases_<name>: they do not wait for the kernels.
-function(shardwise_device_program name)
-    add_library(device_cases_${name} OBJECT ${device_cases})
-    target_include_directories(device_cases_${name} PRIVATE ${shardwise_test_includes})
-    target_include_directories(device_cases_${name} SYSTEM PRIVATE "${shardwise_doctest_include}")
-    target_compile_definitions(device_cases_${name} PRIVATE ${shardwise_test_definitions})
+# shardwise_device_cases(TARGET DEFINITION...): the cases as objects of their own, which do not wait for the kernels.
+function(shardwise_device_cases target)
+    add_library(${target} OBJECT ${device_cases})
+    target_include_directories(${target} PRIVATE ${shardwise_test_includes})
+    target_include_directories(${target} SYSTEM PRIVATE "${shardwise_doctest_include}")
+    target_compile_definitions(${target} PRIVATE ${shardwise_test_definitions} ${ARGN})
+    target_compile_options(${target} PRIVATE ${shardwise_warnings})
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-        target_compile_options(device_cases_${name} PRIVATE ${shardwise_gcc_speed})
+        target_compile_options(${target} PRIVATE ${shardwise_gcc_speed})
     endif()
+    set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
+endfunction()
+
+# shardwise_device_program(NAME DEFINITION...): test_device_<name> from the cases, device_cases_<name>; what it links is the caller's.
+function(shardwise_device_program name)
+    shardwise_device_cases(device_cases_${name} ${ARGN})
     add_executable(test_device_${name} $<TARGET_OBJECTS:device_cases_${name}> $<TARGET_OBJECTS:doctest_main>)
     set_target_properties(test_device_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests"
                                                          LINKER_LANGUAGE CXX)
-    set_target_properties(device_cases_${name} test_device_${name} PROPERTIES CXX_EXTENSIONS OFF)
-    set_source_files_properties(${device_cases} PROPERTIES OBJECT_DEPENDS "${device_case_files}")
+    set_target_properties(test_device_${name} PROPERTIES CXX_EXTENSIONS OFF)
     add_test(NAME device.${name} COMMAND test_device_${name} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
     set_tests_properties(device.${name} PROPERTIES TIMEOUT 300)
 endfunction()
@@ -44,9 +50,18 @@ foreach(vendor cuda hip)
     if(shardwise_sanitized)
         continue()
     endif()
-    shardwise_device_program(${vendor})
-    target_compile_options(device_cases_${vendor} PRIVATE ${shardwise_warnings})
+    # Without a device the suite compiles some of the cases, and all where the label is long. device_check.sh has a build of its own.
+    set(some SHARDWISE_TEST_SOME_CASES=1)
+    if(SHARDWISE_TEST_ON_DEVICES)
+        set(some "")
+    endif()
+    shardwise_device_program(${vendor} ${some})
+    shardwise_device_cases(all_device_cases_${vendor})
+    set_target_properties(all_device_cases_${vendor} PROPERTIES EXCLUDE_FROM_ALL TRUE)
+    shardwise_built_test(long.device.cases.${vendor} all_device_cases_${vendor})
+    set_tests_properties(long.device.cases.${vendor} PROPERTIES LABELS long TIMEOUT 1800)
     target_link_libraries(device_cases_${vendor} PRIVATE shardwise::${vendor})
+    target_link_libraries(all_device_cases_${vendor} PRIVATE shardwise::${vendor})
     target_link_libraries(test_device_${vendor} PRIVATE shardwise::${vendor})
     # It warns of what only looks like a module's directive.
     set(quiet $<$<STREQUAL:${vendor},cuda>:-diag-suppress=3189>)
