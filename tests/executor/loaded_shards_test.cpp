@@ -11,6 +11,7 @@
 #include <doctest/doctest.h>
 
 #include "../model/arch/golden_cases.hpp"
+#include "pair_sample.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -24,6 +25,8 @@
 namespace {
 
 using namespace shardwise;
+using shardwise::testing::sampled_count;
+using shardwise::testing::takes_alternative;
 
 /// Ranges in order, those that touch as one.
 std::vector<UnitRange> joined(std::vector<UnitRange> ranges) {
@@ -222,11 +225,14 @@ TEST_CASE("load: what a rank loads of a product's weight is the shard that estim
 
 TEST_CASE("load: where blocks and leaves stay whole the shard has the grain of the sum") {
     std::int64_t weights = 0;
+    std::size_t round = 0;
     golden::for_each_case([&](golden::Json const&, Model const& model) {
         for (auto const& block : model.program.blocks()) {
             auto const& module = module_of(model.tree, block);
-            weights += check_block<Deterministic>(model, block, module, {});
+            ++round;
+            if (takes_alternative(round, 0, 3)) weights += check_block<Deterministic>(model, block, module, {});
             for (std::int64_t const size : {32, 256}) {
+                if (!takes_alternative(round, size == 32 ? 1 : 2, 3)) continue;
                 weights += check_block<Fast>(model, block, module, {size, size});
                 weights += check_block<Deterministic>(model, block, module, {size, size});
             }
@@ -245,7 +251,9 @@ TEST_CASE(
     golden::for_each_case([&](golden::Json const&, Model const& model) {
         // Of each family the first.
         if (!families.insert(std::string(model.family->name)).second) return;
+        std::size_t number = 0;
         for (std::string const name : {"int4-g64", "nf4", "Q8_0", "Q4_K_M", "Q3_K_M"}) {
+            if (!takes_alternative(families.size(), number++, 5)) continue;
             CAPTURE(name);
             auto const scheme = *parse_quant_scheme(name);
             EstimateRequest request{.quant = scheme};
@@ -283,9 +291,9 @@ TEST_CASE(
             }
         }
     });
-    CHECK(weights > 10'000);
-    CHECK(grained > 1'000);
-    CHECK(counted > 10'000);
+    CHECK(weights > sampled_count(10'000, 2'000));
+    CHECK(grained > sampled_count(1'000, 200));
+    CHECK(counted > sampled_count(10'000, 1'000));
 }
 
 TEST_CASE("load: the cache and the activations that a rank takes are those that estimates count, on 1 to 8 ranks") {
@@ -295,7 +303,10 @@ TEST_CASE("load: the cache and the activations that a rank takes are those that 
     golden::for_each_case([&](golden::Json const&, Model const& model) {
         // Of each family the first; more ranks than heads, and what is not executed, is refused.
         if (!families.insert(std::string(model.family->name)).second) return;
+        auto round = families.size();
         for (std::string const name : {"", "int4-g64", "Q8_0", "IQ4_NL", "Q4_K_M"}) {
+            // Of a sample each family and each scheme has another number of ranks.
+            ++round;
             CAPTURE(name);
             std::optional<QuantScheme> scheme;
             if (!name.empty()) scheme = *parse_quant_scheme(name);
@@ -306,6 +317,7 @@ TEST_CASE("load: the cache and the activations that a rank takes are those that 
             auto const format_of = packed_formats(model, parts, scheme);
             ExecutorLimits const limits{.sequences = 2, .context = 32, .step_tokens = 64};
             for (std::int32_t tp = 1; tp <= 8; ++tp) {
+                if (!takes_alternative(round, static_cast<std::size_t>(tp - 1), 8)) continue;
                 CAPTURE(tp);
                 request.parallel.tp = tp;
                 auto const estimate = estimate_memory(model, request);
@@ -325,6 +337,6 @@ TEST_CASE("load: the cache and the activations that a rank takes are those that 
             }
         }
     });
-    CHECK(ranks > 1'000);
-    CHECK(uneven > 100);
+    CHECK(ranks > sampled_count(1'000, 300));
+    CHECK(uneven > sampled_count(100, 10));
 }
