@@ -15,7 +15,7 @@ using shardwise::detail::PeerMemory;
 using shardwise::testing::Bench;
 using shardwise::testing::numbers;
 using shardwise::testing::open_bench;
-using B = shardwise::testing::TestDevice;
+using shardwise::testing::TestDevice;
 
 namespace {
 
@@ -25,13 +25,13 @@ template <class Api>
 struct GroupOf<DeviceBackend<Api>> {
     using type = PeerGroup<Api>;
 };
-using Group = GroupOf<B>::type;
+using Group = GroupOf<TestDevice>::type;
 
 /// Ranks on one device, each with a stream of its own.
 struct Ranks {
-    std::unique_ptr<Bench<B>> bench = open_bench<B>();
-    std::vector<B::Context*> contexts;
-    std::vector<B::Stream> streams;
+    std::unique_ptr<Bench<TestDevice>> bench = open_bench<TestDevice>();
+    std::vector<TestDevice::Context*> contexts;
+    std::vector<TestDevice::Stream> streams;
     std::unique_ptr<Group> group;
 
     Ranks(int count, PeerOptions const& options) {
@@ -51,7 +51,7 @@ struct Ranks {
     template <class T>
     void poke(T* at, T value) {
         TensorView<T const, 1, Host> const from(&value, {1});
-        REQUIRE(B::copy<T>(from, TensorView<T, 1, B>(at, {1}), bench->stream()));
+        REQUIRE(TestDevice::copy<T>(from, TensorView<T, 1, TestDevice>(at, {1}), bench->stream()));
         bench->wait();
     }
     [[nodiscard]] std::size_t size() const { return streams.size(); }
@@ -80,8 +80,8 @@ void check_all_reduce(Ranks& ranks, std::int64_t count, std::int64_t shift, unsi
     CAPTURE(count);
     CAPTURE(shift);
     std::vector<std::vector<T>> values;
-    std::vector<Buffer<T, B>> in;
-    std::vector<Buffer<T, B>> out;
+    std::vector<Buffer<T, TestDevice>> in;
+    std::vector<Buffer<T, TestDevice>> out;
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
         auto padded = numbers<T>(count + shift, seed + static_cast<unsigned>(rank));
         in.push_back(ranks.bench->send(padded));
@@ -90,8 +90,8 @@ void check_all_reduce(Ranks& ranks, std::int64_t count, std::int64_t shift, unsi
         values.push_back(padded);
     }
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-        TensorView<T const, 1, B> const from(in[rank].data() + shift, {count});
-        TensorView<T, 1, B> const to(out[rank].data() + shift, {count});
+        TensorView<T const, 1, TestDevice> const from(in[rank].data() + shift, {count});
+        TensorView<T, 1, TestDevice> const to(out[rank].data() + shift, {count});
         REQUIRE(all_reduce<T>(*ranks.group, Rank{static_cast<std::int32_t>(rank)}, from, to, ranks.streams[rank]));
     }
     auto const sums = sum_of(values);
@@ -108,12 +108,12 @@ void check_all_reduce(Ranks& ranks, std::int64_t count, std::int64_t shift, unsi
 }  // namespace
 
 TEST_CASE("PeerGroup refuses what cannot be a group, and says what it counts of memory") {
-    auto const bench = open_bench<B>();
+    auto const bench = open_bench<TestDevice>();
     if (!bench) return;
-    std::vector<B::Context*> const many(17, &bench->context());
+    std::vector<TestDevice::Context*> const many(17, &bench->context());
     CHECK(Group::open({}).error().code() == ErrorCode::invalid_argument);
     CHECK(Group::open(many).error().code() == ErrorCode::invalid_argument);
-    std::vector<B::Context*> const one(1, &bench->context());
+    std::vector<TestDevice::Context*> const one(1, &bench->context());
     CHECK(Group::open(one, {.staging = Bytes{8}}).error().code() == ErrorCode::invalid_argument);
     CHECK(Group::open(one, {.blocks = 65}).error().code() == ErrorCode::invalid_argument);
     CHECK(Group::open(one, {.limit = 0s}).error().code() == ErrorCode::invalid_argument);
@@ -137,7 +137,7 @@ TEST_CASE("all_reduce of one rank copies, in pieces and off alignment") {
 }
 
 TEST_CASE("all_reduce sums over ranks on one device with the same bits everywhere, whatever the length and alignment") {
-    if (!B::co_resident_blocks) return;
+    if (!TestDevice::co_resident_blocks) return;
     for (int const count : {2, 3}) {
         Ranks ranks(count, {.staging = Bytes{4096}, .blocks = 2});
         if (!ranks.bench) return;
@@ -153,14 +153,14 @@ TEST_CASE("all_reduce sums over ranks on one device with the same bits everywher
 }
 
 TEST_CASE("A group may wait as long as its limit can say") {
-    if (!B::co_resident_blocks) return;
+    if (!TestDevice::co_resident_blocks) return;
     Ranks ranks(2, {.staging = Bytes{1024}, .blocks = 2, .limit = std::chrono::microseconds::max()});
     if (!ranks.bench) return;
     check_all_reduce<float>(ranks, 100, 0, 1);
 }
 
 TEST_CASE("all_reduce counts on where its step numbers wrap around") {
-    if (!B::co_resident_blocks) return;
+    if (!TestDevice::co_resident_blocks) return;
     Ranks ranks(2, {.staging = Bytes{1024}, .blocks = 2});
     if (!ranks.bench) return;
     for (std::int32_t rank = 0; rank < 2; ++rank) {
@@ -174,15 +174,15 @@ TEST_CASE("all_reduce counts on where its step numbers wrap around") {
 }
 
 TEST_CASE("all_reduce calls that are queued one after another, in place, each see the sum before") {
-    if (!B::co_resident_blocks) return;
+    if (!TestDevice::co_resident_blocks) return;
     Ranks ranks(2, {.staging = Bytes{1024}, .blocks = 2});
     if (!ranks.bench) return;
-    std::vector<Buffer<float, B>> values;
+    std::vector<Buffer<float, TestDevice>> values;
     for (float const start : {1.0F, 2.0F}) values.push_back(ranks.bench->send(std::vector<float>(200, start)));
     for (std::int32_t rank = 0; rank < 2; ++rank) {
         auto const at = static_cast<std::size_t>(rank);
         for (int turn = 0; turn < 5; ++turn) {
-            TensorView<float const, 1, B> const from = values[at].view();
+            TensorView<float const, 1, TestDevice> const from = values[at].view();
             REQUIRE(all_reduce<float>(*ranks.group, Rank{rank}, from, values[at].view(), ranks.streams[at]));
         }
     }
@@ -202,13 +202,13 @@ TEST_CASE("all_reduce reads what a peer has left for it, though the peer runs no
     auto* const peer = ranks.group->memory(Rank{1});
     auto* const staging = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(peer + 1) + 1024);
     TensorView<float const, 1, Host> const from(theirs.data(), {256});
-    REQUIRE(B::copy<float>(from, TensorView<float, 1, B>(staging, {256}), ranks.bench->stream()));
+    REQUIRE(TestDevice::copy<float>(from, TensorView<float, 1, TestDevice>(staging, {256}), ranks.bench->stream()));
     for (int block = 0; block < ranks.group->blocks(); ++block) {
         ranks.poke(&ranks.group->memory(Rank{0})->flags[block][1], 1U);
         ranks.poke(&peer->calls[1][block], std::uint64_t{2560} + static_cast<std::uint64_t>(dtype_of<float>) % 10);
     }
     auto values = ranks.bench->send(own);
-    TensorView<float const, 1, B> const in = values.view();
+    TensorView<float const, 1, TestDevice> const in = values.view();
     REQUIRE(all_reduce<float>(*ranks.group, Rank{0}, in, values.view(), ranks.streams[0]));
     REQUIRE(ranks.streams[0].synchronize(Deadline::after(60s)));
     CHECK(same_bits(ranks.bench->fetch(values), sum_of<float>({own, theirs})));
@@ -218,7 +218,7 @@ TEST_CASE("A rank that withholds its flag is named, ends its group and leaves th
     Ranks ranks(2, {.staging = Bytes{1024}, .blocks = 2, .limit = 50ms});
     if (!ranks.bench) return;
     auto values = ranks.bench->send(numbers(100, 1));
-    TensorView<float const, 1, B> const in = values.view();
+    TensorView<float const, 1, TestDevice> const in = values.view();
     REQUIRE(all_reduce<float>(*ranks.group, Rank{0}, in, values.view(), ranks.streams[0]));
     auto const missed = ranks.streams[0].synchronize(Deadline::after(60s));
     REQUIRE_FALSE(missed);
@@ -236,7 +236,7 @@ TEST_CASE("A rank that withholds its flag is named, ends its group and leaves th
     CHECK(late.error().code() == ErrorCode::rank_lost);
     CHECK(late.error().place() == "rank 0");
 
-    if (!B::co_resident_blocks) return;
+    if (!TestDevice::co_resident_blocks) return;
     ranks.streams.clear();
     for (int rank = 0; rank < 2; ++rank) ranks.streams.push_back(ranks.bench->context().make_stream());
     ranks.reopen({.staging = Bytes{1024}, .blocks = 2});
@@ -244,7 +244,7 @@ TEST_CASE("A rank that withholds its flag is named, ends its group and leaves th
 }
 
 TEST_CASE("Ranks that ask for different lengths or dtypes are told so, and read nothing") {
-    if (!B::co_resident_blocks) return;
+    if (!TestDevice::co_resident_blocks) return;
     struct Lengths {
         std::int64_t first;
         std::int64_t second;
@@ -255,13 +255,13 @@ TEST_CASE("Ranks that ask for different lengths or dtypes are told so, and read 
         if (!ranks.bench) return;
         auto floats = ranks.bench->send(numbers(length, 1));
         auto shorts = ranks.bench->send(numbers<Float16>(length, 2));
-        TensorView<float const, 1, B> const in = floats.view();
+        TensorView<float const, 1, TestDevice> const in = floats.view();
         REQUIRE(all_reduce<float>(*ranks.group, Rank{0}, in, floats.view(), ranks.streams[0]));
         if (other != length) {
             REQUIRE(all_reduce<float>(*ranks.group, Rank{1}, in.part(0, other), floats.view().part(0, other),
                                       ranks.streams[1]));
         } else {
-            TensorView<Float16 const, 1, B> const others = shorts.view();
+            TensorView<Float16 const, 1, TestDevice> const others = shorts.view();
             REQUIRE(all_reduce<Float16>(*ranks.group, Rank{1}, others, shorts.view(), ranks.streams[1]));
         }
         bool is_mismatch = false;
@@ -280,7 +280,7 @@ TEST_CASE("all_reduce refuses a rank, a length or a stream that is not its own")
     Ranks ranks(1, {.staging = Bytes{1024}, .blocks = 1});
     if (!ranks.bench) return;
     auto values = ranks.bench->send(numbers(10, 1));
-    TensorView<float const, 1, B> const in = values.view();
+    TensorView<float const, 1, TestDevice> const in = values.view();
     auto& stream = ranks.streams[0];
     CHECK(all_reduce<float>(*ranks.group, Rank{1}, in, values.view(), stream).error().code() ==
           ErrorCode::invalid_argument);
@@ -313,7 +313,7 @@ void check_parts(Ranks& ranks, std::int64_t scale, std::int64_t shift, unsigned 
     for (std::int64_t i = 0; i < size * size; ++i) largest = std::max(largest, part_of(i / size, i % size, scale));
     struct Data {
         std::vector<T> gathered, scattered, exchanged;
-        std::vector<Buffer<T, B>> memory;
+        std::vector<Buffer<T, TestDevice>> memory;
         std::vector<std::int64_t> sent, received;
     };
     std::vector<Data> data(ranks.size());
@@ -342,9 +342,9 @@ void check_parts(Ranks& ranks, std::int64_t scale, std::int64_t shift, unsigned 
         auto& stream = ranks.streams[static_cast<std::size_t>(rank)];
         Rank const number{static_cast<std::int32_t>(rank)};
         auto const view = [&](std::size_t i) {
-            return TensorView<T, 1, B>(own.memory[i].data() + shift, {own.memory[i].size() - shift});
+            return TensorView<T, 1, TestDevice>(own.memory[i].data() + shift, {own.memory[i].size() - shift});
         };
-        auto const in = [&](std::size_t i) { return TensorView<T const, 1, B>(view(i)); };
+        auto const in = [&](std::size_t i) { return TensorView<T const, 1, TestDevice>(view(i)); };
         for (auto const& put :
              {ranks.group->template all_gather<T>(number, in(0), view(3), counts, stream),
               ranks.group->template reduce_scatter<T>(number, in(1), view(4), counts, stream),
@@ -386,7 +386,7 @@ void check_parts(Ranks& ranks, std::int64_t scale, std::int64_t shift, unsigned 
 }  // namespace
 
 TEST_CASE("Peers gather, scatter sums and exchange parts of unlike lengths, in pieces and off alignment") {
-    if (!B::co_resident_blocks) return;
+    if (!TestDevice::co_resident_blocks) return;
     for (int const count : {2, 3}) {
         Ranks ranks(count, {.staging = Bytes{1024}, .blocks = 2});
         if (!ranks.bench) return;
@@ -400,7 +400,7 @@ TEST_CASE("Peers gather, scatter sums and exchange parts of unlike lengths, in p
 }
 
 TEST_CASE("Sixteen ranks on one device add up, gather, scatter and exchange as two do") {
-    if (!B::co_resident_blocks) return;
+    if (!TestDevice::co_resident_blocks) return;
     CHECK(Group::max_ranks == 16);
     Ranks ranks(16, {.staging = Bytes{1024}, .blocks = 1});
     if (!ranks.bench) return;
@@ -409,7 +409,7 @@ TEST_CASE("Sixteen ranks on one device add up, gather, scatter and exchange as t
 }
 
 TEST_CASE("Long sums of many ranks are made in two steps, with the bits of one") {
-    if (!B::co_resident_blocks) return;
+    if (!TestDevice::co_resident_blocks) return;
     CHECK_FALSE(Group::is_two_shot(2, std::int64_t{1} << 30U));
     CHECK_FALSE(Group::is_two_shot(3, (512 << 10) - 1));
     CHECK(Group::is_two_shot(4, 512 << 10));
@@ -423,7 +423,7 @@ TEST_CASE("A rank that gives up ends the wait of the others at once, by its numb
     Ranks ranks(2, {.staging = Bytes{1024}, .blocks = 2, .limit = 60s, .numbers = {4, 5}});
     if (!ranks.bench) return;
     auto values = ranks.bench->send(numbers(100, 1));
-    TensorView<float const, 1, B> const in = values.view();
+    TensorView<float const, 1, TestDevice> const in = values.view();
     std::vector<std::int64_t> const counts{50, 50};
     REQUIRE(ranks.group->all_gather<float>(Rank{0}, in.part(0, 50), values.view(), counts, ranks.streams[0]));
     REQUIRE(ranks.group->give_up(Rank{1}));
