@@ -17,6 +17,26 @@ set(rooms house core quant json op hardware model model_files memory cost placem
           launch monitor parallel device executor session tokenizer train cli)
 # house checks the tree, cli runs the program, which is not sanitized here: nothing of ours would run under the sanitizers.
 set(unsanitized_rooms house cli)
+# Files that take longest to compile, on paths that others walk: sanitized where the label is long, with all others.
+set(long_sanitized_files
+    calibrate/calibrate
+    executor/check_bound executor/compute_beside executor/loaded_shards executor/rank_adapters executor/rank_converted
+    executor/rank_experts executor/rank_packed executor/training/rounded_values executor/training/run_sums
+    executor/training/tensor_ranks
+    parallel/block_over_gloo parallel/combined parallel/deterministic_costs parallel/null_views parallel/pipeline_over_gloo
+    parallel/tensor_parallel
+    session/own_family session/run_on_threads session/run_trace session/run_with_encoder session/serve_on_threads
+    train/adam8bit_ranks train/checkpoint/checkpoint_phases train/checkpoint/merge_checkpoint
+    train/checkpoint/resume_checkpoint train/estimate_training train/held_base train/one_copy train/own_loop
+    train/trained_adapter train/trainer_offload train/trainer_over_gloo train/trainer_phases train/trainer_ranks
+    train/trainer_skipped train/trainer_sums)
+list(TRANSFORM long_sanitized_files PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
+list(TRANSFORM long_sanitized_files APPEND "_test.cpp")
+foreach(file IN LISTS long_sanitized_files)
+    if(NOT EXISTS "${file}")
+        message(FATAL_ERROR "long_sanitized_files: there is no ${file}")
+    endif()
+endforeach()
 # Both configurations parse what most tests include once: it halves the time that the tests take to build.
 file(WRITE "${CMAKE_CURRENT_BINARY_DIR}/precompiled.cpp" "")
 shardwise_program(test_precompiled tests "${CMAKE_CURRENT_BINARY_DIR}/precompiled.cpp" $<TARGET_OBJECTS:doctest_main>)
@@ -31,8 +51,9 @@ if(shardwise_sanitized)
 endif()
 list(JOIN plain_excludes "," plain_excludes)
 
-# shardwise_sanitized_room(ROOM SOURCE...): test_<room>_asan from objects by clang++. The caller's optional_flags and
-# optional_links are those of the libraries that the sources need.
+# shardwise_sanitized_room(ROOM UNITS SOURCE...): test_<room>_asan from objects by clang++, and with the label long test_whole_<room>_asan
+# where that leaves files out. UNITS are those of all sources. The caller's optional_flags and optional_links are those of the libraries
+# that the sources need.
 # -O0 compiles two to three times as fast as -O1.
 set(sanitized_flags -std=c++20 -O0 -g1 ${shardwise_sanitize_flags} ${shardwise_warnings}
                     -idirafter "${shardwise_doctest_include}")  # after: it may be a default folder, whose place matters
@@ -56,26 +77,54 @@ if(shardwise_clang)
     add_custom_target(asan_precompiled DEPENDS "${sanitized_precompiled}")
 endif()
 
-function(shardwise_sanitized_room room)
+# shardwise_sanitized_program(NAME [ALL] UNIT...): test_<name>_asan, built by the target asan_<name>.
+function(shardwise_sanitized_program name)
+    cmake_parse_arguments(arg "ALL" "" "" ${ARGN})
+    set(all "")
+    if(arg_ALL)
+        set(all ALL)
+    endif()
     set(objects "")
-    foreach(source IN LISTS ARGN)
-        cmake_path(GET source STEM name)
-        set(object "${CMAKE_CURRENT_BINARY_DIR}/asan/${room}/${name}.o")
+    foreach(source IN LISTS arg_UNPARSED_ARGUMENTS)
+        cmake_path(GET source STEM stem)
+        set(object "${CMAKE_CURRENT_BINARY_DIR}/asan/${name}/${stem}.o")
         shardwise_compile(OUT "${object}" SOURCE "${source}" COMPILER clang
                           FLAGS ${sanitized_flags} ${optional_flags} -include-pch "${sanitized_precompiled}" AFTER "${sanitized_precompiled}")
         list(APPEND objects "${object}")
     endforeach()
-    set(program "${PROJECT_BINARY_DIR}/tests/test_${room}_asan")
+    set(program "${PROJECT_BINARY_DIR}/tests/test_${name}_asan")
     add_custom_command(OUTPUT "${program}"
                        COMMAND "${shardwise_clang}" ${shardwise_sanitize_flags} ${objects}
                                "$<TARGET_OBJECTS:doctest_main>" ${optional_links} -o "${program}"
                        DEPENDS ${objects} doctest_main "$<TARGET_OBJECTS:doctest_main>"
-                       COMMENT "clang: test_${room}_asan"
+                       COMMENT "clang: test_${name}_asan"
                        COMMAND_EXPAND_LISTS VERBATIM)
-    add_custom_target(asan_${room} ALL DEPENDS "${program}")
-    add_dependencies(asan_${room} asan_precompiled)
-    shardwise_room_test(asan.${room} "${program}" --test-suite-exclude=long,models,timing,large,fibers)
-    shardwise_sample(asan.${room} long.asan.${room} ${room} "${program}" --test-suite-exclude=long,models,timing,large,fibers)
+    add_custom_target(asan_${name} ${all} DEPENDS "${program}")
+    add_dependencies(asan_${name} asan_precompiled)
+endfunction()
+
+function(shardwise_sanitized_room room all_units)
+    set(program "${PROJECT_BINARY_DIR}/tests/test_${room}_asan")
+    set(excluded --test-suite-exclude=long,models,timing,large,fibers)
+    set(some ${ARGN})
+    list(REMOVE_ITEM some ${long_sanitized_files})
+    set(units ${all_units})
+    if(NOT some STREQUAL "${ARGN}")
+        shardwise_batches(units some_${room} ${some})
+    endif()
+    shardwise_sanitized_program(${room} ALL ${units})
+    shardwise_room_test(asan.${room} "${program}" ${excluded})
+    if(some STREQUAL "${ARGN}")
+        shardwise_sample(asan.${room} long.asan.${room} ${room} "${program}" ${excluded})
+        return()
+    endif()
+    shardwise_sanitized_program(whole_${room} ${all_units})
+    shardwise_built_test(long.asan.${room}.build asan_whole_${room})
+    set_tests_properties(asan.${room} PROPERTIES ENVIRONMENT SHARDWISE_SAMPLES=1)
+    shardwise_room_test(long.asan.${room} "${PROJECT_BINARY_DIR}/tests/test_whole_${room}_asan" ${excluded})
+    set_tests_properties(long.asan.${room}.build long.asan.${room} PROPERTIES LABELS long TIMEOUT 7200)
+    set_tests_properties(long.asan.${room}.build PROPERTIES FIXTURES_SETUP asan_whole_${room})
+    set_tests_properties(long.asan.${room} PROPERTIES FIXTURES_REQUIRED asan_whole_${room})
 endfunction()
 
 # shardwise_sample(NAME WHOLE ROOM PROGRAM ARGUMENT...): lets a test take samples, and adds the whole of it with the label long, where the
@@ -161,7 +210,7 @@ foreach(room IN LISTS rooms)
     endif()
     if(NOT room IN_LIST unsanitized_rooms AND NOT shardwise_sanitized)
         if(shardwise_clang)
-            shardwise_sanitized_room(${room} ${units})
+            shardwise_sanitized_room(${room} "${units}" ${sources})
         else()
             shardwise_skipped_test(asan.${room} "clang++ is not installed")
         endif()
