@@ -52,6 +52,9 @@ foreach(vendor cuda hip)
     endif()
     # Without a device the suite compiles some of the cases, and all where the label is long. device_check.sh has a build of its own.
     set(some SHARDWISE_TEST_SOME_CASES=1)
+    if(vendor STREQUAL "hip")
+        set(some SHARDWISE_TEST_FEW_CASES=1)
+    endif()
     if(SHARDWISE_TEST_ON_DEVICES)
         set(some "")
     endif()
@@ -123,20 +126,17 @@ foreach(vendor cuda hip)
     endif()
     set(check "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/scripts/check_device_code.py" --vendor ${vendor} ${require}
               --work "${CMAKE_CURRENT_BINARY_DIR}/device-code")
-    set(tests device.code.${vendor})
+    # A part of them in the suite, all where the label is long. The program above has sm_80.
+    set(part --families products)
     if(vendor STREQUAL "cuda")
-        # The program above has sm_80; all architectures where the label is long.
-        add_test(NAME device.code.cuda COMMAND ${check} --architectures sm_90 WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
-        add_test(NAME long.device.code.cuda COMMAND ${check} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
-        list(APPEND tests long.device.code.cuda)
-    else()
-        add_test(NAME device.code.${vendor} COMMAND ${check} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+        set(part --architectures sm_90 --families attention,collectives,rows)
     endif()
+    add_test(NAME device.code.${vendor} COMMAND ${check} ${part} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+    add_test(NAME long.device.code.${vendor} COMMAND ${check} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+    set(tests device.code.${vendor} long.device.code.${vendor})
     # A toolkit of which the readers are missing: the line says so.
     set_tests_properties(${tests} PROPERTIES PROCESSORS 2 TIMEOUT 2700 SKIP_REGULAR_EXPRESSION "skipped: ")
-    if(vendor STREQUAL "cuda")
-        set_tests_properties(long.device.code.cuda PROPERTIES LABELS long)
-    endif()
+    set_tests_properties(long.device.code.${vendor} PROPERTIES LABELS long)
 endforeach()
 
 # HIP on the CPU: a checkout of ROCm/HIP-CPU and TBB (Debian: libtbb-dev).

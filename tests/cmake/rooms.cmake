@@ -3,9 +3,9 @@
 #
 # ctest entries of a room:
 #   <room>         all cases outside the suites "long" and "models"; samples of the largest matrices (support/pair_sample.hpp)
-#   asan.<room>    the same, sanitized, without the suites "timing", whose limits are for plain code, "large", whose paths
+#   asan.<room>    most of the same, sanitized, without the suites "timing", whose limits are for plain code, "large", whose paths
 #                  smaller cases walk, and "fibers"
-#   long.whole.<room>, long.asan.<room>  the whole of what those take samples of, with the label long
+#   long.whole.<room>, long.asan.<room>  the whole of what those take a part of, with the label long
 #   models.<room>  the suite "models" (real files under $SHARDWISE_MODELS), where the room has one
 #   long.<room>    the suite "long", with the label long, where the room has one
 
@@ -17,19 +17,21 @@ set(rooms house core quant json op hardware model model_files memory cost placem
           launch monitor parallel device executor session tokenizer train cli)
 # house checks the tree, cli runs the program, which is not sanitized here: nothing of ours would run under the sanitizers.
 set(unsanitized_rooms house cli)
+# Rooms that compute with values alone: sanitized where the label is long.
+set(long_sanitized_rooms op model memory cost placement schedule plan deploy calibrate)
 # Files that take longest to compile, on paths that others walk: sanitized where the label is long, with all others.
 set(long_sanitized_files
-    calibrate/calibrate
     executor/check_bound executor/compute_beside executor/loaded_shards executor/rank_adapters executor/rank_converted
-    executor/rank_experts executor/rank_packed executor/training/rounded_values executor/training/run_sums
-    executor/training/tensor_ranks
+    executor/rank_encoders executor/rank_experts executor/rank_packed executor/training/rounded_values
+    executor/training/run_sums executor/training/tensor_ranks
     parallel/block_over_gloo parallel/combined parallel/deterministic_costs parallel/null_views parallel/pipeline_over_gloo
     parallel/tensor_parallel
-    session/own_family session/run_on_threads session/run_trace session/run_with_encoder session/serve_on_threads
+    session/own_family session/run_on_threads session/run_trace session/run_with_encoder session/serve_on_threads session/session
+    session/trace_cost
     train/adam8bit_ranks train/checkpoint/checkpoint_phases train/checkpoint/merge_checkpoint
-    train/checkpoint/resume_checkpoint train/estimate_training train/held_base train/one_copy train/own_loop
-    train/trained_adapter train/trainer_offload train/trainer_over_gloo train/trainer_phases train/trainer_ranks
-    train/trainer_skipped train/trainer_sums)
+    train/checkpoint/resume_checkpoint train/checkpoint/save_checkpoint train/estimate_training train/held_base train/one_copy
+    train/own_loop train/trained_adapter train/trainer_offload train/trainer_over_gloo train/trainer_phases train/trainer_ranks
+    train/trainer_skipped train/trainer_stages train/trainer_sums)
 list(TRANSFORM long_sanitized_files PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
 list(TRANSFORM long_sanitized_files APPEND "_test.cpp")
 foreach(file IN LISTS long_sanitized_files)
@@ -109,18 +111,24 @@ function(shardwise_sanitized_room room all_units)
     set(some ${ARGN})
     list(REMOVE_ITEM some ${long_sanitized_files})
     set(units ${all_units})
-    if(NOT some STREQUAL "${ARGN}")
+    if(NOT some STREQUAL "${ARGN}" AND NOT room IN_LIST long_sanitized_rooms)
         shardwise_batches(units some_${room} ${some})
     endif()
-    shardwise_sanitized_program(${room} ALL ${units})
-    shardwise_room_test(asan.${room} "${program}" ${excluded})
+    if(room IN_LIST long_sanitized_rooms)
+        set(some "")
+    else()
+        shardwise_sanitized_program(${room} ALL ${units})
+        shardwise_room_test(asan.${room} "${program}" ${excluded})
+    endif()
     if(some STREQUAL "${ARGN}")
         shardwise_sample(asan.${room} long.asan.${room} ${room} "${program}" ${excluded})
         return()
     endif()
     shardwise_sanitized_program(whole_${room} ${all_units})
     shardwise_built_test(long.asan.${room}.build asan_whole_${room})
-    set_tests_properties(asan.${room} PROPERTIES ENVIRONMENT SHARDWISE_SAMPLES=1)
+    if(some)
+        set_tests_properties(asan.${room} PROPERTIES ENVIRONMENT SHARDWISE_SAMPLES=1)
+    endif()
     shardwise_room_test(long.asan.${room} "${PROJECT_BINARY_DIR}/tests/test_whole_${room}_asan" ${excluded})
     set_tests_properties(long.asan.${room}.build long.asan.${room} PROPERTIES LABELS long TIMEOUT 7200)
     set_tests_properties(long.asan.${room}.build PROPERTIES FIXTURES_SETUP asan_whole_${room})

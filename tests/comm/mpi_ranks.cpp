@@ -4,7 +4,7 @@
 //   mpi_ranks cases               everything must be right
 //   mpi_ranks pipelines           tables of every kind over the ranks
 //   mpi_ranks blocks              a deterministic block over the ranks, which must have the bits of one alone
-//   mpi_ranks training            a model over the ranks, of which the last fails at its third step
+//   mpi_training training         a model over the ranks, of which the last fails at its third step: a program of its own
 //   mpi_ranks mismatch            rank 1 asks for something else; every rank must be told both calls
 //   mpi_ranks stopped             rank 1 stops itself; the others must name it, and the job must end
 //   mpi_ranks absent              rank 1 never starts MPI; the others must be told so
@@ -17,7 +17,9 @@
 
 #include "../parallel/block_cases.hpp"
 #include "../parallel/pipeline_cases.hpp"
+#if defined(SHARDWISE_TEST_TRAINING)
 #include "../train/training_over_ranks.hpp"
+#endif
 #include "collective_cases.hpp"
 #include "names_of_parts.hpp"
 
@@ -119,6 +121,7 @@ int main(int argc, char** argv) {
     if (what == "cases") return run_cases(*comm);
     if (what == "pipelines") return tell(*comm, shardwise::testing::pipelines::check_pipelines(*comm));
     if (what == "blocks") return tell(*comm, shardwise::testing::check_deterministic_block(*comm));
+#if defined(SHARDWISE_TEST_TRAINING)
     if (what == "training") {
         auto const status = tell(*comm, shardwise::testing::check_training(*comm, ZeroStage::none));
         if (status == 0) std::printf("trained, and ended on rank %d\n", comm->rank());
@@ -127,6 +130,7 @@ int main(int argc, char** argv) {
         std::this_thread::sleep_for(2s);
         end_job(status);
     }
+#endif
     if (what == "mismatch") {
         auto const result = reduce(*comm, comm->rank() == 1 ? 6 : 5);
         auto const both =

@@ -3,18 +3,20 @@
 // vendor, and each vendor's program compiles them once more; of those the suite, which has no device, compiles a part.
 #include "backend_cases.hpp"
 #include "graph_cases.hpp"
-#include "half_product_cases.hpp"
 #include "peer_cases.hpp"
-#include "step_cases.hpp"
-#include "sum_cases.hpp"
 #if defined(SHARDWISE_HAS_CUDA) || defined(SHARDWISE_HAS_HIP)
 #include "host_code_cases.hpp"
 #endif
+#if !defined(SHARDWISE_TEST_FEW_CASES)
+#include "half_product_cases.hpp"
+#include "step_cases.hpp"
+#include "sum_cases.hpp"
 #if defined(SHARDWISE_TEST_HOST) || defined(SHARDWISE_HAS_CUDA) || defined(SHARDWISE_HAS_HIP)
 #include "comm_cases.hpp"
 #include "model_cases.hpp"
 #endif
-#if !defined(SHARDWISE_TEST_SOME_CASES)
+#endif
+#if !defined(SHARDWISE_TEST_SOME_CASES) && !defined(SHARDWISE_TEST_FEW_CASES)
 #include "arg_max_cases.hpp"
 #include "attention_cases.hpp"
 #include "calibrate_cases.hpp"
