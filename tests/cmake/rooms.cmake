@@ -21,9 +21,10 @@ set(unsanitized_rooms house cli)
 set(long_sanitized_rooms op model memory cost placement schedule plan deploy calibrate)
 # Files that take longest to compile, on paths that others walk: sanitized where the label is long, with all others.
 set(long_sanitized_files
-    executor/check_bound executor/compute_beside executor/loaded_shards executor/rank_adapters executor/rank_converted
-    executor/rank_encoders executor/rank_experts executor/rank_packed executor/training/rounded_values
-    executor/training/run_sums executor/training/tensor_ranks
+    executor/check_bound executor/compute_beside executor/loaded_shards executor/prefill_chunk executor/rank_adapters
+    executor/rank_encoders executor/rank_executor executor/rank_experts executor/rank_families executor/rank_packed
+    executor/training/rounded_values executor/training/run_sums executor/training/tensor_ranks
+    executor/training/training_pass
     parallel/block_over_gloo parallel/combined parallel/deterministic_costs parallel/null_views parallel/pipeline_over_gloo
     parallel/tensor_parallel
     session/own_family session/run_on_threads session/run_trace session/run_with_encoder session/serve_on_threads session/session

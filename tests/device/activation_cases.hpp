@@ -8,6 +8,7 @@
 #include "expert_model_cases.hpp"
 #include "model_cases.hpp"
 #include "offload_cases.hpp"
+#include "pair_sample.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -146,6 +147,8 @@ TEST_CASE("Models: under Deterministic activations in bf16 have the same bits fo
     testing::ModelLogits wanted;
     REQUIRE(testing::run_model<TestDevice>(model, of, requests, &wanted));
     for (std::int32_t const tp : {1, 2, 3}) {
+        // The first run has one rank, too.
+        if (testing::takes_samples() && tp < 3) continue;
         CAPTURE(tp);
         of.tp = tp;
         of.sequences = tp;
