@@ -77,7 +77,7 @@ function(shardwise_arm_test name program cpu files)
              COMMAND "${shardwise_qemu}" -cpu ${cpu} "${PROJECT_BINARY_DIR}/tests/test_${program}"
                      "--source-file=${files}" --test-suite-exclude=long,models,timing "${arm_excluded}"
              WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
-    set_tests_properties(${name} PROPERTIES TIMEOUT 600)
+    set_tests_properties(${name} PROPERTIES TIMEOUT 1800)
 endfunction()
 
 set(arm_main "${CMAKE_CURRENT_SOURCE_DIR}/support/main.cpp")

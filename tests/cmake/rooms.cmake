@@ -216,7 +216,7 @@ foreach(room IN LISTS rooms)
     endif()
     if(room STREQUAL "cli")
         # It starts programs, and containers, and waits for them.
-        set_tests_properties(cli PROPERTIES TIMEOUT 600)
+        set_tests_properties(cli PROPERTIES TIMEOUT 2700)
     endif()
     if(room STREQUAL "cli" AND TARGET shardwise_program)
         add_dependencies(test_cli shardwise_program)
