@@ -9,7 +9,7 @@ elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_BUILD_TYPE STREQUAL "Debug
     add_test(NAME unit_memory
              COMMAND "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/scripts/unit_memory.py" "${PROJECT_BINARY_DIR}"
                      "${PROJECT_SOURCE_DIR}/tests/house/unit_memory.txt" sample)
-    set_tests_properties(unit_memory PROPERTIES TIMEOUT 600)
+    set_tests_properties(unit_memory PROPERTIES TIMEOUT 1800)
     add_test(NAME long.unit_memory
              COMMAND "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/scripts/unit_memory.py" "${PROJECT_BINARY_DIR}"
                      "${PROJECT_SOURCE_DIR}/tests/house/unit_memory.txt" all)
