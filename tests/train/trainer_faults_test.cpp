@@ -188,7 +188,7 @@ TEST_CASE("Trainer: each phase of a step has the whole timeout") {
     };
     auto const trained =
         train_ranks(model.context, model.program, model.weights, AdamW{}, data.batches(), options, 1, body);
-    CHECK_MESSAGE(trained, trained.error().message());
+    CHECK_MESSAGE(trained, (trained ? "" : trained.error().message()));
 }
 
 TEST_CASE("Trainer: ranks that go on from other steps or with other weights are named on all") {

@@ -302,8 +302,8 @@ private:
         if (auto const summed = gradients_.sum(groups_.data(), stream); !summed) return summed.error();
         if (stages_) stages_->ties.exchange(gradients_, *groups_.pipeline(), stream);
         phases_.begin(TrainingPhase::norm, stream);
-        // `end` can wait for a thread that still uses the group; global_norm ends it at once.
         deadline = phase_deadline();
+        // `end` can wait for a thread that still uses the group; global_norm ends it at once.
         if (auto const summed = stream.synchronize(deadline); !summed) return summed.error();
         auto const norm = global_norm(comm(), gradients_.counted(groups_.is_first_of_layer()), stream, deadline,
                                       options_.is_fast, trim);
@@ -364,7 +364,7 @@ private:
 
     [[nodiscard]] Result<> add_leaves(float scale, HostStream& stream, Deadline deadline) {
         return stages_ ? stages_->passes.add(passes(), next_, scale, stream, deadline)
-                       : passes().add(next_, scale, stream, deadline);
+                       : passes().add(next_, scale, stream);
     }
     /// Counts a step that changes no weight.
     [[nodiscard]] Result<Optional<TrainedStep>> skip(TrainedStep step, Error const& why) {

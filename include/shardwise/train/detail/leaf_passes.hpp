@@ -46,7 +46,7 @@ struct LeafPasses {
     TrainingPhases const& phases;
 
     /// Brings this rank's leaves into the sum, with their tokens' losses.
-    [[nodiscard]] Result<> add(std::int64_t step, float scale, HostStream& stream, Deadline deadline) {
+    [[nodiscard]] Result<> add(std::int64_t step, float scale, HostStream& stream) {
         auto const rounds = rounds_of(gradients.count(), batch.batch);
         for (std::int64_t first = 0; first < rounds.all; first += rounds.at_once) {
             auto const limit = Deadline::after(options.timeout);
@@ -54,8 +54,8 @@ struct LeafPasses {
             if (auto const done = forward(step, first, rounds.own(first), stream); !done) return done;
             for (auto i = first; i < first + rounds.joined(first); ++i) {
                 if (limit.has_passed()) {
-                    // What has failed meanwhile names the rank that it waited for.
-                    if (auto const ended = stream.synchronize(deadline); !ended) return ended;
+                    // What has failed meanwhile names the rank that it waited for. With this it is TrainOptions::own_timeout.
+                    if (auto const ended = stream.synchronize(Deadline::after(options.timeout)); !ended) return ended;
                     return Error{ErrorCode::deadline_exceeded}
                         .in("step " + std::to_string(step + 1))
                         .because("did not finish before its deadline")
