@@ -127,16 +127,16 @@ foreach(vendor cuda hip)
     set(check "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/scripts/check_device_code.py" --vendor ${vendor} ${require}
               --work "${CMAKE_CURRENT_BINARY_DIR}/device-code")
     # A part of them in the suite, all where the label is long. The program above has sm_80.
-    set(part --families products)
+    set(part --families collectives,rows)
     if(vendor STREQUAL "cuda")
-        set(part --architectures sm_90 --families attention,collectives,rows)
+        list(PREPEND part --architectures sm_90)
     endif()
     add_test(NAME device.code.${vendor} COMMAND ${check} ${part} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
     add_test(NAME long.device.code.${vendor} COMMAND ${check} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
     set(tests device.code.${vendor} long.device.code.${vendor})
     # A toolkit of which the readers are missing: the line says so.
-    set_tests_properties(${tests} PROPERTIES PROCESSORS 2 TIMEOUT 2700 SKIP_REGULAR_EXPRESSION "skipped: ")
-    set_tests_properties(long.device.code.${vendor} PROPERTIES LABELS long)
+    set_tests_properties(${tests} PROPERTIES TIMEOUT 2700 SKIP_REGULAR_EXPRESSION "skipped: ")
+    set_tests_properties(long.device.code.${vendor} PROPERTIES LABELS long PROCESSORS 2)
 endforeach()
 
 # HIP on the CPU: a checkout of ROCm/HIP-CPU and TBB (Debian: libtbb-dev).

@@ -15,9 +15,17 @@ set(snippet_flags ${shardwise_strict_flags})
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     list(APPEND snippet_flags ${shardwise_gcc_speed})
 endif()
-add_test(NAME documents
-         COMMAND check_docs "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_BINARY_DIR}/documents" "${PROJECT_BINARY_DIR}/bin"
-                 "${CMAKE_CXX_COMPILER}" ${snippet_flags})
+# In one unit, and where the label is long each program alone.
+foreach(name documents long.documents)
+    set(alone "")
+    if(name STREQUAL "long.documents")
+        set(alone --alone)
+    endif()
+    add_test(NAME ${name}
+             COMMAND check_docs ${alone} "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_BINARY_DIR}/${name}" "${PROJECT_BINARY_DIR}/bin"
+                     "${CMAKE_CXX_COMPILER}" ${snippet_flags})
+endforeach()
+set_tests_properties(long.documents PROPERTIES LABELS long)
 
 # The check must refuse what is wrong, and only that: see the planted document.
 add_test(NAME house.documents

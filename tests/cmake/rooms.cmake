@@ -5,6 +5,7 @@
 #   <room>         all cases outside the suites "long" and "models"; samples of the largest matrices (support/pair_sample.hpp)
 #   asan.<room>    most of the same, sanitized, without the suites "timing", whose limits are for plain code, "large", whose paths
 #                  smaller cases walk, and "fibers"
+#   device.ranks   of device, the cases whose ranks wait for each other, which run beside no other test
 #   long.whole.<room>, long.asan.<room>  the whole of what those take a part of, with the label long
 #   models.<room>  the suite "models" (real files under $SHARDWISE_MODELS), where the room has one
 #   long.<room>    the suite "long", with the label long, where the room has one
@@ -27,11 +28,11 @@ set(long_sanitized_files
     executor/training/training_pass
     parallel/block_over_gloo parallel/combined parallel/deterministic_costs parallel/null_views parallel/pipeline_over_gloo
     parallel/tensor_parallel
-    session/own_family session/run_on_threads session/run_trace session/run_with_encoder session/serve_on_threads session/session
+    session/own_family session/process_memory session/run_on_threads session/run_trace session/run_with_encoder session/serve_on_threads session/session
     session/trace_cost
     train/adam8bit_ranks train/checkpoint/checkpoint_phases train/checkpoint/merge_checkpoint
     train/checkpoint/resume_checkpoint train/checkpoint/save_checkpoint train/estimate_training train/held_base train/one_copy
-    train/own_loop train/trained_adapter train/trainer_offload train/trainer_over_gloo train/trainer_phases train/trainer_ranks
+    train/own_loop train/trained_adapter train/trainer_faults train/trainer_offload train/trainer_over_gloo train/trainer_phases train/trainer_ranks
     train/trainer_skipped train/trainer_stages train/trainer_sums)
 list(TRANSFORM long_sanitized_files PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
 list(TRANSFORM long_sanitized_files APPEND "_test.cpp")
@@ -192,7 +193,15 @@ foreach(room IN LISTS rooms)
     target_compile_options(test_${room} PRIVATE ${optional_flags})
     target_link_libraries(test_${room} PRIVATE ${optional_links})
     target_precompile_headers(test_${room} REUSE_FROM test_precompiled)
-    shardwise_room_test(${room} test_${room} --test-suite-exclude=${plain_excludes})
+    set(plain_arguments --test-suite-exclude=${plain_excludes})
+    if(room STREQUAL "device")
+        # Ranks wait for each other in kernels that spin: beside another test they take many times as long.
+        set(ranks "Models*,Peers*,DeviceCommunicator*,Sixteen ranks*")
+        shardwise_room_test(device.ranks test_device ${plain_arguments} "--test-case=${ranks}")
+        set_tests_properties(device.ranks PROPERTIES PROCESSORS 2 ENVIRONMENT SHARDWISE_SAMPLES=1)
+        list(APPEND plain_arguments "--test-case-exclude=${ranks}")
+    endif()
+    shardwise_room_test(${room} test_${room} ${plain_arguments})
     shardwise_sample(${room} long.whole.${room} ${room} test_${room} --test-suite-exclude=${plain_excludes})
 
     set(text "")
@@ -210,10 +219,6 @@ foreach(room IN LISTS rooms)
         set_tests_properties(long.${room} PROPERTIES TIMEOUT 7200)
     endif()
 
-    if(room STREQUAL "device")
-        # Its ranks wait for each other in kernels that spin: beside another test they take many times as long.
-        set_tests_properties(device PROPERTIES PROCESSORS 2)
-    endif()
     if(room STREQUAL "cli")
         # It starts programs, and containers, and waits for them.
         set_tests_properties(cli PROPERTIES TIMEOUT 2700)

@@ -95,4 +95,33 @@ inline std::string make_program(std::string_view code) {
     return includes + "int main() {\n" + body + "}\n";
 }
 
+inline constexpr std::string_view plain_main = "int main() {";
+
+/// Whether join_programs takes a program: its main is a plain one, and it opens no namespace of the library, which cannot be within another.
+inline bool can_join(std::string_view program) {
+    return program.find(plain_main) != std::string_view::npos && !program.starts_with("namespace shardwise") &&
+           program.find("\nnamespace shardwise") == std::string_view::npos;
+}
+
+/// One program of several: each in a namespace of its own, after all their includes; it runs the one that its argument numbers.
+/// Headers are parsed, and templates that they share are instantiated, once.
+inline std::string join_programs(std::vector<std::string> const& programs) {
+    std::string includes = "#include <string>\n";
+    std::string bodies;
+    std::string cases;
+    for (std::size_t i = 0; i < programs.size(); ++i) {
+        std::string body;
+        for (std::string const& line : split_lines(programs[i]))
+            (line.starts_with("#include") ? includes : body) += line + "\n";
+        std::string const name = "program_" + std::to_string(i);
+        body.replace(body.find(plain_main), plain_main.size(), "int run() {");
+        // Only ::main returns 0 by itself.
+        body.insert(body.rfind("}\n"), "return 0;\n");
+        bodies += "namespace " + name + " {\n" + body + "}\n";
+        cases += "    if (number == \"" + std::to_string(i) + "\") return " + name + "::run();\n";
+    }
+    return includes + bodies + "int main(int, char** argv) {\n    std::string const number = argv[1];\n" + cases +
+           "    return 1;\n}\n";
+}
+
 }  // namespace house

@@ -50,3 +50,15 @@ TEST_CASE("snippets: statements get a main after the includes") {
           "#include <cstdio>\n#include <vector>\nint main() {\nint x = 1;\n}\n");
     CHECK(house::make_program("int main() {}\n") == "int main() {}\n");
 }
+
+TEST_CASE("snippets: programs that can be in one unit are, each in a namespace") {
+    CHECK(house::can_join("#include <x>\nusing namespace shardwise;\nint main() {\n}\n"));
+    CHECK_FALSE(house::can_join("namespace shardwise {\n}\nint main() {\n}\n"));
+    CHECK_FALSE(house::can_join("int main(int argc, char** argv) {\n}\n"));
+    std::string const both =
+        house::join_programs({"#include <cstdio>\nint main() {\nf();\n}\n", "int x;\nint main() {\n}\n"});
+    CHECK(both.find("#include <cstdio>\nnamespace program_0 {\nint run() {\nf();\nreturn 0;\n}\n}\n") !=
+          std::string::npos);
+    CHECK(both.find("namespace program_1 {\nint x;\nint run() {\nreturn 0;\n}\n}\n") != std::string::npos);
+    CHECK(both.find("if (number == \"1\") return program_1::run();") != std::string::npos);
+}
