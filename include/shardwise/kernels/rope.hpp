@@ -5,7 +5,7 @@
 #include <shardwise/core/check_views.hpp>
 #include <shardwise/kernels/detail/element.hpp>
 #include <shardwise/kernels/detail/lanes.hpp>
-#include <shardwise/kernels/detail/scalar_math.hpp>
+#include <shardwise/core/scalar_math.hpp>
 #include <shardwise/kernels/detail/thread_array.hpp>
 #include <shardwise/op/rope_layout.hpp>
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <shardwise/core/list.hpp>
+#include <shardwise/core/scalar_math.hpp>
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -19,9 +19,10 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     List<float> slopes(static_cast<std::size_t>(heads));
     for (std::int64_t head = 0; head < heads; ++head) {
         bool const is_even = head < even;
-        auto const base = static_cast<float>(std::exp2(-(is_even ? 8.0 : 4.0) / static_cast<double>(even)));
+        auto const base = static_cast<float>(detail::power_of(2.0, -(is_even ? 8.0 : 4.0) / static_cast<double>(even)));
         auto const power = is_even ? head + 1 : 2 * (head - even) + 1;
-        slopes[static_cast<std::size_t>(head)] = std::pow(base, static_cast<float>(power));
+        slopes[static_cast<std::size_t>(head)] =
+            static_cast<float>(detail::power_of(static_cast<double>(base), static_cast<double>(power)));
     }
     return slopes;
 }

@@ -3,6 +3,7 @@
 
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/core/scalar_math.hpp>
 #include <shardwise/op/rope_parameters.hpp>
 
 #include <algorithm>
@@ -45,7 +46,7 @@ struct RopeFrequencies {
 ///
 /// Source  Peng et al., YaRN, 2023, section 3.4
 [[nodiscard]] inline double yarn_magnitude(double factor, double mscale = 1.0) {
-    return factor <= 1.0 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0;
+    return factor <= 1.0 ? 1.0 : 0.1 * mscale * detail::logarithm_of(factor) + 1.0;
 }
 
 namespace detail {
@@ -57,7 +58,7 @@ inline constexpr double two_pi = 6.283185307179586;
     List<float> periods(static_cast<std::size_t>(rotary / 2));
     for (std::size_t i = 0; i < periods.size(); ++i) {
         auto const exponent = static_cast<float>(2 * i) / static_cast<float>(rotary);
-        periods[i] = static_cast<float>(std::pow(theta, static_cast<double>(exponent)));
+        periods[i] = static_cast<float>(power_of(theta, static_cast<double>(exponent)));
     }
     return periods;
 }
@@ -89,7 +90,7 @@ inline void stretch_yarn(List<float>& frequencies, List<float> const& periods, R
         static_cast<double>(rope.original_max_positions > 0 ? rope.original_max_positions : extent.max_positions);
     auto const rotary = static_cast<double>(extent.rotary);
     auto const pair_of = [&](double turns) {
-        return rotary * std::log(context / (turns * two_pi)) / (2.0 * std::log(rope.theta));
+        return rotary * logarithm_of(context / (turns * two_pi)) / (2.0 * logarithm_of(rope.theta));
     };
     auto low = pair_of(rope.beta_fast == 0.0 ? 32.0 : rope.beta_fast);
     auto high = pair_of(rope.beta_slow == 0.0 ? 1.0 : rope.beta_slow);
@@ -144,7 +145,7 @@ inline void stretch_yarn(List<float>& frequencies, List<float> const& periods, R
         auto const longest = static_cast<double>(std::max(extent.sequence, extent.max_positions));
         auto const rotary = static_cast<double>(extent.rotary);
         auto const stretch = rope.factor * longest / static_cast<double>(extent.max_positions) - (rope.factor - 1.0);
-        theta *= std::pow(rope.alpha > 0.0 ? rope.alpha : stretch, rotary / (rotary - 2.0));
+        theta *= detail::power_of(rope.alpha > 0.0 ? rope.alpha : stretch, rotary / (rotary - 2.0));
     }
     auto const periods = detail::rope_periods(theta, extent.rotary);
     for (auto const period : periods) result.per_pair.push_back(1.0F / period);
@@ -196,8 +197,8 @@ inline void stretch_yarn(List<float>& frequencies, List<float> const& periods, R
             if (rope.attention_factor != 0.0) {
                 result.attention_factor = static_cast<float>(rope.attention_factor);
             } else if (stretch > 1.0) {
-                result.attention_factor =
-                    static_cast<float>(std::sqrt(1.0 + std::log(stretch) / std::log(static_cast<double>(original))));
+                result.attention_factor = static_cast<float>(std::sqrt(
+                    1.0 + detail::logarithm_of(stretch) / detail::logarithm_of(static_cast<double>(original))));
             }
             break;
         }

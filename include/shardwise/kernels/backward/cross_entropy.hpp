@@ -11,7 +11,7 @@
 #include <shardwise/kernels/detail/check_gradients.hpp>
 #include <shardwise/kernels/detail/element.hpp>
 #include <shardwise/kernels/detail/lanes_backward.hpp>
-#include <shardwise/kernels/detail/scalar_math.hpp>
+#include <shardwise/core/scalar_math.hpp>
 
 #include <algorithm>
 #include <cmath>

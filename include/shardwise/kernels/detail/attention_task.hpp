@@ -4,7 +4,7 @@
 #include <shardwise/backend/host.hpp>
 #include <shardwise/core/unfused.hpp>
 #include <shardwise/kernels/cached_rows.hpp>
-#include <shardwise/kernels/detail/scalar_math.hpp>
+#include <shardwise/core/scalar_math.hpp>
 #include <shardwise/op/operation.hpp>
 
 #include <algorithm>

@@ -68,6 +68,11 @@ SHARDWISE_UNFUSED_BEGIN
     return whole * 0x1.62e42fefap-1 + (2.0 * ratio * sum + whole * 0x1.cf79abc9e3b3ap-40);
 }
 
+/// base^exponent of a positive base, within some units in the last place of a double for each unit of the result's logarithm.
+[[nodiscard]] inline double power_of(double base, double exponent) {
+    return exponential_of(exponent * logarithm_of(base));
+}
+
 struct SineCosine {
     double sine = 0.0;
     double cosine = 0.0;
