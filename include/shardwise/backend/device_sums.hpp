@@ -146,13 +146,14 @@ template <class T>
 Result<> DeviceBackend<Api>::multiply_sums(TensorView<T const, 2, DeviceBackend> in, DeviceWeight<Api> const& weight,
                                            ProductSums const& sums, TensorView<float, 3, DeviceBackend> out,
                                            Stream& stream) {
-    if (auto const known = check_views("multiply_sums", in, out); !known) return known;
+    constexpr std::string_view subject = "multiply_sums";
+    if (auto const known = check_views(subject, in, out); !known) return known;
     TensorView<float, 2, DeviceBackend> const one(out.data(), {out.extent(1), out.extent(2)}, out.stride(1));
-    auto const checked = detail::check_device_product<Api>(in, weight, sums.inputs, one);
+    auto const checked = detail::check_device_product<Api>(subject, in, weight, sums.inputs, one);
     if (!checked) return checked;
     if (out.extent(0) != sums.sums) {
         return Error{ErrorCode::shape_mismatch}
-            .in("multiply_sums")
+            .in(subject)
             .because("the result has another number of sums than the steps")
             .got(out.extent(0))
             .expected(sums.sums);
@@ -169,7 +170,7 @@ Result<> DeviceBackend<Api>::multiply_sums(TensorView<T const, 2, DeviceBackend>
     if (auto const put = detail::DeviceSumSteps::put(sums, call); !put) return put;
     for (std::int32_t product = 0; product < call.products; ++product) {
         UnitRange const range{call.begins[product], call.begins[product + 1]};
-        if (auto const whole = detail::check_device_range(weight, range); !whole) return whole;
+        if (auto const whole = detail::check_device_range(subject, weight, range); !whole) return whole;
     }
     if (out.empty()) return {};
     call.layout = detail::sums_layout<T>(call, 128 / detail::device_format(weight.format()).quant_bits);

@@ -253,9 +253,9 @@ template <class T, class Out, class Backend>
 
 /// Checks that a range is one of whole blocks of a weight's inputs.
 template <class Api>
-[[nodiscard]] Result<> check_device_range(DeviceWeight<Api> const& weight, UnitRange inputs) {
+[[nodiscard]] Result<> check_device_range(std::string_view subject, DeviceWeight<Api> const& weight, UnitRange inputs) {
     Error error{ErrorCode::shape_mismatch};
-    error.in("multiply");
+    error.in(subject);
     if (inputs.begin < 0 || inputs.size() < 0 || inputs.end > weight.inputs())
         return error.because("the range leaves the weight's inputs").got(inputs.end).at_most(weight.inputs());
     auto const block = weight.grain();
@@ -270,13 +270,13 @@ template <class Api>
 
 /// Checks the extents of a product by a range of a weight's inputs.
 template <class Api, class T, class Out>
-[[nodiscard]] Result<> check_device_product(TensorView<T const, 2, DeviceBackend<Api>> in,
+[[nodiscard]] Result<> check_device_product(std::string_view subject, TensorView<T const, 2, DeviceBackend<Api>> in,
                                             DeviceWeight<Api> const& weight, UnitRange inputs,
                                             TensorView<Out, 2, DeviceBackend<Api>> out) {
-    if (auto const known = check_views("multiply", in, out); !known) return known;
-    if (auto const whole = check_device_range(weight, inputs); !whole) return whole;
+    if (auto const known = check_views(subject, in, out); !known) return known;
+    if (auto const whole = check_device_range(subject, weight, inputs); !whole) return whole;
     Error error{ErrorCode::shape_mismatch};
-    error.in("multiply");
+    error.in(subject);
     if (in.extent(1) != inputs.size()) {
         return error.because("a row is not as wide as the weight").got(in.extent(1)).expected(inputs.size());
     }
@@ -302,7 +302,7 @@ Result<> DeviceBackend<Api>::multiply(TensorView<T const, 2, DeviceBackend> in, 
     // From here on arithmetic binds, not the reading of the weight, and the vendor's product is the better one.
     constexpr std::int64_t few_rows = 16;
     if (weight.format() == detail::format_of_rows<T> && in.extent(0) > few_rows && detail::is_for_vendor(in, out)) {
-        auto const checked = detail::check_device_product<Api>(in, weight, {0, weight.inputs()}, out);
+        auto const checked = detail::check_device_product<Api>("multiply", in, weight, {0, weight.inputs()}, out);
         if (!checked || out.empty()) return checked;
         auto const view = weight.view();
         constexpr auto size = static_cast<std::int64_t>(sizeof(T));
@@ -326,7 +326,7 @@ Result<> DeviceBackend<Api>::submit_product(TensorView<T const, 2, DeviceBackend
                                             UnitRange inputs, TensorView<Out, 2, DeviceBackend> out, bool is_fixed,
                                             Stream& stream) {
     static_assert(std::same_as<Out, float> || std::same_as<Out, T>, "products are floats, or as their rows");
-    auto const checked = detail::check_device_product<Api>(in, weight, inputs, out);
+    auto const checked = detail::check_device_product<Api>("multiply", in, weight, inputs, out);
     if (!checked || out.empty()) return checked;
     detail::MultiplyCall const call{.weight = weight.view(inputs),
                                     .in = in.data(),

@@ -157,8 +157,8 @@ enum class Assumption : std::uint8_t {
         case Assumption::working_layer:
             return "the largest layer is held whole while it is computed, the next one arrives meanwhile";
         case Assumption::counted_as_trained:
-            return "devices have what shardwise train allocates on the host: weights, gradients and optimizer in fp32; overhead is the "
-                   "copy that a checkpoint is written from beside steps";
+            return "devices have what shardwise train allocates on the host in its own precision; overhead is the copy that a checkpoint "
+                   "is written from beside steps";
         case Assumption::batch_per_replica: return "the batch is that of one data-parallel replica";
     }
     return {};
