@@ -87,8 +87,8 @@ int main(int argc, char** argv) {
         std::cerr << "usage: check_docs [--alone] ROOT WORK_FOLDER PROGRAM_FOLDER COMPILE...\n";
         return 2;
     }
-    fs::path const root = argv[1];
-    fs::path const work = argv[2];
+    fs::path const root = fs::absolute(argv[1]);
+    fs::path const work = fs::absolute(argv[2]);
     std::string const path = std::string{argv[3]} + ":" + std::getenv("PATH");
     setenv("PATH", path.c_str(), 1);
     setenv("ROOT", root.c_str(), 1);
@@ -96,6 +96,8 @@ int main(int argc, char** argv) {
     for (int i = 4; i < argc; ++i) compile += quoted(argv[i]) + " ";
     fs::remove_all(work);
     fs::create_directories(work);
+    // What a block writes beside itself.
+    fs::current_path(work);
 
     std::vector<fs::path> documents;
     if (fs::exists(root / "README.md")) documents.push_back(root / "README.md");
