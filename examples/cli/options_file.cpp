@@ -94,6 +94,7 @@ Result<> take_options_file(std::string const& path, Command const& command, Argu
             .in(path)
             .because("is no object of options")
             .fix(R"(write it like {"lr": 0.001, "batch": 32})");
+    std::vector<std::string_view> given;
     for (auto const member : document->root()) {
         auto const key = member.key();
         std::optional<Option> found;
@@ -113,6 +114,14 @@ Result<> take_options_file(std::string const& path, Command const& command, Argu
             return error.fix(best.empty() ? "see shardwise " + std::string(command.name) + " --help"
                                           : "did you mean " + std::string(best) + "?");
         }
+        if (std::find(given.begin(), given.end(), found->flag) != given.end()) {
+            return Error{ErrorCode::invalid_field}
+                .in(path)
+                .at(key)
+                .because("is given twice: " + std::string(found->flag) + " has another name here, too")
+                .fix("leave one of them out");
+        }
+        given.push_back(found->flag);
         if (auto const taken = take(*found, member, path, arguments); !taken) return taken;
     }
     return {};

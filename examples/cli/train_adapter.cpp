@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train_adapter.hpp"
 
-#include <shardwise/core/sha256.hpp>
 #include <shardwise/executor/adapter.hpp>
 #include <shardwise/json/writer.hpp>
-#include <shardwise/train/checkpoint/checkpoint_reader.hpp>
 
 #include "requests.hpp"
 #include "values.hpp"
@@ -82,13 +80,8 @@ Result<> hold_base(OpenCheckpoint& files, Model const& model, Optional<QuantSche
     return {};
 }
 
-Result<std::string> put_adapter_config(CheckpointFiles& files, TrainedAdapter const& adapter, std::string const& base,
-                                       ModelSource const& source) {
-    if (adapter.empty()) return std::string{};
-    std::string hash;
-    for (auto const& file : files.files) {
-        if (file.name == "config.json") hash = sha256_hex(file.text);
-    }
+void put_adapter_config(CheckpointFiles& files, TrainedAdapter const& adapter, std::string const& base) {
+    if (adapter.empty()) return;
     files.files.erase(std::remove_if(files.files.begin(), files.files.end(),
                                      [](auto const& file) { return file.name == "config.json"; }),
                       files.files.end());
@@ -109,8 +102,6 @@ Result<std::string> put_adapter_config(CheckpointFiles& files, TrainedAdapter co
     json.end_array().member("task_type", "CAUSAL_LM").member("use_dora", false).member("use_rslora", false);
     json.end_object();
     files.put(Adapter::config_file, std::move(json).text() + "\n");
-    if (source.kind == SourceKind::gguf) return sha256_of_file(source.weights.front());
-    return hash;
 }
 
 }  // namespace shardwise::cli

@@ -26,10 +26,6 @@ namespace shardwise::cli {
 
 /// What checkpoints of an adapter have beside it: PEFT's adapter_config.json in the place of the base's config.json, whose tokenizer
 /// stays; with no adapter nothing changes. `base` is the model's name.
-///
-/// Returns  the hash of the base's config.json, or of its GGUF file, by which a run that goes on knows the base
-/// Errors  file_unreadable
-[[nodiscard]] Result<std::string> put_adapter_config(CheckpointFiles& files, TrainedAdapter const& adapter,
-                                                     std::string const& base, ModelSource const& source);
+void put_adapter_config(CheckpointFiles& files, TrainedAdapter const& adapter, std::string const& base);
 
 }  // namespace shardwise::cli

@@ -63,6 +63,7 @@ struct TrainRow {
 
 struct SkippedStep {
     std::int64_t step = 0;
+    /// Empty of a step before the checkpoint that the run went on from, which does not tell: causes name ranks.
     std::string cause;
 };
 
@@ -90,13 +91,14 @@ struct TrainFix {
     Bytes bytes{};
 };
 
-/// How long a step takes at least: by its products alone, as fast as large ones were measured to be here.
+/// How long a step takes at least: by its products alone, on each machine as fast as large ones were measured to be here.
 struct TrainTime {
-    /// Of a step, forwards and back.
+    /// Of a step, forwards and back, on all ranks.
     double operations = 0.0;
     double operations_per_second = 0.0;
+    std::int64_t machines = 1;
 
-    [[nodiscard]] double seconds() const { return operations / operations_per_second; }
+    [[nodiscard]] double seconds() const { return operations / operations_per_second / static_cast<double>(machines); }
 };
 
 /// What `train` has to say.

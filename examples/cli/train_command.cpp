@@ -14,6 +14,7 @@
 #include "text.hpp"
 #include "token_folder.hpp"
 #include "train_adapter.hpp"
+#include "train_base.hpp"
 #include "train_choice.hpp"
 #include "train_group.hpp"
 #include "train_merge.hpp"
@@ -257,9 +258,12 @@ struct TrainInput {
     auto const& adapter = input.programs.front().layout().adapter();
     auto files = copied_files(input.loaded.files->source(), input.data.tokenizer, !adapter.empty());
     if (!files) return files.error();
-    auto hash = put_adapter_config(*files, adapter, request.model, input.loaded.files->source());
-    if (!hash) return hash.error();
-    input.data.base_hash = *std::move(hash);
+    put_adapter_config(*files, adapter, request.model);
+    if (!request.is_from_scratch) {
+        auto hash = hash_of_model(*input.loaded.files);
+        if (!hash) return hash.error();
+        input.data.model_hash = *std::move(hash);
+    }
     auto const sharing =
         asked_threads == 0 && ranks.world() != nullptr ? std::int64_t{ranks.local_ranks()} : answer.plan.ranks();
     TrainJob const job{

@@ -38,8 +38,8 @@ struct TrainData {
     std::optional<TrainTokenizer> tokenizer;
     /// What tells the data that are learnt from all others: of their contents, not their paths.
     std::string hash;
-    /// Of the base's config.json, or of its GGUF file, where an adapter is trained.
-    std::string base_hash;
+    /// What tells the model that a run begins with, or an adapter's base, from all others; empty from scratch.
+    std::string model_hash;
 
     /// What is validated with; null where nothing is.
     [[nodiscard]] TokenDataset const* validation() const {

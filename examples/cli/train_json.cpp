@@ -43,6 +43,25 @@ void write_plan(JsonWriter& json, TrainAnswer const& answer) {
 /// MiB.
 constexpr std::int64_t default_bucket_mb = BucketLimits{}.cap.count() >> 20U;
 
+/// The options of an adapter; null where none is trained.
+void write_low_rank(JsonWriter& json, TrainRequest const& request) {
+    auto const& low_rank = request.low_rank;
+    bool const is_trained = low_rank.rank > 0;
+    write_optional(json, "lora", is_trained ? std::optional(low_rank.rank) : std::nullopt);
+    write_optional(json, "lora_alpha", is_trained ? std::optional(low_rank.alpha) : std::nullopt);
+    json.key("lora_targets");
+    if (is_trained) {
+        json.begin_array();
+        for (auto const& target : low_rank.targets) json.value(target);
+        json.end_array();
+    } else {
+        json.value(nullptr);
+    }
+    write_optional(json, "lora_dropout", is_trained ? std::optional(low_rank.dropout) : std::nullopt);
+    json.member("merge", request.is_merged).key("quant");
+    request.quant ? json.value(name_of(*request.quant).view()) : json.value(nullptr);
+}
+
 /// All options, those that were not given too.
 void write_options(JsonWriter& json, TrainAnswer const& answer) {
     auto const& request = answer.request;
@@ -60,12 +79,14 @@ void write_options(JsonWriter& json, TrainAnswer const& answer) {
     json.member("micro_batch", plan.micro_batch).member("tune", request.is_tuned).member("steps", plan.steps);
     write_optional(json, "epochs", request.steps ? std::nullopt : std::optional(request.epochs));
     json.member("optimizer", train_optimizer_name(request.optimizer)).member("lr", plan.schedule.learning_rate);
-    if (!is_sgd) {
-        json.member("beta1", request.adamw.beta1).member("beta2", request.adamw.beta2);
-        json.member("epsilon", request.adamw.epsilon);
-    }
+    auto const of = [is_sgd](bool is_for_sgd, double value) {
+        return is_sgd == is_for_sgd ? std::optional(value) : std::nullopt;
+    };
+    write_optional(json, "beta1", of(false, request.adamw.beta1));
+    write_optional(json, "beta2", of(false, request.adamw.beta2));
+    write_optional(json, "epsilon", of(false, request.adamw.epsilon));
     json.member("weight_decay", is_sgd ? request.sgd.weight_decay : request.adamw.weight_decay);
-    if (is_sgd) json.member("momentum", request.sgd.momentum);
+    write_optional(json, "momentum", of(true, request.sgd.momentum));
     json.member("schedule", name_of(plan.schedule.kind)).member("warmup", plan.schedule.warm_up);
     json.member("min_lr", plan.schedule.floor * plan.schedule.learning_rate).member("clip", request.clip.value_or(0.0));
     json.member("precision", traits(request.precision).short_name)
@@ -82,7 +103,7 @@ void write_options(JsonWriter& json, TrainAnswer const& answer) {
     json.member("bucket_mb", request.bucket_mb.value_or(default_bucket_mb));
     // What these ask for is so without them, too; the order of gradients follows from the model.
     json.member("find_unused", true).member("no_static_graph", false).member("no_bucket_view", true);
-    json.member("no_fallback", !request.may_fall_back);
+    json.member("no_fallback", request.has_no_fallback);
     json.member("fast", request.is_fast)
         .member("ranks", rank_kind_choices[static_cast<std::size_t>(answer.ranks_are)].word);
     json.member("threads", request.threads).member("devices", "cpu");
@@ -93,13 +114,7 @@ void write_options(JsonWriter& json, TrainAnswer const& answer) {
         .member("max_restarts", request.max_restarts);
     json.member("min_ranks", request.min_ranks).member("max_skipped", request.max_skipped);
     json.member("check_gradients", request.check_gradients);
-    auto const& low_rank = request.low_rank;
-    if (low_rank.rank > 0) {
-        json.member("lora", low_rank.rank).member("lora_alpha", low_rank.alpha).key("lora_targets").begin_array();
-        for (auto const& target : low_rank.targets) json.value(target);
-        json.end_array().member("lora_dropout", low_rank.dropout).member("merge", request.is_merged).key("quant");
-        request.quant ? json.value(name_of(*request.quant).view()) : json.value(nullptr);
-    }
+    write_low_rank(json, request);
     write_optional(json, "csv", request.csv);
     write_optional(json, "svg", request.svg);
     json.end_object();
@@ -183,8 +198,11 @@ std::string train_json(TrainAnswer const& answer) {
         json.end_object();
     }
     json.end_array().end_object().key("skipped_steps").begin_array();
-    for (auto const& step : answer.skipped)
-        json.begin_object().member("step", step.step).member("cause", step.cause).end_object();
+    for (auto const& step : answer.skipped) {
+        json.begin_object().member("step", step.step).key("cause");
+        step.cause.empty() ? json.value(nullptr) : json.value(step.cause);
+        json.end_object();
+    }
     json.end_array().key("restarts").begin_array();
     for (auto const& restart : answer.restarts) {
         json.begin_object();

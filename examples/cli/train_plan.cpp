@@ -295,7 +295,8 @@ std::optional<TrainTime> expect_time(TrainRequest const& request, TrainPlan cons
     HostTimer timer(context);
     auto const rate = measure_product(timer, WeightFormat::f32, probe);
     if (!rate) return std::nullopt;
-    return TrainTime{step_operations(request, plan, model), rate->operations};
+    auto const machines = plan.per_machine > 0 ? ceil_divide(plan.ranks(), plan.per_machine) : 1;
+    return TrainTime{step_operations(request, plan, model), rate->operations, machines};
 }
 
 Bytes fullest_of(TrainPlan const& plan, std::vector<TrainRankMemory> const& ranks) {

@@ -149,6 +149,8 @@ struct UntrainedFlag {
 constexpr std::string_view cut_sequences =
     "does not train yet: ranks that each have a piece of a sequence would sum gradients in another order than one rank";
 
+/// Of flags that other programs and commands have.
+constexpr std::string_view no_map = "places layers of a run, and training divides them evenly by --tp, --pp and --zero";
 constexpr std::array untrained_flags{
     UntrainedFlag{"--ep", "does not train yet: routed experts have no gradient", "use --dp, --tp or --pp"},
     UntrainedFlag{"--cp", cut_sequences, "use --dp, --tp or --pp, and --recompute for long sequences"},
@@ -156,6 +158,11 @@ constexpr std::array untrained_flags{
     UntrainedFlag{"--sequence-parallel", cut_sequences, "use --tp without it, and --recompute for less memory"},
     UntrainedFlag{"--attention-dropout", "does not train yet: scores of attention are never dropped",
                   "use --dropout, which is of what embeddings, attention and feed-forward give"},
+    UntrainedFlag{"--device-map", no_map, "use --pp for stages, --offload for files, and --mode auto to choose"},
+    UntrainedFlag{"--max-memory", no_map,
+                  "see --dry-run for what ranks take, and use --offload, --recompute or a smaller --micro-batch"},
+    UntrainedFlag{"--comm", "does not train yet: ranks exchange in the host's memory, over MPI or over Gloo",
+                  "use --ranks, or a launcher"},
 };
 
 }  // namespace
@@ -184,7 +191,10 @@ Result<> check_trained(Arguments const& arguments) {
          {check_words(arguments), check_switches(arguments), check_adapters(arguments), check_mode(arguments)}) {
         if (!checked) return checked;
     }
-    if (!arguments.devices || equal_ignoring_case(*arguments.devices, "cpu")) return {};
+    // What trains is the host, whatever else there is.
+    if (!arguments.devices || equal_ignoring_case(*arguments.devices, "cpu") ||
+        equal_ignoring_case(*arguments.devices, "auto"))
+        return {};
     return Error{ErrorCode::no_such_device}
         .in("--devices")
         .at(*arguments.devices)

@@ -198,6 +198,7 @@ void read_mode(Arguments const& arguments, TrainRequest& request) {
     bool const is_written = arguments.mode && equal_ignoring_case(*arguments.mode, "auto");
     request.is_auto = is_written || !arguments.mode;
     bool const has_degree = arguments.dp || arguments.tp || arguments.pp;
+    request.has_no_fallback = arguments.no_fallback;
     request.may_fall_back = is_written && !has_degree && !arguments.no_fallback;
     if (arguments.dp) request.pins.dp = request.dp;
     if (arguments.tp) request.pins.tp = request.tp;

@@ -71,6 +71,7 @@ struct TrainRequest {
     std::int64_t free_ranks = 0;
     /// --mode auto was written out, with no degree: one rank trains where others cannot be had. And why it does.
     bool may_fall_back = false;
+    bool has_no_fallback = false;
     std::string fallback;
     /// What lies in files of `out`: nothing, the optimizer's state, or weights and gradients, too.
     Offload offload = Offload::none;

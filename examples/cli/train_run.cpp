@@ -106,6 +106,7 @@ private:
             saver_.emplace(*std::move(saver));
         }
         if (!is_first()) return {};
+        for (auto const number : state_.skipped) answer_.skipped.push_back({number + 1, {}});
         if (job_.restarts != nullptr) job_.restarts->begin(state_.step);
         auto report = TrainReport::begin(request, answer_.plan.steps, state_.step, job_.color);
         if (!report) return report.error();

@@ -13,6 +13,7 @@ RunSettings settings_of(TrainRequest const& request, TrainPlan const& plan, Trai
     RunSettings out;
     out.add("data", data.hash).add("tokens", data.learned_tokens.size());
     out.add("from_scratch", request.is_from_scratch);
+    if (!request.is_from_scratch) out.add("model", data.model_hash);
     add_settings(out, batch_options_of(request, plan));
     with_rule(request, [&](auto const& rule) { add_settings(out, rule); });
     add_settings(out, plan.schedule);
@@ -21,7 +22,7 @@ RunSettings settings_of(TrainRequest const& request, TrainPlan const& plan, Trai
         std::string targets;
         for (auto const& target : request.low_rank.targets) targets += (targets.empty() ? "" : ",") + target;
         out.add("lora", request.low_rank.rank).add("lora_alpha", request.low_rank.alpha);
-        out.add("lora_targets", targets).add("base", data.base_hash);
+        out.add("lora_targets", targets);
         if (request.low_rank.dropout > 0.0) out.add("lora_dropout", request.low_rank.dropout);
         if (request.quant) out.add("quant", name_of(*request.quant).view());
     }

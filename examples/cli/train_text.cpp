@@ -5,7 +5,10 @@
 #include "text.hpp"
 #include "train_answer.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <string>
+#include <string_view>
 
 namespace shardwise::cli {
 
@@ -38,6 +41,33 @@ namespace {
     return line("memory", out);
 }
 
+/// Of each rank where they differ.
+[[nodiscard]] std::string memory_of_ranks(TrainAnswer const& answer) {
+    auto const& ranks = answer.ranks;
+    bool const are_alike = std::all_of(ranks.begin(), ranks.end(),
+                                       [&](auto const& rank) { return rank.predicted == ranks.front().predicted; });
+    if (are_alike) return {};
+    std::string out;
+    for (std::size_t i = 0; i < ranks.size(); ++i)
+        out += line(i == 0 ? "by rank" : "", std::to_string(i) + ": " + to_text(ranks[i].predicted));
+    return out;
+}
+
+/// What else shapes a run, where it is not the default.
+[[nodiscard]] std::string extras_of(TrainAnswer const& answer) {
+    auto const& request = answer.request;
+    // Of a stage that was chosen the reason tells.
+    bool const is_chosen = request.is_auto && !request.pins.zero;
+    std::string out;
+    if (request.recompute != Recompute::none) out += ", recompute " + std::string(recompute_word(request.recompute));
+    if (request.zero > 0 && !is_chosen) out += ", ZeRO " + std::to_string(request.zero);
+    if (answer.plan.pp > 1) out += ", " + std::string(pipeline_words[static_cast<std::size_t>(request.pipeline)]);
+    if (request.precision != Dtype::f32) out += ", " + std::string(traits(request.precision).short_name);
+    if (request.offload != Offload::none)
+        out += ", offload " + std::string(words_of<offload_choices>[static_cast<std::size_t>(request.offload)]);
+    return out;
+}
+
 [[nodiscard]] std::string traffic(TrainAnswer const& answer) {
     auto const& step = answer.plan.traffic;
     if (step.messages == 0) return {};
@@ -63,13 +93,12 @@ std::string train_text(TrainAnswer const& answer) {
     auto out = line("model", answer.model + ", " + grouped(answer.parameters) + " parameters");
     out += line("plan", plan.reason + "; micro-batch " + std::to_string(plan.micro_batch) + ", context " +
                             std::to_string(plan.context));
-    if (answer.request.recompute != Recompute::none)
-        out.insert(out.size() - 1, ", recompute " + std::string(recompute_word(answer.request.recompute)));
+    out.insert(out.size() - 1, extras_of(answer));
     if (!plan.better.empty()) out += line("faster", plan.better);
     if (answer.request.is_dry_run) {
         if (!plan.exchange.empty()) out += line("gradients", "exchanged " + plan.exchange);
         out += line("steps", grouped(plan.steps));
-        out += traffic(answer) + expected(answer) + memory(answer);
+        out += traffic(answer) + expected(answer) + memory(answer) + memory_of_ranks(answer);
         if (answer.is_fitting) return out + line("fits", "yes, in " + to_text(answer.budget));
         out += line("fits", "no: there are " + to_text(answer.budget));
         for (auto const& fix : answer.fixes) out += line("it would", fix.flags + " takes " + to_text(fix.bytes));

@@ -108,6 +108,8 @@ TEST_CASE("train: losses and norms are the library's in every bit, the JSON is w
     auto const hash = sha256_of_file(checkpoint + "/model.safetensors");
     REQUIRE(hash);
     CHECK(answer.text("weights_hash") == *hash);
+    CHECK(answer.is_null("options", "lora"));
+    CHECK(answer.is_null("options", "momentum"));
     auto const ran = run({"run", checkpoint, "--prompt-ids", "3,10,17", "--max-new-tokens", "2", "--json"});
     CHECK_MESSAGE(ran.status == 0, ran.err);
     for (auto const& [key, value] :
@@ -121,7 +123,7 @@ TEST_CASE("train: losses and norms are the library's in every bit, the JSON is w
     CHECK(answer.is_null("options", "epochs"));
     for (auto const& [key, value] :
          {std::pair{"tune", false}, std::pair{"find_unused", true}, std::pair{"no_static_graph", false},
-          std::pair{"no_bucket_view", true}, std::pair{"no_fallback", true}})
+          std::pair{"no_bucket_view", true}, std::pair{"no_fallback", false}})
         CHECK(answer.at("options", key)->boolean() == value);
 }
 
@@ -278,6 +280,7 @@ TEST_CASE("train: options come from a file, flags win, and an unknown one is ref
              {R"({"weight_deacy": 1})", "weight_deacy: is no option of train; did you mean weight-decay?"},
              {R"({"fast": 1})", "fast: is neither true nor false"},
              {R"({"beta1": [1]})", "beta1: is neither a text nor a number"},
+             {R"({"min_lr": 0, "min-lr": 0.0001})", "min-lr: is given twice"},
              {R"([1])", "is no object of options"}}) {
         CAPTURE(text);
         auto const ran = training.run("bad", {"--config", training.folder.write("bad.json", text)});
@@ -342,6 +345,9 @@ TEST_CASE("train: what does not run yet is refused by its flag, and nothing is w
                               {{"--cp=2"}, 1, "--cp: does not train yet"},
                               {{"--sequence-parallel"}, 1, "--sequence-parallel: does not train yet"},
                               {{"--attention-dropout", "0.1"}, 1, "use --dropout"},
+                              {{"--max-memory", "cpu=1GiB"}, 1, "--max-memory: places layers of a run"},
+                              {{"--comm", "nccl"}, 1, "--comm: does not train yet"},
+                              {{"--pp", "2", "--pipeline", "interleaved"}, 2, "2 chunks of a stage"},
                               {{"--config", expert_options}, 1, "--ep: does not train"},
                               {{"--optimizer", "sgd", "--beta1", "0.5"}, 2, "--beta1, --optimizer sgd"},
                               {{"--momentum", "0.5"}, 2, "--momentum"},

@@ -52,8 +52,8 @@ struct TrainOptions {
     /// All ranks are threads that were given the same weights, rank 0's, and change them together: each the share whose optimizer's state
     /// it has, at `zero` none too. For data-parallel ranks alone, at most at ZeRO 2. The results do not depend on it.
     bool has_one_copy = false;
-    /// Gradients are exchanged in buckets of parameters, in the order in which a backward pass ends them, while it goes on. Those of stages
-    /// and, but for fast sums, from ZeroStage::gradients on have one bucket, which goes behind the pass. The results do not depend on it.
+    /// Gradients are exchanged in buckets of parameters, in the order in which a backward pass ends them, while it goes on. The results
+    /// do not depend on it.
     BucketLimits buckets{};
     /// Ranks that share each layer: of all ranks, neighbours. The results do not depend on it.
     std::int32_t tp = 1;

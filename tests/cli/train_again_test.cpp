@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include "training.hpp"
+
+#include <cstddef>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+using namespace shardwise;
+using namespace shardwise::tests;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+Words joined(Words first, Words const& more) {
+    first.insert(first.end(), more.begin(), more.end());
+    return first;
+}
+
+}  // namespace
+
+TEST_CASE("train: a run goes on with the model that it began with, or an adapter with its base, and no other") {
+    Training const training;
+    auto const weights = training.model.folder.path() + "/model.safetensors";
+    auto const original = read_text(weights);
+    for (auto const& flags : {Words{}, Words{"--lora", "2"}}) {
+        CAPTURE(flags.size());
+        auto const name = "run" + std::to_string(flags.size());
+        (void)training.train(name, joined({"--steps", "2"}, flags));
+        // One bit of one weight.
+        auto changed = original;
+        changed.back() = static_cast<char>(changed.back() ^ 1);
+        (void)training.model.folder.write("model.safetensors", changed);
+        auto const other = training.run(name, joined({"--steps", "2"}, flags));
+        CHECK(other.status == 1);
+        CHECK_MESSAGE(other.says("model: is "), other.err);
+        CHECK_MESSAGE(other.says("when the run began"), other.err);
+        (void)training.model.folder.write("model.safetensors", original);
+        CHECK(training.train(name, joined({"--steps", "2"}, flags)).integer("steps") == 2);
+    }
+    // Nothing of its weights is used.
+    (void)training.train("scratch", {"--steps", "1", "--from-scratch"});
+    (void)training.model.folder.write("model.safetensors", original + "x");
+    CHECK(training.train("scratch", {"--steps", "1", "--from-scratch"}).integer("steps") == 1);
+}
+
+TEST_CASE("train: steps that were skipped stay in the report of a run that goes on, and too many in a row end it") {
+    Training const training;
+    // The first step spoils the weights.
+    Words const flags{"--steps", "4", "--lr", "1e30", "--clip", "0", "--schedule", "constant"};
+    auto const first = training.run("run", flags);
+    REQUIRE_MESSAGE(first.status == 0, first.err);
+    Answer const answer(first.out);
+    auto const skipped = answer.size("skipped_steps");
+    REQUIRE(skipped > 0);
+    CHECK(answer.text("skipped_steps", std::size_t{0}, "cause").find("infinite or undefined") != std::string::npos);
+    auto const again = training.train("run", flags);
+    REQUIRE(again.size("skipped_steps") == skipped);
+    for (std::size_t i = 0; i < skipped; ++i) {
+        CHECK(again.integer("skipped_steps", i, "step") == answer.integer("skipped_steps", i, "step"));
+        CHECK(again.is_null("skipped_steps", i, "cause"));
+    }
+    auto const ended = training.run("ended", joined(flags, {"--max-skipped", "1"}));
+    CHECK(ended.status == 1);
+    CHECK_MESSAGE(ended.says("infinite or undefined"), ended.err);
+}
+
+TEST_CASE("train: --check-gradients changes no bit where ranks agree, in each division of a model") {
+    Training const training;
+    auto const hash = training.train("one", {"--steps", "2"}).text("weights_hash");
+    for (auto const& flags :
+         {Words{"--dp", "2"}, Words{"--dp", "2", "--tp", "2"}, Words{"--dp", "2", "--pp", "2", "--zero", "1"}}) {
+        CAPTURE(flags.back());
+        auto const name = "run" + std::to_string(flags.size()) + flags.back();
+        auto const answer = training.train(name, joined({"--steps", "2", "--check-gradients", "1"}, flags));
+        CHECK(answer.text("weights_hash") == hash);
+        CHECK(answer.integer("options", "check_gradients") == 1);
+    }
+}
+
+TEST_CASE("train: --mode auto trains on one rank where others do not come, and says so; else it is an error") {
+    Training const training;
+    auto const hash = training.train("one", {"--steps", "2"}).text("weights_hash");
+    auto const alone = [&](std::string const& name, Words const& more) {
+        return run(training.words(name, joined({"--steps", "2", "--timeout", "2"}, more)),
+                   {{"RANK", "0"},
+                    {"WORLD_SIZE", "2"},
+                    {"LOCAL_RANK", "0"},
+                    {"LOCAL_WORLD_SIZE", "2"},
+                    {"MASTER_ADDR", "127.0.0.1"},
+                    {"MASTER_PORT", std::to_string(20000 + getpid() % 30000)}});
+    };
+    auto const fallen = alone("fallen", {"--mode", "auto"});
+    REQUIRE_MESSAGE(fallen.status == 0, fallen.err);
+    Answer const answer(fallen.out);
+    CHECK(answer.text("plan", "mode") == "single");
+    CHECK_FALSE(answer.is_null("plan", "fallback"));
+    CHECK(answer.text("weights_hash") == hash);
+    CHECK(fallen.err.find("trains on one rank") != std::string::npos);
+    CHECK(alone("refused", {"--mode", "auto", "--no-fallback"}).status == 1);
+    CHECK(alone("pinned", {"--mode", "auto", "--dp", "2"}).status == 1);
+}
