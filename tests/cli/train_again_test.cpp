@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include "terminal.hpp"
 #include "training.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <unistd.h>
@@ -102,4 +104,38 @@ TEST_CASE("train: --mode auto trains on one rank where others do not come, and s
     CHECK(fallen.err.find("trains on one rank") != std::string::npos);
     CHECK(alone("refused", {"--mode", "auto", "--no-fallback"}).status == 1);
     CHECK(alone("pinned", {"--mode", "auto", "--dp", "2"}).status == 1);
+}
+
+TEST_CASE("train: a terminal has one line that tells how far a run is, anything else a line every few steps") {
+    Training const training;
+    auto words = training.words("shown", {"--steps", "40", "--dp", "2", "--valid-part", "0.1", "--valid-every", "20"});
+    words.erase(std::find(words.begin(), words.end(), "--json"));
+    Terminal terminal(words);
+    auto const last = terminal.read_until("step 40/40  loss ");
+    // Each is drawn over the one before.
+    CHECK(last.find("\r\x1b[Kstep 1/40  loss ") != std::string::npos);
+    CHECK(last.find("step 39/40  loss ") != std::string::npos);
+    for (auto const* const part : {"  validation ", " tokens/s  communication ", " %  ", " left\r"})
+        CHECK_MESSAGE(last.find(part) != std::string::npos, part);
+    CHECK(last.find('\n') == std::string::npos);
+    CHECK(terminal.wait() == 0);
+    auto const plain = training.run("plain", {"--steps", "40"});
+    CHECK(plain.status == 0);
+    CHECK(plain.err.starts_with("step 2/40  loss "));
+    CHECK(std::count(plain.err.begin(), plain.err.end(), '\n') == 20);
+    CHECK(plain.err.find('\r') == std::string::npos);
+}
+
+TEST_CASE("monitor -- shardwise train: the run is the same, and what it took is told after it") {
+    Training const training;
+    auto const hash = training.train("one", {"--steps", "20"}).text("weights_hash");
+    Words words{"monitor", "--interval", "0.05", "--", SHARDWISE_PROGRAM};
+    auto const watched = training.words("watched", {"--steps", "20"});
+    words.insert(words.end(), watched.begin(), watched.end());
+    auto const ran = run(words);
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    CHECK(Answer(ran.out).text("weights_hash") == hash);
+    auto const report = ran.err.find("shardwise ended with exit code 0 after ");
+    CHECK(report != std::string::npos);
+    CHECK(ran.err.find("step 20/20  loss ") < report);
 }

@@ -4,7 +4,11 @@
 #include <doctest/doctest.h>
 
 #include "golden_lines.hpp"
+#include "marked_processes.hpp"
 #include "ranks.hpp"
+
+#include <atomic>
+#include <chrono>
 
 using namespace shardwise;
 using namespace shardwise::testing;
@@ -104,6 +108,38 @@ TEST_CASE("GradientBuckets: averages over ranks, as views and as copies, before 
             CHECK(wrong == std::vector<int>(static_cast<std::size_t>(ranks), 0));
         }
     }
+}
+
+TEST_CASE("GradientBuckets: a bucket is reduced while gradients of later ones are still being made") {
+    auto const wrong = on_threads(2, [&](Threads& comm) {
+        Side rank;
+        auto buckets =
+            Buckets::create(comm, rank.context, rank.parameters(true), {}, {.sizes = small, .is_view = true});
+        if (!buckets) return -1;
+        std::atomic<int> reduced{0};
+        buckets->set_hook([&](Threads& group, std::int32_t, TensorView<float, 1, Host> gradients) -> Result<> {
+            auto const done = all_reduce(group, gradients, ReduceOp::sum);
+            ++reduced;
+            return done;
+        });
+        int count = 0;
+        for (int pass = 0; pass < 2; ++pass) {
+            reduced = 0;
+            count += buckets->begin() ? 0 : 100;
+            for (std::int32_t i = 4; i-- > 0;) {
+                rank.set(*buckets, true, i, std::vector<float>(static_cast<std::size_t>(sizes[i]), 1.0F));
+                count += buckets->ready(i, rank.stream) ? 0 : 100;
+                if (pass == 0) continue;
+                // Whole with 3, with 1 and with 0; no rank goes on before one that is whole is reduced.
+                auto const whole = i == 3 || i == 2 ? 1 : i == 1 ? 2 : 3;
+                count += comes_true(std::chrono::seconds(60), [&] { return reduced == whole; }) ? 0 : 10;
+            }
+            count += buckets->finish(rank.stream, soon()) ? 0 : 100;
+        }
+        count += buckets->buckets() == List<Bucket>{{3}, {2, 1}, {0}} ? 0 : 1000;
+        return count;
+    });
+    CHECK(wrong == std::vector<int>(2, 0));
 }
 
 TEST_CASE("GradientBuckets: passes without synchronisation add up, also across the pass that makes buckets again") {
