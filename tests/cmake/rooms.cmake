@@ -28,12 +28,12 @@ set(long_sanitized_files
     executor/training/training_pass
     parallel/block_over_gloo parallel/combined parallel/deterministic_costs parallel/null_views parallel/pipeline_over_gloo
     parallel/tensor_parallel
-    session/own_family session/process_memory session/run_on_threads session/run_trace session/run_with_encoder session/serve_on_threads session/session
-    session/trace_cost
+    session/own_family session/process_memory session/run_on_threads session/run_trace session/run_with_encoder
+    session/serve_on_threads session/session session/trace_cost
     train/adam8bit_ranks train/checkpoint/checkpoint_phases train/checkpoint/merge_checkpoint
     train/checkpoint/resume_checkpoint train/checkpoint/save_checkpoint train/estimate_training train/held_base train/one_copy
-    train/own_loop train/trained_adapter train/trainer_faults train/trainer_offload train/trainer_over_gloo train/trainer_phases train/trainer_ranks
-    train/trainer_skipped train/trainer_stages train/trainer_sums)
+    train/own_loop train/trained_adapter train/trainer_faults train/trainer_offload train/trainer_over_gloo
+    train/trainer_phases train/trainer_ranks train/trainer_skipped train/trainer_stages train/trainer_sums)
 list(TRANSFORM long_sanitized_files PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
 list(TRANSFORM long_sanitized_files APPEND "_test.cpp")
 foreach(file IN LISTS long_sanitized_files)
