@@ -127,7 +127,7 @@ foreach(vendor cuda hip)
     set(check "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/scripts/check_device_code.py" --vendor ${vendor} ${require}
               --work "${CMAKE_CURRENT_BINARY_DIR}/device-code")
     # A part of them in the suite, all where the label is long. The program above has sm_80.
-    set(part --families collectives,rows)
+    set(part --families collectives)
     if(vendor STREQUAL "cuda")
         list(PREPEND part --architectures sm_90)
     endif()

@@ -8,11 +8,7 @@
 #include "host_code_cases.hpp"
 #endif
 #if !defined(SHARDWISE_TEST_FEW_CASES)
-#include "half_product_cases.hpp"
-#include "step_cases.hpp"
-#include "sum_cases.hpp"
 #if defined(SHARDWISE_TEST_HOST) || defined(SHARDWISE_HAS_CUDA) || defined(SHARDWISE_HAS_HIP)
-#include "comm_cases.hpp"
 #include "model_cases.hpp"
 #endif
 #endif
@@ -23,14 +19,18 @@
 #include "element_cases.hpp"
 #include "expert_product_cases.hpp"
 #include "gated_delta_cases.hpp"
+#include "half_product_cases.hpp"
 #include "half_row_cases.hpp"
 #include "kernel_cases.hpp"
 #include "product_cases.hpp"
 #include "routing_cases.hpp"
 #include "row_cases.hpp"
 #include "sample_cases.hpp"
+#include "step_cases.hpp"
+#include "sum_cases.hpp"
 #if defined(SHARDWISE_TEST_HOST) || defined(SHARDWISE_HAS_CUDA) || defined(SHARDWISE_HAS_HIP)
 #include "activation_cases.hpp"
+#include "comm_cases.hpp"
 #include "encoder_cases.hpp"
 #include "expert_model_cases.hpp"
 #include "offload_cases.hpp"
