@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/executor/move_values.hpp>
+
 #include "backends.hpp"
 #include "launch_body.hpp"
 
@@ -10,6 +12,8 @@
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
+#include <utility>
+#include <vector>
 
 using namespace shardwise;
 using namespace std::chrono_literals;
@@ -223,3 +227,20 @@ TEST_CASE_TEMPLATE("gemm refuses shapes that do not fit", B, SHARDWISE_TEST_BACK
 }
 
 TEST_SUITE_END();
+
+TEST_CASE_TEMPLATE("move_values: keeps what overlaps", B, SHARDWISE_TEST_BACKENDS) {
+    auto const bench = open_bench<B>();
+    if (!bench) return;
+    for (auto const& [from, to] : {std::pair{0, 40}, {40, 0}, {3, 7}, {64, 5}, {9, 9}}) {
+        CAPTURE(from);
+        CAPTURE(to);
+        auto wanted = numbers(100, 7);
+        auto buffer = bench->send(wanted);
+        for (std::int64_t const count : {0, 1, 30}) {
+            std::copy_n(std::vector<float>(wanted.begin() + from, wanted.begin() + from + count).begin(), count,
+                        wanted.begin() + to);
+            REQUIRE(move_values<B>(buffer.data() + from, buffer.data() + to, count, bench->stream()));
+        }
+        CHECK(bench->fetch(buffer) == wanted);
+    }
+}

@@ -348,24 +348,6 @@ TEST_CASE_TEMPLATE("Models: families, formats, caches and ranks" * doctest::test
     }
 }
 
-TEST_CASE_TEMPLATE("move_values: keeps what overlaps", B, SHARDWISE_TEST_BACKENDS) {
-    using namespace shardwise;
-    auto const bench = testing::open_bench<B>();
-    if (!bench) return;
-    for (auto const& [from, to] : {std::pair{0, 40}, {40, 0}, {3, 7}, {64, 5}, {9, 9}}) {
-        CAPTURE(from);
-        CAPTURE(to);
-        auto wanted = testing::numbers(100, 7);
-        auto buffer = bench->send(wanted);
-        for (std::int64_t const count : {0, 1, 30}) {
-            std::copy_n(std::vector<float>(wanted.begin() + from, wanted.begin() + from + count).begin(), count,
-                        wanted.begin() + to);
-            REQUIRE(move_values<B>(buffer.data() + from, buffer.data() + to, count, bench->stream()));
-        }
-        CHECK(bench->fetch(buffer) == wanted);
-    }
-}
-
 TEST_CASE("Models: a device refuses by name what it has no kernel for, and what does not fit what is free") {
     using namespace shardwise;
     using testing::TestDevice;
