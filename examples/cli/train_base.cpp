@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train_base.hpp"
 
-#include <shardwise/core/files/regular_file.hpp>
+#include <shardwise/core/files/file_chunks.hpp>
 #include <shardwise/core/sha256.hpp>
 #include <shardwise/train/checkpoint/tensor_sum.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace shardwise::cli {
@@ -19,20 +19,16 @@ namespace {
 [[nodiscard]] Result<std::string> sum_of_file(ModelSource const& source, std::string const& name) {
     auto const file = source.open(name);
     if (!file) return file.error();
-    std::vector<char> chunk(std::size_t{1} << 20U);
+    constexpr std::size_t word = sizeof(std::uint64_t);
     std::uint64_t sum = 0;
-    for (std::uint64_t done = 0; done < file->size();) {
-        auto const some = static_cast<std::size_t>(std::min<std::uint64_t>(chunk.size(), file->size() - done));
-        if (auto const read = file->read_all(done, chunk.data(), some); !read) return read.error();
-        // Words, and what is left of the last one.
-        auto const words = some / sizeof(std::uint64_t);
+    auto const read = for_each_chunk(*file, [&](std::uint64_t offset, std::string_view chunk) {
         auto const* const bytes = reinterpret_cast<std::byte const*>(chunk.data());
-        auto const rest = words * sizeof(std::uint64_t);
-        auto const first = static_cast<std::int64_t>(done / sizeof(std::uint64_t));
-        sum += tensor_sum(first, sizeof(std::uint64_t), {bytes, rest});
-        sum += tensor_sum(static_cast<std::int64_t>(done + rest), 1, {bytes + rest, some - rest});
-        done += some;
-    }
+        // The last bytes of a file may be no word.
+        auto const whole = chunk.size() / word * word;
+        sum += tensor_sum(static_cast<std::int64_t>(offset / word), word, {bytes, whole});
+        sum += tensor_sum(static_cast<std::int64_t>(offset + whole), 1, {bytes + whole, chunk.size() - whole});
+    });
+    if (!read) return read.error();
     return std::to_string(sum) + " " + std::to_string(file->size()) + "\n";
 }
 

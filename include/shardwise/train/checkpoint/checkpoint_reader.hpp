@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/files/file_chunks.hpp>
 #include <shardwise/core/files/text_file.hpp>
 #include <shardwise/core/span.hpp>
 #include <shardwise/executor/training/training_weights.hpp>
@@ -13,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -36,13 +38,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     auto const file = RegularFile::open(path);
     if (!file) return file.error();
     Sha256 hash;
-    std::vector<char> chunk(std::size_t{1} << 20U);
-    for (std::uint64_t done = 0; done < file->size();) {
-        auto const some = static_cast<std::size_t>(std::min<std::uint64_t>(chunk.size(), file->size() - done));
-        if (auto const read = file->read_all(done, chunk.data(), some); !read) return read.error();
-        hash.add({chunk.data(), some});
-        done += some;
-    }
+    auto const read = for_each_chunk(*file, [&](std::uint64_t, std::string_view bytes) { hash.add(bytes); });
+    if (!read) return read.error();
     return hash.hex();
 }
 
