@@ -26,15 +26,14 @@ Words joined(Words first, Words const& more) {
 
 TEST_CASE("train: a run goes on with the model that it began with, or an adapter with its base, and no other") {
     Training const training;
-    auto const weights = training.model.folder.path() + "/model.safetensors";
-    auto const original = read_text(weights);
+    auto const original = read_text(training.model.folder.path() + "/model.safetensors");
+    // One bit of one weight.
+    auto changed = original;
+    changed.back() = static_cast<char>(changed.back() ^ 1);
     for (auto const& flags : {Words{}, Words{"--lora", "2"}}) {
         CAPTURE(flags.size());
         auto const name = "run" + std::to_string(flags.size());
         (void)training.train(name, joined({"--steps", "2"}, flags));
-        // One bit of one weight.
-        auto changed = original;
-        changed.back() = static_cast<char>(changed.back() ^ 1);
         (void)training.model.folder.write("model.safetensors", changed);
         auto const other = training.run(name, joined({"--steps", "2"}, flags));
         CHECK(other.status == 1);
@@ -45,8 +44,6 @@ TEST_CASE("train: a run goes on with the model that it began with, or an adapter
     }
     // Nothing of its weights is used.
     (void)training.train("scratch", {"--steps", "1", "--from-scratch"});
-    auto changed = original;
-    changed.back() = static_cast<char>(changed.back() ^ 1);
     (void)training.model.folder.write("model.safetensors", changed);
     CHECK(training.train("scratch", {"--steps", "1", "--from-scratch"}).integer("steps") == 1);
 }
@@ -138,10 +135,8 @@ TEST_CASE("train: a terminal has one line that tells how far a run is, anything 
 TEST_CASE("monitor -- shardwise train: the run is the same, and what it took is told after it") {
     Training const training;
     auto const hash = training.train("one", {"--steps", "20"}).text("weights_hash");
-    Words words{"monitor", "--interval", "0.05", "--", SHARDWISE_PROGRAM};
-    auto const watched = training.words("watched", {"--steps", "20"});
-    words.insert(words.end(), watched.begin(), watched.end());
-    auto const ran = run(words);
+    auto const ran = run(joined({"monitor", "--interval", "0.05", "--", SHARDWISE_PROGRAM},
+                                training.words("watched", {"--steps", "20"})));
     REQUIRE_MESSAGE(ran.status == 0, ran.err);
     CHECK(Answer(ran.out).text("weights_hash") == hash);
     auto const report = ran.err.find("shardwise ended with exit code 0 after ");

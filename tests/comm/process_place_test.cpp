@@ -3,8 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include <cerrno>
-#include <cstdlib>
 #include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>

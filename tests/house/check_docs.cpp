@@ -23,6 +23,13 @@ std::string quoted(std::string const& text) {
     return out + "'";
 }
 
+/// Compiles a program; the end of the command line may send what the compiler says elsewhere.
+bool compiles(std::string const& compile, fs::path const& source, fs::path const& program,
+              std::string const& end = {}) {
+    return std::system((compile + " " + quoted(source.string()) + " -o " + quoted(program.string()) + end).c_str()) ==
+           0;
+}
+
 /// A tested block, where it stands, and what runs it.
 struct Block {
     house::Snippet snippet;
@@ -36,8 +43,9 @@ bool compile_together(std::vector<Block>& blocks, fs::path const& work, std::str
     std::vector<std::string> programs;
     std::vector<Block*> joined;
     for (Block& block : blocks) {
+        if (!block.snippet.command.empty()) continue;
         std::string const program = house::make_program(block.snippet.code);
-        if (!block.snippet.command.empty() || !house::can_join(program)) continue;
+        if (!house::can_join(program)) continue;
         programs.push_back(program);
         joined.push_back(&block);
     }
@@ -45,8 +53,7 @@ bool compile_together(std::vector<Block>& blocks, fs::path const& work, std::str
     fs::path const source = work / "together.cpp";
     fs::path const made = work / "together";
     house::write_text(source, house::join_programs(programs));
-    std::string const build = compile + " " + quoted(source.string()) + " -o " + quoted(made.string());
-    if (std::system((build + " 2> " + quoted((work / "together.log").string())).c_str()) != 0) return false;
+    if (!compiles(compile, source, made, " 2> " + quoted((work / "together.log").string()))) return false;
     for (std::size_t i = 0; i < joined.size(); ++i)
         joined[i]->command = quoted(made.string()) + " " + std::to_string(i);
     return true;
@@ -60,8 +67,7 @@ std::string run_block(Block& block, fs::path const& work, std::string const& com
         fs::path const source = work / (block.stem + ".cpp");
         fs::path const program = work / block.stem;
         house::write_text(source, house::make_program(snippet.code));
-        std::string const build = compile + " " + quoted(source.string()) + " -o " + quoted(program.string());
-        if (std::system(build.c_str()) != 0) return "does not compile";
+        if (!compiles(compile, source, program)) return "does not compile";
         block.command = quoted(program.string());
     }
     fs::path const printed = work / (block.stem + ".printed");
@@ -96,7 +102,7 @@ int main(int argc, char** argv) {
     for (int i = 4; i < argc; ++i) compile += quoted(argv[i]) + " ";
     fs::remove_all(work);
     fs::create_directories(work);
-    // What a block writes beside itself.
+    // Blocks may write into the folder that they run in.
     fs::current_path(work);
 
     std::vector<fs::path> documents;

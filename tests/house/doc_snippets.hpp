@@ -97,7 +97,8 @@ inline std::string make_program(std::string_view code) {
 
 inline constexpr std::string_view plain_main = "int main() {";
 
-/// Whether join_programs takes a program: its main is a plain one, and it opens no namespace of the library, which cannot be within another.
+/// Whether join_programs takes a program: its main is a plain one, and it opens no namespace of the library, which cannot be
+/// within another.
 inline bool can_join(std::string_view program) {
     return program.find(plain_main) != std::string_view::npos && !program.starts_with("namespace shardwise") &&
            program.find("\nnamespace shardwise") == std::string_view::npos;
