@@ -231,7 +231,9 @@ TEST_SUITE_END();
 TEST_CASE_TEMPLATE("move_values: keeps what overlaps", B, SHARDWISE_TEST_BACKENDS) {
     auto const bench = open_bench<B>();
     if (!bench) return;
-    for (auto const& [from, to] : {std::pair{0, 40}, {40, 0}, {3, 7}, {64, 5}, {9, 9}}) {
+    for (auto const& places : {std::pair{0, 40}, {40, 0}, {3, 7}, {64, 5}, {9, 9}}) {
+        auto const from = places.first;
+        auto const to = places.second;
         CAPTURE(from);
         CAPTURE(to);
         auto wanted = numbers(100, 7);
