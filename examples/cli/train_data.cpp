@@ -111,16 +111,20 @@ Result<TrainData> read_train_data(TrainRequest const& request, OpenCheckpoint& f
     }
     std::vector<TokenFile> opened;
     Sha256 hash;
+    Sha256 valid_hash;
     for (auto const& path : paths) {
         auto file = open_data(path, out.tokenizer, options);
         if (!file) return file.error();
         opened.push_back(*std::move(file));
-        if (opened.size() > request.data.size()) continue;
         auto const contents = sha256_of_file(opened.back().path());
         if (!contents) return contents.error();
-        hash.add(*contents + (opened.back().path().ends_with(".u32") ? " 32\n" : "\n"));
+        auto& of = opened.size() > request.data.size() ? valid_hash : hash;
+        of.add(*contents + (opened.back().path().ends_with(".u32") ? " 32\n" : "\n"));
     }
     out.hash = hash.hex();
+    // A part of the data that are learnt: how large a part is among the settings.
+    if (request.valid_part) out.valid_hash = out.hash;
+    if (request.valid) out.valid_hash = valid_hash.hex();
     if (request.valid) {
         std::vector<TokenFile> last;
         last.push_back(std::move(opened.back()));

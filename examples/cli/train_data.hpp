@@ -38,6 +38,8 @@ struct TrainData {
     std::optional<TrainTokenizer> tokenizer;
     /// What tells the data that are learnt from all others: of their contents, not their paths.
     std::string hash;
+    /// What tells the data that are validated with from all others, in the same way; empty where nothing is.
+    std::string valid_hash;
     /// What tells the model that a run begins with, or an adapter's base, from all others; empty from scratch.
     std::string model_hash;
 

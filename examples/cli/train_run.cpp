@@ -77,6 +77,11 @@ private:
         state_ = from_.state;
         state_.seed = request.seed;
         state_.settings = settings_of(request, answer_.plan, *job_.data);
+        // Losses of other data are not compared.
+        if (state_.valid_data != job_.data->valid_hash) {
+            state_.valid_data = job_.data->valid_hash;
+            state_.valid_loss = state_.best_valid_loss = {};
+        }
         if (!from_.is_beginning()) {
             auto const loaded = load_checkpoint(from_.folder, *target_.layout, trainer_.weights(), trainer_.optimizer(),
                                                 trainer_.owns_weights());

@@ -57,3 +57,28 @@ TEST_CASE("train: the validation loss of a checkpoint is that of run --determini
         CHECK(other.real("loss", "valid") == mean.mean());
     }
 }
+
+TEST_CASE("train: the best validation loss of a run that goes on is of the data that it validates with now") {
+    Training const training;
+    std::string others;
+    for (int i = 0; i < 40; ++i) others += {static_cast<char>(i % 3), '\0'};
+    std::vector<std::string> const data{training.data, training.folder.write("others.u16", others)};
+    std::vector<Answer> whole;
+    for (std::size_t i = 0; i < 2; ++i) {
+        auto const name = "whole" + std::to_string(i);
+        whole.push_back(training.train(name, {"--steps", "4", "--save-every", "2", "--valid-every", "2", "--valid", data[i]}));
+    }
+    for (std::size_t before = 0; before < 2; ++before) {
+        for (std::size_t now = 0; now < 2; ++now) {
+            CAPTURE(before);
+            CAPTURE(now);
+            auto const name = "run" + std::to_string(before) + std::to_string(now);
+            auto const from = training.out("whole" + std::to_string(before)) + "/step-000002";
+            auto const answer =
+                training.train(name, {"--steps", "4", "--valid-every", "2", "--valid", data[now], "--resume", from});
+            CHECK(answer.real("loss", "valid") == whole[now].real("loss", "valid"));
+            auto const* const best = before == now ? "best_valid" : "valid";
+            CHECK(answer.real("loss", "best_valid") == whole[now].real("loss", best));
+        }
+    }
+}

@@ -7,6 +7,7 @@
 #                  smaller cases walk, and "fibers"
 #   device.ranks   of device, the cases whose ranks wait for each other, which run beside no other test
 #   long.whole.<room>, long.asan.<room>  the whole of what those take a part of, with the label long
+#   long.gcc.<room>  <room> as g++ compiles it, with the label long, where clang++ compiles it for the suite
 #   models.<room>  the suite "models" (real files under $SHARDWISE_MODELS), where the room has one
 #   long.<room>    the suite "long", with the label long, where the room has one
 
@@ -18,6 +19,8 @@ set(rooms house core quant json op hardware model model_files memory cost placem
           launch monitor parallel device executor session tokenizer train cli)
 # house checks the tree, cli runs the program, which is not sanitized here: nothing of ours would run under the sanitizers.
 set(unsanitized_rooms house cli)
+# The largest: clang++ takes three fifths of the time that g++ takes to compile them.
+set(clang_rooms device executor train)
 # Rooms that compute with values alone: sanitized where the label is long.
 set(long_sanitized_rooms op model memory cost placement schedule plan deploy calibrate)
 # Files that take longest to compile, on paths that others walk: sanitized where the label is long, with all others.
@@ -55,47 +58,57 @@ if(shardwise_sanitized)
 endif()
 list(JOIN plain_excludes "," plain_excludes)
 
-# shardwise_sanitized_room(ROOM UNITS SOURCE...): test_<room>_asan from objects by clang++, and with the label long test_whole_<room>_asan
-# where that leaves files out. UNITS are those of all sources. The caller's optional_flags and optional_links are those of the libraries
-# that the sources need.
 # -O0 compiles two to three times as fast as -O1.
-set(sanitized_flags -std=c++20 -O0 -g1 ${shardwise_sanitize_flags} ${shardwise_warnings}
-                    -idirafter "${shardwise_doctest_include}")  # after: it may be a default folder, whose place matters
+set(clang_flags -std=c++20 -O0 ${shardwise_warnings}
+                -idirafter "${shardwise_doctest_include}")  # after: it may be a default folder, whose place matters
 foreach(folder IN LISTS shardwise_test_includes)
-    list(APPEND sanitized_flags "-I${folder}")
+    list(APPEND clang_flags "-I${folder}")
 endforeach()
 foreach(definition IN LISTS shardwise_test_definitions)
-    list(APPEND sanitized_flags "-D${definition}")
+    list(APPEND clang_flags "-D${definition}")
 endforeach()
+set(plain_flags -Werror)
+set(asan_flags -g1 ${shardwise_sanitize_flags})
 if(shardwise_clang)
-    set(sanitized_precompiled "${CMAKE_CURRENT_BINARY_DIR}/asan/precompiled.hpp.pch")
-    file(MAKE_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}/asan")
-    add_custom_command(OUTPUT "${sanitized_precompiled}"
-                       COMMAND "${shardwise_clang}" ${sanitized_flags} -MMD -MF "${sanitized_precompiled}.d"
-                               -MT "${sanitized_precompiled}" -x c++-header
-                               "${CMAKE_CURRENT_SOURCE_DIR}/support/precompiled.hpp" -o "${sanitized_precompiled}"
-                       DEPENDS support/precompiled.hpp
-                       DEPFILE "${sanitized_precompiled}.d"
-                       COMMENT "clang: tests/support/precompiled.hpp"
-                       VERBATIM)
-    add_custom_target(asan_precompiled DEPENDS "${sanitized_precompiled}")
+    foreach(kind plain asan)
+        set(${kind}_precompiled "${CMAKE_CURRENT_BINARY_DIR}/${kind}/precompiled.hpp.pch")
+        file(MAKE_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}/${kind}")
+        add_custom_command(OUTPUT "${${kind}_precompiled}"
+                           COMMAND "${shardwise_clang}" ${clang_flags} ${${kind}_flags} -MMD -MF "${${kind}_precompiled}.d"
+                                   -MT "${${kind}_precompiled}" -x c++-header
+                                   "${CMAKE_CURRENT_SOURCE_DIR}/support/precompiled.hpp" -o "${${kind}_precompiled}"
+                           DEPENDS support/precompiled.hpp
+                           DEPFILE "${${kind}_precompiled}.d"
+                           COMMENT "clang: tests/support/precompiled.hpp, ${kind}"
+                           VERBATIM)
+        add_custom_target(${kind}_precompiled DEPENDS "${${kind}_precompiled}")
+    endforeach()
 endif()
 
-# shardwise_sanitized_program(NAME [ALL] UNIT...): test_<name>_asan, built by the target asan_<name>.
+# shardwise_clang_objects(OUT plain|asan NAME UNIT...): the objects of NAME by clang++. The caller's optional_flags are those of the
+# libraries that the units need.
+function(shardwise_clang_objects out kind name)
+    set(objects "")
+    foreach(source IN LISTS ARGN)
+        cmake_path(GET source STEM stem)
+        set(object "${CMAKE_CURRENT_BINARY_DIR}/${kind}/${name}/${stem}.o")
+        shardwise_compile(OUT "${object}" SOURCE "${source}" COMPILER clang
+                          FLAGS ${clang_flags} ${${kind}_flags} ${optional_flags} -include-pch "${${kind}_precompiled}"
+                          AFTER "${${kind}_precompiled}")
+        list(APPEND objects "${object}")
+    endforeach()
+    set(${out} "${objects}" PARENT_SCOPE)
+endfunction()
+
+# shardwise_sanitized_program(NAME [ALL] UNIT...): test_<name>_asan, built by the target asan_<name>. The caller's optional_flags and
+# optional_links are those of the libraries that the units need.
 function(shardwise_sanitized_program name)
     cmake_parse_arguments(arg "ALL" "" "" ${ARGN})
     set(all "")
     if(arg_ALL)
         set(all ALL)
     endif()
-    set(objects "")
-    foreach(source IN LISTS arg_UNPARSED_ARGUMENTS)
-        cmake_path(GET source STEM stem)
-        set(object "${CMAKE_CURRENT_BINARY_DIR}/asan/${name}/${stem}.o")
-        shardwise_compile(OUT "${object}" SOURCE "${source}" COMPILER clang
-                          FLAGS ${sanitized_flags} ${optional_flags} -include-pch "${sanitized_precompiled}" AFTER "${sanitized_precompiled}")
-        list(APPEND objects "${object}")
-    endforeach()
+    shardwise_clang_objects(objects asan ${name} ${arg_UNPARSED_ARGUMENTS})
     set(program "${PROJECT_BINARY_DIR}/tests/test_${name}_asan")
     add_custom_command(OUTPUT "${program}"
                        COMMAND "${shardwise_clang}" ${shardwise_sanitize_flags} ${objects}
@@ -107,6 +120,28 @@ function(shardwise_sanitized_program name)
     add_dependencies(asan_${name} asan_precompiled)
 endfunction()
 
+# shardwise_room_program(NAME SOURCE_OR_OBJECT...): a room's program by the project's compiler. The caller's optional_flags and
+# optional_links are those of the libraries that the units need.
+function(shardwise_room_program name)
+    shardwise_program(${name} tests ${ARGN} $<TARGET_OBJECTS:doctest_main>)
+    target_include_directories(${name} PRIVATE ${shardwise_test_includes})
+    target_include_directories(${name} SYSTEM PRIVATE "${shardwise_doctest_include}")
+    target_compile_definitions(${name} PRIVATE ${shardwise_test_definitions})
+    target_compile_options(${name} PRIVATE ${optional_flags})
+    target_link_libraries(${name} PRIVATE ${optional_links})
+endfunction()
+
+# shardwise_long_room(NAME PROGRAM TARGET ARGUMENT...): a test with the label long of a program that TARGET builds for it alone.
+function(shardwise_long_room name program target)
+    shardwise_built_test(${name}.build ${target})
+    shardwise_room_test(${name} "${program}" ${ARGN})
+    set_tests_properties(${name}.build ${name} PROPERTIES LABELS long TIMEOUT 7200)
+    set_tests_properties(${name}.build PROPERTIES FIXTURES_SETUP ${target})
+    set_tests_properties(${name} PROPERTIES FIXTURES_REQUIRED ${target})
+endfunction()
+
+# shardwise_sanitized_room(ROOM UNITS SOURCE...): test_<room>_asan, and with the label long test_whole_<room>_asan where that leaves
+# files out. UNITS are those of all sources.
 function(shardwise_sanitized_room room all_units)
     set(program "${PROJECT_BINARY_DIR}/tests/test_${room}_asan")
     set(excluded --test-suite-exclude=long,models,timing,large,fibers)
@@ -127,14 +162,10 @@ function(shardwise_sanitized_room room all_units)
         return()
     endif()
     shardwise_sanitized_program(whole_${room} ${all_units})
-    shardwise_built_test(long.asan.${room}.build asan_whole_${room})
     if(some)
         shardwise_take_samples(asan.${room})
     endif()
-    shardwise_room_test(long.asan.${room} "${PROJECT_BINARY_DIR}/tests/test_whole_${room}_asan" ${excluded})
-    set_tests_properties(long.asan.${room}.build long.asan.${room} PROPERTIES LABELS long TIMEOUT 7200)
-    set_tests_properties(long.asan.${room}.build PROPERTIES FIXTURES_SETUP asan_whole_${room})
-    set_tests_properties(long.asan.${room} PROPERTIES FIXTURES_REQUIRED asan_whole_${room})
+    shardwise_long_room(long.asan.${room} "${PROJECT_BINARY_DIR}/tests/test_whole_${room}_asan" asan_whole_${room} ${excluded})
 endfunction()
 
 # shardwise_take_samples(NAME): a test runs samples of its matrices (support/pair_sample.hpp).
@@ -191,18 +222,23 @@ foreach(room IN LISTS rooms)
     endif()
 
     shardwise_batches(units ${room} ${sources})
-    shardwise_program(test_${room} tests ${units} $<TARGET_OBJECTS:doctest_main>)
-    target_include_directories(test_${room} PRIVATE ${shardwise_test_includes})
-    target_include_directories(test_${room} SYSTEM PRIVATE "${shardwise_doctest_include}")
-    target_compile_definitions(test_${room} PRIVATE ${shardwise_test_definitions})
-    target_compile_options(test_${room} PRIVATE ${optional_flags})
-    target_link_libraries(test_${room} PRIVATE ${optional_links})
-    target_precompile_headers(test_${room} REUSE_FROM test_precompiled)
     set(plain_arguments --test-suite-exclude=${plain_excludes})
+    if(room IN_LIST clang_rooms AND shardwise_clang AND NOT shardwise_sanitized)
+        shardwise_clang_objects(objects plain ${room} ${units})
+        shardwise_room_program(test_${room} ${objects})
+        shardwise_room_program(test_gcc_${room} ${units})
+        target_precompile_headers(test_gcc_${room} REUSE_FROM test_precompiled)
+        set_target_properties(test_gcc_${room} PROPERTIES EXCLUDE_FROM_ALL TRUE)
+        shardwise_long_room(long.gcc.${room} test_gcc_${room} test_gcc_${room} ${plain_arguments})
+        shardwise_take_samples(long.gcc.${room})
+    else()
+        shardwise_room_program(test_${room} ${units})
+        target_precompile_headers(test_${room} REUSE_FROM test_precompiled)
+    endif()
     if(room STREQUAL "device")
         # Ranks wait for each other in kernels that spin: beside another test they take many times as long.
         set(ranks "Models*,Peers*,DeviceCommunicator*,Sixteen ranks*")
-        shardwise_room_test(device.ranks test_device ${plain_arguments} "--test-case=${ranks}")
+        shardwise_room_test(device.ranks test_${room} ${plain_arguments} "--test-case=${ranks}")
         set_tests_properties(device.ranks PROPERTIES PROCESSORS 2)
         shardwise_take_samples(device.ranks)
         list(APPEND plain_arguments "--test-case-exclude=${ranks}")

@@ -7,12 +7,7 @@
 #if defined(SHARDWISE_HAS_CUDA) || defined(SHARDWISE_HAS_HIP)
 #include "host_code_cases.hpp"
 #endif
-#if !defined(SHARDWISE_TEST_FEW_CASES)
-#if defined(SHARDWISE_TEST_HOST) || defined(SHARDWISE_HAS_CUDA) || defined(SHARDWISE_HAS_HIP)
-#include "model_cases.hpp"
-#endif
-#endif
-#if !defined(SHARDWISE_TEST_SOME_CASES) && !defined(SHARDWISE_TEST_FEW_CASES)
+#if !defined(SHARDWISE_TEST_SOME_CASES)
 #include "arg_max_cases.hpp"
 #include "attention_cases.hpp"
 #include "calibrate_cases.hpp"
@@ -33,6 +28,7 @@
 #include "comm_cases.hpp"
 #include "encoder_cases.hpp"
 #include "expert_model_cases.hpp"
+#include "model_cases.hpp"
 #include "offload_cases.hpp"
 #include "weight_stream_cases.hpp"
 #endif

@@ -21,6 +21,7 @@ CheckpointRecord some_record() {
     out.state.skipped = {4};
     out.state.first_loss = 0.1;
     out.state.best_valid_loss = 1.0 / 3.0;
+    out.state.valid_data = sha256_hex("ids");
     out.state.settings.add("learning_rate", 3e-4).add("schedule", "cosine").add("shuffles", true).add("batch", 8);
     out.files = {{"config.json", 12, sha256_hex("x")}};
     out.tensors = {{"model.safetensors", "a \"b\"", 0},

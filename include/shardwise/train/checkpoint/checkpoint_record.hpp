@@ -156,6 +156,7 @@ inline std::string CheckpointRecord::text() const {
     real("last", state.last_loss);
     real("valid", state.valid_loss);
     real("best_valid", state.best_valid_loss);
+    json.member("valid_data", std::string_view(state.valid_data));
     json.end_object().key("settings").begin_object();
     for (auto const& one : state.settings.all()) json.member(one.name, std::string_view(one.value));
     json.end_object().key("files").begin_object();
@@ -227,6 +228,8 @@ inline Result<CheckpointRecord> CheckpointRecord::parse(std::string_view text, s
         out.state.last_loss = reader.real(*loss, "last");
         out.state.valid_loss = reader.real(*loss, "valid");
         out.state.best_valid_loss = reader.real(*loss, "best_valid");
+        // Earlier records have none.
+        if (loss->find("valid_data")) out.state.valid_data = reader.text(*loss, "valid_data");
     } else {
         reader.fail("loss");
     }

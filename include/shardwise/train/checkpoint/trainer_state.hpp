@@ -95,6 +95,8 @@ struct TrainerState {
     Optional<double> last_loss;
     Optional<double> valid_loss;
     Optional<double> best_valid_loss;
+    /// What tells the data of these validations from all others; empty where nothing was validated.
+    std::string valid_data;
     RunSettings settings;
 
     friend bool operator==(TrainerState const&, TrainerState const&) = default;
