@@ -66,7 +66,8 @@ TEST_CASE("train: the best validation loss of a run that goes on is of the data 
     std::vector<Answer> whole;
     for (std::size_t i = 0; i < 2; ++i) {
         auto const name = "whole" + std::to_string(i);
-        whole.push_back(training.train(name, {"--steps", "4", "--save-every", "2", "--valid-every", "2", "--valid", data[i]}));
+        whole.push_back(
+            training.train(name, {"--steps", "4", "--save-every", "2", "--valid-every", "2", "--valid", data[i]}));
     }
     for (std::size_t before = 0; before < 2; ++before) {
         for (std::size_t now = 0; now < 2; ++now) {
