@@ -97,6 +97,9 @@ public:
         auto const number = position / batch;
         auto const epoch = number / batches_per_epoch();
         if (epoch != epoch_) {
+            // Never two at a time.
+            order_ = {};
+            epoch_ = -1;
             auto order = sampler_.order(epoch);
             if (!order) return order.error();
             order_ = std::move(*order);

@@ -32,10 +32,8 @@
 
 #include <array>
 #include <chrono>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -43,9 +41,8 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Trains a model over ranks, of which one is a case: batches, loss and gradients of each rank's sequences, their sum by the tree over
-/// the leaves of a global batch, clip, optimizer by schedule. The same bits for any ranks, micro-batches and threads.
-///
-/// Ranks are data-parallel; `TrainOptions` says which share layers or have some of them. Program and weights are that rank's.
+/// the leaves of a global batch, clip, optimizer by schedule. The same bits for any ranks, micro-batches and threads. Ranks are
+/// data-parallel; `TrainOptions` says which share layers or have some of them. Program and weights are that rank's.
 ///
 /// Memory  bytes(...), allocated at creation
 template <OptimizerRule Rule, Communicator Comm = HostCommunicator>
@@ -98,6 +95,8 @@ public:
     [[nodiscard]] ShardedOptimizer<Rule>& optimizer() { return optimizer_; }
     [[nodiscard]] Batches const& batches() const { return batches_; }
     [[nodiscard]] TrainingGradients const& gradients() const { return gradients_; }
+    /// What fetches layers' weights one at a time (ZeRO 3, offload of all, weights in bf16); null where they are whole.
+    [[nodiscard]] GatheredLayers const* layers() const { return pass_.layers(); }
     /// Of all ranks.
     [[nodiscard]] Comm& comm() { return groups_.world(); }
     /// What this rank took from others in any of its groups.

@@ -91,7 +91,9 @@ public:
             return state.slot().memory.data();
         }
         if (!state.held || *state.held != layer) {
-            if (!state.ahead || *state.ahead != layer) gather(layer, weights, stream);
+            bool const is_ahead = state.ahead && *state.ahead == layer;
+            ++(is_ahead ? state.taken.ahead : state.held ? state.taken.late : state.taken.first);
+            if (!is_ahead) gather(layer, weights, stream);
             state.current = 1 - state.current;
             state.held = layer;
             state.ahead = {};
@@ -100,6 +102,14 @@ public:
         if (next && !state.ahead && *next != layer) gather(*next, weights, stream);
         return state.slot().memory.data();
     }
+    /// How many layers were taken so far: the first ones after `forget`, those that were gathered while the one before was computed, and
+    /// those that were not.
+    struct Taken {
+        std::int64_t first = 0;
+        std::int64_t ahead = 0;
+        std::int64_t late = 0;
+    };
+    [[nodiscard]] Taken const& taken() const { return state_->taken; }
     /// How long streams have waited for layers so far; and how long ranks took to gather them. For after what is in the stream.
     [[nodiscard]] std::chrono::nanoseconds waited() const { return state_->waited; }
     [[nodiscard]] std::chrono::nanoseconds gathered() const {
@@ -221,6 +231,7 @@ private:
         std::size_t current = 0;
         Number held;
         Number ahead;
+        Taken taken;
         std::chrono::nanoseconds waited{0};
         HostStream gathers;
     };

@@ -91,6 +91,7 @@ public:
     }
     /// What gathers weights; null where they are whole.
     [[nodiscard]] GatheredLayers* layers() { return layers_.get(); }
+    [[nodiscard]] GatheredLayers const* layers() const { return layers_.get(); }
     /// What was allocated, but for what layers are gathered in.
     [[nodiscard]] Bytes bytes() const {
         return kept_.bytes() + waiting_.bytes() + working_.bytes() + positions_.bytes();
