@@ -122,10 +122,8 @@ Result<TrainData> read_train_data(TrainRequest const& request, OpenCheckpoint& f
         of.add(*contents + (opened.back().path().ends_with(".u32") ? " 32\n" : "\n"));
     }
     out.hash = hash.hex();
-    // A part of the data that are learnt: how large a part is among the settings.
-    if (request.valid_part) out.valid_hash = out.hash;
-    if (request.valid) out.valid_hash = valid_hash.hex();
     if (request.valid) {
+        out.valid_hash = valid_hash.hex();
         std::vector<TokenFile> last;
         last.push_back(std::move(opened.back()));
         opened.pop_back();
@@ -139,6 +137,8 @@ Result<TrainData> read_train_data(TrainRequest const& request, OpenCheckpoint& f
     out.learned = std::make_unique<TokenDataset>(*std::move(dataset));
     out.learned_tokens = {0, out.learned->tokens()};
     if (request.valid_part) {
+        // How large a part is among the settings.
+        out.valid_hash = out.hash;
         auto const parts = out.learned->split(*request.valid_part);
         if (!parts) return Error{parts.error()}.in("--valid-part").at({});
         out.learned_tokens = parts->first;
