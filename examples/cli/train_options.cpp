@@ -322,7 +322,7 @@ constexpr std::array train_safety_table{
            .word = &Arguments::max_skipped},
     Option{.flag = "--check-gradients",
            .value = "N",
-           .help = "steps from one comparison of the ranks' weights to the next",
+           .help = "check each Nth step: gradients twice, and ranks' weights",
            .standard = "never",
            .word = &Arguments::check_gradients},
 };

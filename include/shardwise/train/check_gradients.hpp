@@ -32,7 +32,7 @@ struct NamedValues {
     TensorView<Bfloat16 const, 1, Host> halves{};
 };
 
-/// A gradient that is infinite or undefined, of the lowest rank that has one.
+/// A gradient that is infinite or undefined, or is another one where it is computed again, of the lowest rank that has one.
 struct BadGradient {
     std::int32_t rank = 0;
     /// Its place in that rank's list, and the element within.
@@ -41,13 +41,13 @@ struct BadGradient {
     /// In which ranks exchange it; -1: none is told.
     std::int64_t bucket = -1;
 
-    /// What happened, for reports of a skipped step. `name` is the parameter's.
-    [[nodiscard]] Error error(std::string_view name, std::int64_t step) const {
+    /// What happened, for reports of a skipped step. `name` is the parameter's; `what` is told of a gradient that is a number.
+    [[nodiscard]] Error error(std::string_view name, std::int64_t step, std::string_view what = {}) const {
         auto const in_bucket = bucket < 0 ? std::string() : ", bucket " + std::to_string(bucket);
-        return Error{ErrorCode::invalid_argument}
-            .in("rank " + std::to_string(rank) + in_bucket + ", step " + std::to_string(step))
-            .at(name)
-            .because("the gradient of element " + std::to_string(element) + " is infinite or undefined")
+        Error out{what.empty() ? ErrorCode::invalid_argument : ErrorCode::backend_failure};
+        out.in("rank " + std::to_string(rank) + in_bucket + ", step " + std::to_string(step)).at(name);
+        if (!what.empty()) return out.because(what).fix("look for a broken machine if it is always this rank");
+        return out.because("the gradient of element " + std::to_string(element) + " is infinite or undefined")
             .fix("lower the learning rate or the loss scale, or look for a broken machine if it is always this rank");
     }
 };

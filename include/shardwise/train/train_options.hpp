@@ -70,7 +70,8 @@ struct TrainOptions {
     /// Adds gradients up in the order of the least work: a rank's leaves into one sum as they come, and the ranks' sums once a step. Other
     /// ranks and stages of ZeRO round otherwise; micro-batches, threads and what is computed again change nothing here either.
     bool is_fast = false;
-    /// Steps after which ranks compare their weights; 0: never. They are compared at creation.
+    /// Of so many steps one is checked; 0: none. Its gradients are computed twice, and a step in which they are not the same is skipped; at
+    /// its end ranks compare their weights, which they do at creation as well.
     std::int64_t check_every = 0;
     /// So many steps in a row that are skipped because of a gradient that is no number end the run; of 0 the first one does.
     std::int64_t max_skipped = 10;
@@ -104,6 +105,8 @@ struct TrainOptions {
                 .fix("leave it out, or use data-parallel ranks alone");
         return schedule.check();
     }
+    /// Whether a step, counted from 0, is checked.
+    [[nodiscard]] bool checks(std::int64_t step) const { return check_every > 0 && (step + 1) % check_every == 0; }
     /// Whether each rank has the whole model, and its passes need no other one.
     [[nodiscard]] bool is_replicated() const { return tp == 1 && pp == 1 && zero != ZeroStage::weights; }
     /// Whether data-parallel ranks that are threads can train one copy of the weights.

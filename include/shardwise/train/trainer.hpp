@@ -19,10 +19,10 @@
 #include <shardwise/train/detail/make_layers.hpp>
 #include <shardwise/train/detail/measure_passes.hpp>
 #include <shardwise/train/detail/sequences.hpp>
-#include <shardwise/train/detail/stage_passes.hpp>
-#include <shardwise/train/detail/stage_ties.hpp>
 #include <shardwise/train/detail/step_clock.hpp>
+#include <shardwise/train/detail/sum_twice.hpp>
 #include <shardwise/train/detail/trainer_sizes.hpp>
+#include <shardwise/train/detail/trainer_stages.hpp>
 #include <shardwise/train/detail/training_groups.hpp>
 #include <shardwise/train/sharded_optimizer.hpp>
 #include <shardwise/train/token_mean.hpp>
@@ -185,8 +185,7 @@ public:
         auto const time = detail::measure_passes(comm(), options_.timeout, [&](Deadline deadline) -> Result<> {
             gradients_.clear();
             if (auto const read = read_batch(); !read) return read;
-            if (auto const done = add_leaves(1.0F, stream, deadline); !done) return done;
-            if (auto const summed = gradients_.sum(groups_.data(), stream); !summed) return summed;
+            if (auto const summed = sum_leaves(1.0F, stream, deadline); !summed) return summed;
             return stream.synchronize(deadline);
         });
         if (!time) return end(time.error(), stream, Deadline::after(options_.timeout));
@@ -214,15 +213,9 @@ private:
     static constexpr double max_norm = 1e29;  // clips nothing
 
     using Groups = detail::TrainingGroups<Comm>;
-    /// Of a rank of a pipeline.
-    struct Stages {
-        detail::StagePasses passes;
-        detail::StageTies ties;
-    };
-
     Trainer(HostContext& context, Groups groups, TrainingProgram const& program, TrainingWeights& weights,
             Batches batches, TrainOptions const& options, TrainingPass pass, TrainingGradients gradients,
-            ShardedOptimizer<Rule> optimizer, detail::Sequences sequences, std::optional<Stages> stages)
+            ShardedOptimizer<Rule> optimizer, detail::Sequences sequences, std::optional<detail::TrainerStages> stages)
         : context_(&context),
           groups_(std::move(groups)),
           program_(&program),
@@ -254,16 +247,8 @@ private:
         if (!layers) return layers.error();
         auto pass = TrainingPass::create(context, program, *limits, divisors, groups.tensor(), std::move(*layers));
         if (!pass) return pass.error();
-        std::optional<Stages> stages;
-        if (groups.pipeline() != nullptr) {
-            auto plan = sizes.stages();
-            if (!plan) return plan.error();
-            auto passes = detail::StagePasses::create(context, *groups.pipeline(), *std::move(plan));
-            if (!passes) return passes.error();
-            auto ties = detail::StageTies::create(context, layout, [&](std::size_t i) { return sizes.held(i); });
-            if (!ties) return ties.error();
-            stages.emplace(Stages{*std::move(passes), *std::move(ties)});
-        }
+        auto stages = detail::TrainerStages::create(context, groups.pipeline(), sizes);
+        if (!stages) return stages.error();
         std::optional<std::chrono::nanoseconds> beside;
         if (detail::runs_beside(groups.data(), options.is_replicated())) beside = options.own_timeout();
         auto gradients = TrainingGradients::create(context, layout, sizes.sums(), beside);
@@ -275,7 +260,7 @@ private:
         if (!sequences) return sequences.error();
         return Result<Trainer>(Trainer(context, std::move(groups), program, weights, std::move(batches), options,
                                        std::move(*pass), std::move(*gradients), std::move(*optimizer),
-                                       std::move(*sequences), std::move(stages)));
+                                       std::move(*sequences), std::move(*stages)));
     }
 
     [[nodiscard]] Result<Optional<TrainedStep>> take_step(detail::StepClock<Groups>& clock, HostStream& stream,
@@ -295,11 +280,8 @@ private:
         TrainedStep out{.number = next_, .learning_rate = options_.schedule.at(next_), .tokens = sums[0]};
         if (sums[0] == 0) return skip(out, no_counted_token(next_ + 1));
         auto const scale = static_cast<float>(scale_.factor() / static_cast<double>(sums[0]));
-        deadline = phase_deadline();
-        if (auto const done = add_leaves(scale, stream, deadline); !done) return done.error();
-        phases_.begin(TrainingPhase::bucket, stream);
-        if (auto const summed = gradients_.sum(groups_.data(), stream); !summed) return summed.error();
-        if (stages_) stages_->ties.exchange(gradients_, *groups_.pipeline(), stream);
+        auto const difference = sum_checked(scale, stream, deadline);
+        if (!difference) return difference.error();
         phases_.begin(TrainingPhase::norm, stream);
         deadline = phase_deadline();
         // `end` can wait for a thread that still uses the group; global_norm ends it at once.
@@ -314,6 +296,7 @@ private:
         if (auto const summed = mean.sum_over_ranks(comm()); !summed) return summed.error();
         out.loss = mean.mean();
         out.norm = *norm / scale_.factor();
+        if (*difference) return skip(out, **difference);
         if (!mean.is_finite() || !(*norm < HUGE_VAL)) return skip_bad(out);
         auto const factor = clip_coefficient(out.norm, options_.clip.value_or(max_norm));
         if (!factor) return factor.error();
@@ -334,7 +317,7 @@ private:
         clock.take(&StepTimes::optimizer);
         skipped_.take();
         scale_.update(false);
-        if (options_.check_every > 0 && (next_ + 1) % options_.check_every == 0) {
+        if (options_.checks(next_)) {
             auto const agreed = detail::agree_on_weights(groups_, std::as_const(*weights_), options_.has_one_copy);
             if (!agreed) return agreed.error();
         }
@@ -365,6 +348,22 @@ private:
         return stages_ ? stages_->passes.add(passes(), next_, scale, stream, deadline)
                        : passes().add(next_, scale, stream);
     }
+    /// Brings the leaves of all ranks into the sums of the gradients.
+    [[nodiscard]] Result<> sum_leaves(float scale, HostStream& stream, Deadline deadline) {
+        if (auto const done = add_leaves(scale, stream, deadline); !done) return done;
+        phases_.begin(TrainingPhase::bucket, stream);
+        if (auto const summed = gradients_.sum(groups_.data(), stream); !summed) return summed;
+        if (stages_) stages_->ties.exchange(gradients_, *groups_.pipeline(), stream);
+        return {};
+    }
+    /// The same; of a step that is checked what is not the same twice.
+    [[nodiscard]] Result<std::optional<Error>> sum_checked(float scale, HostStream& stream, Deadline& deadline) {
+        auto const sum = [&] { return sum_leaves(scale, stream, deadline = phase_deadline()); };
+        if (options_.checks(next_))
+            return detail::sum_twice(comm(), program_->layout(), gradients_, next_ + 1, stream, deadline, sum);
+        if (auto const done = sum(); !done) return done.error();
+        return std::optional<Error>{};
+    }
     /// Counts a step that changes no weight.
     [[nodiscard]] Result<Optional<TrainedStep>> skip(TrainedStep step, Error const& why) {
         step.skipped = why.message();
@@ -388,7 +387,7 @@ private:
     TrainingGradients gradients_;
     ShardedOptimizer<Rule> optimizer_;
     detail::Sequences sequences_;
-    std::optional<Stages> stages_;
+    std::optional<detail::TrainerStages> stages_;
     std::int64_t next_ = 0;
     detail::LossScale scale_;
     SkippedSteps skipped_;

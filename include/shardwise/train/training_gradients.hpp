@@ -4,6 +4,7 @@
 #include <shardwise/executor/training/training_pass.hpp>
 #include <shardwise/train/detail/bucket_plan.hpp>
 #include <shardwise/train/detail/exchange_stream.hpp>
+#include <shardwise/train/detail/gradient_checksums.hpp>
 #include <shardwise/train/gradient_tree.hpp>
 #include <shardwise/train/sharded_gradient_tree.hpp>
 #include <shardwise/train/train_options.hpp>
@@ -159,7 +160,7 @@ public:
     /// Order   as GradientTree::reduce
     template <Communicator C>
     [[nodiscard]] ChunkPass::Done reducer(C& comm, HostStream& stream, std::size_t chunk = 0) {
-        if (!beside_) return {};
+        if (!beside_ || checksums_ != nullptr) return {};
         auto const reduce = [this, &comm, &stream, chunk](auto& tree, std::int64_t block) -> Result<> {
             // What ends with the pass is exchanged by whoever waits for it.
             auto const& plan = options_.buckets.chunks[chunk];
@@ -190,6 +191,9 @@ public:
     /// Order, Errors  as ShardedGradientTree::add
     template <Communicator C>
     [[nodiscard]] Result<> add(C& comm, HostStream& stream, std::size_t chunk = 0) {
+        if (checksums_ != nullptr) {
+            if (auto const taken = submit_checksums(stream, chunk); !taken) return taken;
+        }
         if (auto* const sharded = std::get_if<ShardedGradientTree>(&trees_[chunk])) {
             is_exchanging_ = beside_ != nullptr;
             return sharded->add(comm, stream, beside_.get());
@@ -205,6 +209,16 @@ public:
         auto* const sharded = std::get_if<ShardedGradientTree>(&trees_[chunk]);
         return sharded == nullptr ? Result<>{} : sharded->join(comm, stream, beside_.get());
     }
+    /// Has checksums taken of each leaf that is added from now on; null: of none. Buckets are then exchanged after the backward pass alone.
+    void take_checksums(std::shared_ptr<detail::GradientChecksums> to) { checksums_ = std::move(to); }
+    /// Takes those of the sums, once the stream is done.
+    void add_sums_to(detail::GradientChecksums& to) const {
+        for (std::size_t i = 0; i < layout_->parameters().size(); ++i)
+            detail::add_checksum(to.sums[i], held(i), [this] { drop(); });
+    }
+    /// Parameters and ties.
+    [[nodiscard]] std::size_t regions() const { return regions_.size(); }
+
     /// Sums over the leaves of all ranks. All of them call it.
     ///
     /// Order, Errors  as GradientTree::sum
@@ -328,6 +342,23 @@ private:
         return {};
     }
 
+    /// Of a chunk's leaf that is added next.
+    [[nodiscard]] Result<> submit_checksums(HostStream& stream, std::size_t chunk) {
+        auto const gradients = leaf(chunk);
+        if (!gradients) return gradients.error();
+        auto const shares = shares_of(*layout_, chunk);
+        std::size_t next = 0;
+        for (auto const& region : shares.regions()) {
+            while (regions_[next].chunk != chunk) ++next;
+            auto const values = gradients->part(region.begin, region.elements);
+            stream.submit([values, to = checksums_, number = next++, tree = &trees_[chunk]] {
+                detail::add_checksum(to->own[number], values,
+                                     [tree] { std::visit([](auto const& each) { each.drop(); }, *tree); });
+                return Result<>{};
+            });
+        }
+        return {};
+    }
     [[nodiscard]] UnitRange range() const {
         return split_units(options_.leaves, options_.place.ranks, options_.place.rank);
     }
@@ -344,6 +375,7 @@ private:
     std::vector<std::int64_t> added_;
     std::vector<Region> regions_;
     std::int64_t early_ = 0;
+    std::shared_ptr<detail::GradientChecksums> checksums_;
     /// Chunks of which something is not sent off: those that come first in memory.
     std::size_t left_ = 1;
     /// Whether the last leaf may still be read beside the stream.
