@@ -32,6 +32,8 @@ struct ChunkPass {
     bool sums_as_run = false;
     /// Of a backward pass, whether the parameters' gradients are added to what is there.
     bool adds_gradients = false;
+    /// Of a backward pass, whether that of another sequence of the same micro-batch follows: where layers are gathered, its first one is meanwhile.
+    bool is_followed = false;
     /// Of a backward pass, called once what a block adds to gradients is in the stream, from the last to the first; before them, with their
     /// number, for the head. An error ends the pass.
     using Done = std::function<Result<>(std::int64_t block)>;

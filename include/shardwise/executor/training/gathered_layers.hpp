@@ -132,7 +132,7 @@ public:
     void forget() { state_->held = state_->ahead = {}; }
 
     /// Takes part in what other ranks gather for a forward pass, and for a backward pass or the losses of a sequence, where this one has no
-    /// sequence; of a pipeline's rank, in the passes through one of its chunks.
+    /// sequence; of a pipeline's rank, in the passes through one of its chunks. A backward pass may be followed: ChunkPass::is_followed.
     ///
     /// Order, Errors  as take
     void join_forward(TrainingWeights const& weights, HostStream& stream, std::size_t chunk = 0) {
@@ -140,10 +140,11 @@ public:
         auto const range = parts().chunk(chunk);
         for (auto i = range.begin; i < range.end; ++i) (void)take(at(i), parts().after(at(i), chunk), weights, stream);
     }
-    void join_backward(TrainingWeights const& weights, HostStream& stream, std::size_t chunk = 0) {
-        auto const range = parts().chunk(chunk);
-        for (auto i = parts().has_head(chunk) ? range.end + 1 : range.end; i-- > range.begin;)
-            (void)take(at(i), i > range.begin ? Number(at(i - 1)) : Number(), weights, stream);
+    void join_backward(TrainingWeights const& weights, HostStream& stream, bool is_followed, std::size_t chunk = 0) {
+        auto const first = parts().first_back(chunk);
+        auto const last = at(parts().chunk(chunk).begin);
+        auto const after = is_followed ? Number(first) : Number();
+        for (auto i = first + 1; i-- > last;) (void)take(i, i > last ? Number(i - 1) : after, weights, stream);
     }
     void join_losses(TrainingWeights const& weights, HostStream& stream) {
         (void)take(parts().head_number(), Number(), weights, stream);

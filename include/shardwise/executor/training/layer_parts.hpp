@@ -68,6 +68,10 @@ public:
         bool const is_last = block + 1 == static_cast<std::size_t>(chunks_[chunk].end);
         return is_last && (is_stage_ || !has_head_) ? Optional<std::size_t>() : Optional<std::size_t>(block + 1);
     }
+    /// What a backward pass through a chunk reads first.
+    [[nodiscard]] std::size_t first_back(std::size_t chunk) const {
+        return has_head(chunk) ? head_number() : static_cast<std::size_t>(chunks_[chunk].end) - 1;
+    }
     /// Blocks, and the head after them.
     [[nodiscard]] std::size_t size() const { return parts_.size(); }
     [[nodiscard]] std::size_t head_number() const { return parts_.size() - 1; }

@@ -246,8 +246,10 @@ private:
             auto const done = detail::take_rows(at.gradients, taken, leaf.sequence, above, stream);
             if (!done) return done;
         }
+        bool const is_known = layers_ != nullptr && at.is_followed;
+        auto const after = is_known ? Layer(layers_->parts().first_back(static_cast<std::size_t>(at.chunk))) : Layer();
         for (auto i = static_cast<std::size_t>(chunk.end); i-- > static_cast<std::size_t>(chunk.begin);) {
-            auto const next = i > static_cast<std::size_t>(chunk.begin) ? Layer(i - 1) : Layer();
+            auto const next = i > static_cast<std::size_t>(chunk.begin) ? Layer(i - 1) : after;
             auto const& memory = is_of_inputs ? memory_of(i).backward : memory_of(i).parameters;
             auto walk = walk_of(i, next, weights, taken, leaf.sequence, 1, memory, stream);
             walk.waiting = waiting_.data() + at.waiting * plan_.waiting_of_one + plan_.waiting_at[i];

@@ -62,15 +62,18 @@ struct LeafPasses {
                         .fix("allow more time, or use a smaller batch");
                 }
                 begin_backward(stream);
+                bool const is_followed = i + 1 < first + rounds.joined(first);
                 if (i >= rounds.leaves) {
-                    pass.layers()->join_backward(weights, stream);
+                    pass.layers()->join_backward(weights, stream, is_followed);
                     continue;
                 }
                 auto const leaf = gradients.leaf();
                 if (!leaf) return leaf.error();
-                auto const done = pass.backward(
-                    weights, i - first, sequences.targets(i), scale, sequences.losses(i), *leaf, stream,
-                    {.adds_gradients = gradients.adds_leaf(), .done = gradients.reducer(groups.data(), stream)});
+                auto const done =
+                    pass.backward(weights, i - first, sequences.targets(i), scale, sequences.losses(i), *leaf, stream,
+                                  {.adds_gradients = gradients.adds_leaf(),
+                                   .is_followed = is_followed,
+                                   .done = gradients.reducer(groups.data(), stream)});
                 if (!done) return done;
                 phases.begin(TrainingPhase::bucket, stream);
                 if (auto const added = gradients.add(groups.data(), stream); !added) return added;

@@ -281,9 +281,11 @@ private:
             record.max_waiting = std::max(record.max_waiting, waiting.count());
             forget_layers();
             auto const own = plan.own_leaves_of(slot.micro_batch).size();
-            for (std::int64_t i = 0; i < plan.leaves_of(slot.micro_batch).size(); ++i) {
+            auto const all = plan.leaves_of(slot.micro_batch).size();
+            for (std::int64_t i = 0; i < all; ++i) {
+                at.is_followed = i + 1 < all;
                 if (i >= own) {
-                    join_layers(slot, stream);
+                    join_layers(slot, at.is_followed, stream);
                     continue;
                 }
                 auto const done =
@@ -319,9 +321,9 @@ private:
         void forget_layers() {
             if (auto* const layers = passes.pass.layers()) layers->forget();
         }
-        void join_layers(PipelineSlot const& slot, HostStream& stream) {
+        void join_layers(PipelineSlot const& slot, bool is_followed, HostStream& stream) {
             if (auto* const layers = passes.pass.layers())
-                layers->join_backward(passes.weights, stream, static_cast<std::size_t>(slot.chunk));
+                layers->join_backward(passes.weights, stream, is_followed, static_cast<std::size_t>(slot.chunk));
         }
         /// Takes the gradients of a micro-batch's leaves into the sum, which `back(number, gradients)` makes by `at`.
         template <class Back>
@@ -333,8 +335,9 @@ private:
             forget_layers();
             for (auto i = all.begin; i < all.end; ++i) {
                 passes.begin_backward(stream);
+                at.is_followed = i + 1 < all.end;
                 if (i >= plan.leaves) {
-                    join_layers(slot, stream);
+                    join_layers(slot, at.is_followed, stream);
                     passes.phases.begin(TrainingPhase::bucket, stream);
                     if (auto const done = gradients.join(passes.groups.data(), stream, chunk); !done) return done;
                     continue;
@@ -365,11 +368,8 @@ private:
                 return {};
             }
             auto const tokens = pass.sequences.tokens(0, count);
-            ChunkPass const at{.chunk = slot.chunk,
-                               .place = 0,
-                               .in = as_input(in),
-                               .out = out,
-                               .sums_as_run = !pass.options.is_fast};
+            ChunkPass const at{
+                .chunk = slot.chunk, .place = 0, .in = as_input(in), .out = out, .sums_as_run = !pass.options.is_fast};
             auto const done = pass.pass.forward(pass.weights, tokens, stream, {}, at);
             if (!done || !pass.pass.has_head(slot.chunk)) return done;
             for (std::int64_t i = 0; i < count; ++i) {
