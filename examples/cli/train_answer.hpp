@@ -121,6 +121,8 @@ struct TrainAnswer {
     /// Of all ranks together.
     std::vector<Traffic> traffic;
     std::vector<TrainRankMemory> ranks;
+    /// What the first rank's process held before its ranks began; and at most, once they have run. Nothing where the system does not tell.
+    std::optional<Bytes> program, process_peak;
     std::vector<SkippedStep> skipped;
     std::vector<TrainRestart> restarts;
     /// All steps, also those before a checkpoint that the CSV file tells of.

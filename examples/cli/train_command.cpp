@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/comm/agree_on.hpp>
 #include <shardwise/executor/stored_parameters.hpp>
+#include <shardwise/hardware/system/process_memory.hpp>
 #include <shardwise/hardware/system/system_memory.hpp>
 #include <shardwise/model/tree_totals.hpp>
 
@@ -177,6 +178,7 @@ struct TrainInput {
     answer.is_fitting = fullest_of(plan, answer.ranks) <= budget;
     if (!answer.is_fitting) answer.fixes = find_train_fixes(request, plan, input.programs, input.divisors, budget);
     plan.traffic = predict_traffic(request, plan, input.programs);
+    if (auto const memory = read_process_memory()) answer.program = memory->resident;
     return answer;
 }
 

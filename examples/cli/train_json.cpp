@@ -197,7 +197,16 @@ std::string train_json(TrainAnswer const& answer) {
         write_optional(json, "peak", rank.peak);
         json.end_object();
     }
-    json.end_array().end_object().key("skipped_steps").begin_array();
+    json.end_array();
+    if (answer.program) {
+        auto predicted = *answer.program;
+        for (std::size_t i = 0; i < answer.ranks.size() && (i == 0 || answer.ranks_are == RankKind::threads); ++i)
+            predicted = predicted + answer.ranks[i].predicted;
+        json.key("process").begin_object().member("program", *answer.program).member("predicted", predicted);
+        write_optional(json, "peak", answer.process_peak);
+        json.end_object();
+    }
+    json.end_object().key("skipped_steps").begin_array();
     for (auto const& step : answer.skipped) {
         json.begin_object().member("step", step.step).key("cause");
         step.cause.empty() ? json.value(nullptr) : json.value(step.cause);

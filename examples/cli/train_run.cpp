@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train_run.hpp"
 
+#include <shardwise/hardware/system/process_memory.hpp>
 #include <shardwise/train/checkpoint/checkpoint_saver.hpp>
 #include <shardwise/train/checkpoint/resume_checkpoint.hpp>
 #include <shardwise/train/checkpoint/save_checkpoint.hpp>
@@ -351,7 +352,9 @@ template <OptimizerRule Rule>
     auto const body = [&](Trainer<Rule>& trainer, HostStream& stream) {
         return TrainRank<Rule>(job, answer, trainer, stream, target, *from).run();
     };
+    if (auto const memory = read_process_memory()) answer.program = memory->resident;
     if (auto const done = train_here(rule, job, request, answer.plan, body); !done) return done;
+    if (auto const memory = read_process_memory()) answer.process_peak = memory->peak;
     answer.signal = StopRequest::signal();
     if (job.world != nullptr) {
         if (auto const shared = share_end(*job.world, answer); !shared) return shared;

@@ -40,7 +40,15 @@ struct Taken {
     std::int64_t peak = 0;
 };
 
-/// Trains a model from scratch in a process of its own; the first of the flags is the number of steps.
+/// The words of a command line; the first of the flags is the number of steps.
+Words words_of(Training const& training, std::string const& config, std::string const& name, Words const& flags) {
+    Words words{"train",  config,          "--data", training.data, "--out", training.out(name),
+                "--json", "--micro-batch", "1",      "--steps"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    return words;
+}
+
+/// Trains a model from scratch in a process of its own.
 Taken take(Training const& training, std::string const& config, std::string const& name, Words const& flags) {
     std::int64_t most = 0;
     std::int64_t own = 0;
@@ -61,9 +69,8 @@ Taken take(Training const& training, std::string const& config, std::string cons
             ::usleep(1000);
         }
     };
-    Words words{SHARDWISE_PROGRAM,  "train",  config,          "--data", training.data, "--out",
-                training.out(name), "--json", "--micro-batch", "1",      "--steps"};
-    words.insert(words.end(), flags.begin(), flags.end());
+    auto words = words_of(training, config, name, flags);
+    words.insert(words.begin(), SHARDWISE_PROGRAM);
     auto const ran = run_command_line(words, {}, watch);
     REQUIRE_MESSAGE(ran.status == 0, ran.err);
     Taken out{Answer(ran.out), most, own};
@@ -84,17 +91,39 @@ void check_near(Taken const& taken) {
     CHECK(taken.own <= taken.predicted + taken.predicted / 50);
     // The pages of the program are its file's: 15 MB where it is not optimised.
     CHECK(taken.process <= taken.own + (std::int64_t{20} << 20U));
+    // What is told of the process counts them, too.
+    auto const told = [&](char const* key) {
+        return static_cast<double>(taken.answer.integer("memory", "process", key));
+    };
+    auto const process = static_cast<double>(taken.process);
+    CAPTURE(told("predicted"));
+    CHECK(told("predicted") == told("program") + static_cast<double>(taken.predicted));
+    CHECK(process < 1.05 * told("predicted"));
+    CHECK(process > 0.95 * told("predicted"));
+    // It was looked at before the last things were done.
+    CHECK(told("peak") <= process);
+    CHECK(told("peak") > 0.98 * process);
 }
 
 }  // namespace
 
-TEST_CASE("train: a process takes what is predicted, and beside it a few MiB and its program") {
+TEST_CASE("train: a process of 200 MB takes what is predicted of it within 5 %, in a dry run too") {
     testing::TemporaryFolder const folder;
-    auto const config = folder.write("config.json", config_of(384, 4, 2560));
+    auto const config = folder.write("config.json", config_of(336, 4, 2560));
     Training const training;
-    auto const taken = take(training, config, "run", {"1", "--threads", "1", "--batch", "16", "--context", "8"});
-    CHECK(taken.predicted > 250'000'000);
+    Words const flags{"1", "--threads", "1", "--batch", "16", "--context", "8"};
+    auto const taken = take(training, config, "run", flags);
+    CHECK(taken.predicted > 200'000'000);
     check_near(taken);
+    auto dry = flags;
+    dry.push_back("--dry-run");
+    auto const planned = run(words_of(training, config, "dry", dry));
+    REQUIRE_MESSAGE(planned.status == 0, planned.err);
+    Answer const answer(planned.out);
+    CHECK(answer.is_null("memory", "process", "peak"));
+    auto const predicted = static_cast<double>(answer.integer("memory", "process", "predicted"));
+    CHECK(static_cast<double>(taken.process) < 1.05 * predicted);
+    CHECK(static_cast<double>(taken.process) > 0.95 * predicted);
 }
 
 TEST_CASE("train --offload: the process takes what is predicted, and with all of the model two layers alone") {
@@ -165,6 +194,7 @@ TEST_SUITE("long") {
             auto const taken = take(training, config, "run" + std::to_string(number++), all);
             CHECK(taken.predicted > 340'000'000);
             check_near(taken);
+            // Also without the program's pages.
             CHECK(static_cast<double>(taken.process) < 1.05 * static_cast<double>(taken.predicted));
             CHECK(static_cast<double>(taken.process) > 0.95 * static_cast<double>(taken.predicted));
         }

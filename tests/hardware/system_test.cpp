@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <shardwise/hardware/system/process_memory.hpp>
 #include <shardwise/hardware/system/processor.hpp>
 #include <shardwise/hardware/system/system_memory.hpp>
 
@@ -99,6 +100,23 @@ TEST_CASE("In a container the group's path may begin above what the container se
     machine.put("/proc/self/mountinfo", "30 20 0:26 / /somewhere/else rw shared:4 - cgroup2 cgroup2 rw\n");
     machine.put("/somewhere/else/memory.max", std::to_string(4 * gib));
     CHECK(read_system_memory(files_of(machine)).total == 4_GiB);
+}
+
+TEST_CASE("A process: what it holds in memory now and at most") {
+    FakeMachine machine;
+    CHECK_FALSE(read_process_memory(files_of(machine)));
+    machine.put("/proc/self/status", "Name:\tVmHWM: 7 kB\nVmPeak:\t  900 kB\nVmHWM:\t   300 kB\nVmRSS:\t   200 kB\n");
+    auto const memory = read_process_memory(files_of(machine));
+    REQUIRE(memory);
+    CHECK(memory->resident == Bytes{200 * 1024});
+    CHECK(memory->peak == Bytes{300 * 1024});
+    machine.put("/proc/self/status", "VmHWM:\t   300 kB\nVmRSS:\t   many kB\n");
+    CHECK_FALSE(read_process_memory(files_of(machine)));
+    // Of this one.
+    auto const own = read_process_memory();
+    REQUIRE(own);
+    CHECK(own->resident.count() > 1'000'000);
+    CHECK(own->peak >= own->resident);
 }
 
 TEST_CASE("A processor: cores and threads, what may be used of them, caches, flags, NUMA nodes") {
