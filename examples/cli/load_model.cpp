@@ -63,9 +63,19 @@ namespace {
                        .files = std::move(files)};
 }
 
+/// Whether files are those of an adapter alone, as PEFT and `train --lora` write them.
+[[nodiscard]] bool is_adapter(ModelSource const& source) {
+    return source.config.empty() && source.weights.size() == 1 &&
+           source.weights.front().ends_with("adapter_model.safetensors");
+}
+
 /// The same, where a family describes it.
 [[nodiscard]] Result<LoadedModel> known(Result<LoadedModel> loaded) {
     if (!loaded || loaded->has_program()) return loaded;
+    if (loaded->files && is_adapter(loaded->files->source()))
+        return loaded->not_described->because("is an adapter, without the model that it changes")
+            .at({})
+            .fix("name that model, and the adapter's folder after --adapter; train --merge writes both as one model");
     return loaded->not_described->fix("use shardwise map, which places any checkpoint");
 }
 

@@ -72,6 +72,12 @@ TEST_CASE(
         run({"run", training.model.folder.path(), "--prompt-ids", "3", "--adapter", training.out("none"), "--json"});
     CHECK(none.status == 1);
     CHECK(Answer(none.out).text("error", "code") == "file_not_found");
+    // It is no model.
+    auto const alone = run({"run", checkpoint, "--prompt-ids", "3"});
+    CHECK(alone.status == 1);
+    CHECK_MESSAGE(alone.says("adapter_model.safetensors: is an adapter, without the model that it changes; name that "
+                             "model, and the adapter's folder after --adapter"),
+                  alone.err);
 }
 
 TEST_CASE(
