@@ -6,6 +6,7 @@
 
 #include "demo_model.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 #include <unistd.h>
@@ -65,8 +66,10 @@ namespace {
 
 /// Whether files are those of an adapter alone, as PEFT and `train --lora` write them.
 [[nodiscard]] bool is_adapter(ModelSource const& source) {
-    return source.config.empty() && source.weights.size() == 1 &&
-           source.weights.front().ends_with("adapter_model.safetensors");
+    auto const& weights = source.weights;
+    return source.config.empty() && std::any_of(weights.begin(), weights.end(), [](auto const& name) {
+               return name.ends_with("adapter_model.safetensors");
+           });
 }
 
 /// The same, where a family describes it.
