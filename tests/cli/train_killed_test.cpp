@@ -46,7 +46,7 @@ public:
         CAPTURE(name);
         auto const folder = training_.out(name);
         auto words = starter;
-        Words all{"--steps", "1000000", "--save-every", "1"};
+        Words all{"--steps", "20000", "--save-every", "1"};
         all.insert(all.end(), more.begin(), more.end());
         auto const command = training_.words(name + "/out", flags(name + "/run", all));
         words.insert(words.end(), command.begin(), command.end());

@@ -98,7 +98,8 @@ int open_file(char const* symbol, char const* path, int flags, mode_t mode) {
     return (flags & O_CREAT) != 0 ? make("open", path, call) : call();
 }
 mode_t mode_of(int flags, std::va_list words) {
-    return (flags & O_CREAT) != 0 ? static_cast<mode_t>(va_arg(words, unsigned)) : 0;
+    bool const makes_file = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
+    return makes_file ? static_cast<mode_t>(va_arg(words, unsigned)) : 0;
 }
 
 /// Asks for what a disk has free, and says the folder's own number.
