@@ -6,6 +6,7 @@
 
 #include "train_settings.hpp"
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -37,6 +38,15 @@ namespace {
     return error;
 }
 
+/// How many checkpoints the disk must have space for: the one that is written, and the one that stays until then where the run does not go
+/// on from one in its own folder.
+[[nodiscard]] std::int64_t checkpoints_to_come(TrainAnswer const& answer, ResumePoint const& from) {
+    bool const has_one =
+        !from.is_beginning() && from.folder == answer.request.out + "/" + checkpoint_name(from.state.step);
+    if (!has_one) return 2;
+    return from.state.step < answer.plan.steps ? 1 : 0;
+}
+
 }  // namespace
 
 Result<ResumePoint> open_folder(TrainJob const& job, TrainAnswer const& answer, CheckpointLayout const& layout,
@@ -46,7 +56,8 @@ Result<ResumePoint> open_folder(TrainJob const& job, TrainAnswer const& answer, 
     lock.emplace(*std::move(taken));
     auto from = find_begin(job, answer, layout);
     if (!from) return from;
-    auto const space = check_checkpoint_space(answer.request.out, layout, *job.files);
+    auto const space =
+        check_checkpoint_space(answer.request.out, layout, *job.files, checkpoints_to_come(answer, *from));
     return space ? from : Result<ResumePoint>(space.error());
 }
 

@@ -330,13 +330,6 @@ Result<> plan_micro_batch(TrainRequest const& request, std::vector<TrainingProgr
     return {};
 }
 
-std::vector<std::int64_t> micro_batches_to_measure(TrainPlan const& plan) {
-    std::vector<std::int64_t> out;
-    for (std::int64_t size = 1; size < plan.micro_batch; size *= 2) out.push_back(size);
-    out.push_back(plan.micro_batch);
-    return out;
-}
-
 Result<> replan_micro_batch(std::vector<TrainingProgram> const& programs, RopeDivisors const& divisors,
                             std::int64_t size, TrainAnswer& answer) {
     set_micro_batch(answer.request, size, answer.plan);

@@ -105,8 +105,6 @@ template <class Fits>
 [[nodiscard]] Result<> plan_micro_batch(TrainRequest const& request, std::vector<TrainingProgram> const& programs,
                                         RopeDivisors const& divisors, Bytes budget, TrainPlan& plan);
 
-/// Of a plan with the largest micro-batch that fits, those to measure: powers of two and itself.
-[[nodiscard]] std::vector<std::int64_t> micro_batches_to_measure(TrainPlan const& plan);
 /// Plans a run with another micro-batch: what it takes follows.
 ///
 /// Errors  as predict_memory

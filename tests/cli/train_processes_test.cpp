@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <shardwise/train/checkpoint/checkpoint_folders.hpp>
+
 #include <doctest/doctest.h>
 
 #include "launched_ranks.hpp"
@@ -7,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <unistd.h>
@@ -235,4 +238,46 @@ TEST_CASE(
     auto const mpi = run_command_line(mpirun(2, words_of("mpi", {"--dp", "2", "--zero", "3", "--dry-run"})));
     if (mpi.says("is not built into") || mpi.status == 127) SHARDWISE_SKIP("no MPI on this machine");
     says_after(mpi);
+}
+
+TEST_CASE("train: a rank whose data come slowly is named once, whichever it is, and the bits stay") {
+    Training const training;
+    auto const library = std::filesystem::path(SHARDWISE_PROGRAM).parent_path() / "../tests/fakes/libslow_reads.so";
+    REQUIRE(exists(library.string()));
+    struct Case {
+        std::string slow_rank, steps;
+        Words starter, flags;
+    };
+    std::int64_t number = 0;
+    for (auto const& one :
+         {Case{"1", "20", {}, {"--ranks", "processes", "--dp", "2"}},
+          Case{"1", "10", {}, {"--ranks", "processes", "--pp", "2"}},
+          Case{"0", "10", {"launch", "--nproc", "2", "--prefix", "none", "--", SHARDWISE_PROGRAM}, {}}}) {
+        CAPTURE(one.slow_rank);
+        CAPTURE(number);
+        auto command = training.words("slow" + std::to_string(++number), {"--steps", one.steps});
+        command[7] = "2";
+        auto alone = command;
+        alone[5] += "whole";
+        command.insert(command.end(), one.flags.begin(), one.flags.end());
+        auto words = one.starter;
+        words.insert(words.end(), command.begin(), command.end());
+        // A read of each sequence, two in a step, takes this long; all else of it some milliseconds.
+        auto const ran = run(words, {{"LD_PRELOAD", library.string()},
+                                     {"ASAN_OPTIONS", "verify_asan_link_order=0"},
+                                     {"SLOW_RANK", one.slow_rank},
+                                     {"SLOW_MS", "100"}});
+        REQUIRE_MESSAGE(ran.status == 0, ran.err);
+        Answer const answer(ran.out);
+        auto const warning = "rank " + one.slow_rank +
+                             " took more than twice the median of ranks with the same work, of each sequence, in ten "
+                             "steps in a row, until step 10";
+        REQUIRE_MESSAGE(answer.size("warnings") == 1, ran.err);
+        CHECK(answer.text("warnings", 0U) == warning);
+        CHECK_MESSAGE(ran.says("shardwise: warning: " + warning + "\n"), ran.err);
+        CHECK(ran.err.find("twice the median") == ran.err.rfind("twice the median"));
+        Answer const whole(run(alone).out);
+        CHECK(whole.size("warnings") == 0);
+        check_same(answer, whole);
+    }
 }

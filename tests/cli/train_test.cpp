@@ -143,6 +143,7 @@ TEST_CASE("train: the same weights on any ranks, with any micro-batch, threads a
              {"--pp", "2", "--offload", "all"},
              {"--dp", "2", "--bucket-mb", "1", "--find-unused", "--no-static-graph", "--no-bucket-view"},
              {"--dp", "2", "--tune", "--ranks", "processes"},
+             {"--dp", "2", "--tune"},
              {"--tp", "2", "--tune", "--micro-batch", "auto"},
              {"--tp", "4", "--micro-batch", "3"},
              {"--tp", "2", "--dp", "2", "--zero", "1", "--mode", "hybrid"},
@@ -161,6 +162,12 @@ TEST_CASE("train: the same weights on any ranks, with any micro-batch, threads a
         auto const ranks = degree("--dp") * degree("--tp") * degree("--pp");
         bool const is_tuned = std::find(more.begin(), more.end(), "--tune") != more.end();
         CHECK((answer.text("plan", "reason").find("the fastest micro-batch of 1, 2") != std::string::npos) == is_tuned);
+        CHECK(answer.integer("tokens") == 4 * Training::batch * Training::context);
+        // However a rank's sequences are split.
+        auto const share = (Training::batch + degree("--dp") - 1) / degree("--dp");
+        auto const size = answer.integer("plan", "micro_batch");
+        CHECK((size >= 1 && size <= share));
+        CHECK(answer.integer("plan", "micro_batches") == (share + size - 1) / size);
         if (std::find(more.begin(), more.end(), "--save-every") != more.end()) {
             for (std::string const file : {"model.safetensors", "optimizer.safetensors", "trainer_state.json"})
                 CHECK(read_text(training.out("run" + std::to_string(number) + "/step-000002/" + file)) ==

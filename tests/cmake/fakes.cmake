@@ -20,3 +20,5 @@ shardwise_fake(fake_amd_smi amd_smi.cpp)
 shardwise_fake(fake_amd_smi_without_memory amd_smi.cpp FAKE_AMD_SMI_WITHOUT_MEMORY)
 # Counts what a program writes, and ends it in the midst of it.
 shardwise_fake(watched_files watched_files.cpp)
+# Makes one rank's reads of its data slow.
+shardwise_fake(slow_reads slow_reads.cpp)

@@ -5,6 +5,7 @@
 //   WATCHED_LOG     a file that gets a line of each call before it is made: its name and what it is about
 //   KILLED_AT       the number of a call, from 1
 //   KILLED          before, within (half of what a write has to write is written) or after
+//   WATCHED_FREE    what the disk of the folder has free, in bytes
 #include <cerrno>
 #include <csignal>
 #include <cstdarg>
@@ -15,6 +16,7 @@
 #include <string>
 #include <string_view>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -96,12 +98,31 @@ int open_file(char const* symbol, char const* path, int flags, mode_t mode) {
     return (flags & O_CREAT) != 0 ? make("open", path, call) : call();
 }
 mode_t mode_of(int flags, std::va_list words) {
-    return (flags & O_CREAT) != 0 ? static_cast<mode_t>(va_arg(words, unsigned)) : 0;
+    bool const makes_file = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
+    return makes_file ? static_cast<mode_t>(va_arg(words, unsigned)) : 0;
+}
+
+/// Asks for what a disk has free, and says the folder's own number.
+template <class Disk>
+int ask_space(char const* symbol, char const* path, Disk* disk) {
+    auto const done = next<int(char const*, Disk*)>(symbol)(path, disk);
+    auto const free = variable("WATCHED_FREE");
+    if (done != 0 || free.empty() || !is_below(path)) return done;
+    disk->f_frsize = 1;
+    disk->f_bavail = static_cast<fsblkcnt_t>(std::atoll(free.data()));
+    return done;
 }
 
 }  // namespace
 
 extern "C" {
+
+int statvfs(char const* path, struct statvfs* disk) noexcept {
+    return ask_space("statvfs", path, disk);
+}
+int statvfs64(char const* path, struct statvfs64* disk) noexcept {
+    return ask_space("statvfs64", path, disk);
+}
 
 int mkdir(char const* path, mode_t mode) {
     return make("mkdir", path, [&] { return next<int(char const*, mode_t)>("mkdir")(path, mode); });

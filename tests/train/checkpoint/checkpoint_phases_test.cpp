@@ -43,9 +43,11 @@ struct Way {
     std::int32_t ranks;
     ZeroStage zero;
     std::int32_t tp = 1;
+    std::int32_t pp = 1;
 };
-constexpr std::array<Way, 4> all_ways{Way{2, ZeroStage::optimizer}, Way{3, ZeroStage::gradients},
-                                      Way{2, ZeroStage::weights}, Way{2, ZeroStage::none, 2}};
+constexpr std::array<Way, 5> all_ways{Way{2, ZeroStage::optimizer}, Way{3, ZeroStage::gradients},
+                                      Way{2, ZeroStage::weights}, Way{2, ZeroStage::none, 2},
+                                      Way{2, ZeroStage::none, 1, 2}};
 bool has(Way const& way, Phase phase) {
     return phase != Phase::gather || way.zero == ZeroStage::optimizer || way.zero == ZeroStage::gradients;
 }
@@ -146,6 +148,7 @@ private:
                              .schedule = {.learning_rate = 3e-3, .warm_up = 3, .total = run_steps, .floor = 0.1},
                              .zero = way.zero};
         options.tp = way.tp;
+        options.pp = way.pp;
         options.timeout = timeout;
         auto const place = options.model_place(comm.rank());
         auto const program = TrainingProgram::create(run_.trained.model(), place);
@@ -239,9 +242,9 @@ private:
             CHECK(one.succeeded == !has_died);
             if (!has_died) continue;
             CHECK(one.code == ErrorCode::rank_lost);
-            // "was ended by signal Killed", or "has ended" where the parent of all knows already.
+            // "was ended by signal Killed", or "has ended" where the parent of all knows already: before a call or, of stages, during it.
             CHECK(one.message.find("rank " + std::to_string(rank) + ": ") == 0);
-            CHECK(one.message.find(" ended b") != std::string::npos);
+            CHECK(one.message.find(" ended ") != std::string::npos);
             CHECK(one.message.find(", in phase ") != std::string::npos);
         }
     }
@@ -274,7 +277,8 @@ private:
         check_whole(out);
     }
 
-    SmallRun<AdamW> run_;
+    /// Two layers: each may be a stage.
+    SmallRun<AdamW> run_{"float32", {}, 2};
     std::map<std::int64_t, std::map<std::string, std::string>> expected_;
     std::atomic<int>* met_;
     int calls_ = 0;
@@ -325,6 +329,7 @@ TEST_SUITE("long") {
                 if (!has(way, phase)) continue;
                 CAPTURE(way.ranks);
                 CAPTURE(way.tp);
+                CAPTURE(way.pp);
                 auto const name = name_of(phase);
                 CAPTURE(name);
                 // All calls over the ways and phases.

@@ -166,7 +166,7 @@ struct ResumePoint {
         .in(out)
         .needs(Bytes{one * count})
         .has(Bytes{static_cast<std::int64_t>(free)})
-        .because("for " + std::to_string(count) + " checkpoints")
+        .because(count == 1 ? std::string("for a checkpoint") : "for " + std::to_string(count) + " checkpoints")
         .fix("free some space, or write elsewhere");
 }
 
