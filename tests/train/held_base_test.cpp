@@ -312,12 +312,12 @@ TEST_CASE("TrainingWeights: a GGUF base of an adapter has the logits of the mode
         auto const steps = model.train();
         CHECK(steps.back().loss < steps.front().loss);
     }
-    HeldModel const llama(root + "llama-q8_0.gguf");
+    HeldModel const one(root + "llama-q8_0.gguf");
     HostContext context({.threads = 1});
-    CHECK(TrainingWeights::load(context, llama.stored).error().message().find("an adapter alone changes") !=
+    CHECK(TrainingWeights::load(context, one.stored).error().message().find("an adapter alone changes") !=
           std::string::npos);
-    auto const adapter = take(TrainedAdapter::create(llama.checkpoint.model, {.rank = 2}));
-    CHECK_FALSE(TrainingWeights::load(context, llama.stored, {}, adapter));
+    auto const adapter = take(TrainedAdapter::create(one.checkpoint.model, {.rank = 2}));
+    CHECK_FALSE(TrainingWeights::load(context, one.stored, {}, adapter));
 }
 
 TEST_CASE("train_ranks: tensor-parallel ranks train beside a packed base with the bits of one, each with its part") {
