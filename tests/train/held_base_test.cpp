@@ -2,6 +2,7 @@
 #include <shardwise/executor/training/held_base.hpp>
 #include <shardwise/json/value.hpp>
 #include <shardwise/model/files/checkpoint.hpp>
+#include <shardwise/quant/scheme.hpp>
 #include <shardwise/train/train_ranks.hpp>
 
 #include <doctest/doctest.h>
@@ -15,9 +16,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
+#include <iterator>
 #include <optional>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 using namespace shardwise;
@@ -34,7 +37,10 @@ std::int32_t word_stride() {
     return sampled_count(1, 11);
 }
 
-/// A checkpoint of tests/golden with a new adapter, whose base is held as it is or as `quant` packs it; or in float32.
+/// What of a base is held in formats of its own: all that may be, products of layers alone, or nothing.
+enum class Held : std::uint8_t { all, layers, none };
+
+/// A checkpoint with a new adapter, whose base is held as it is or as `quant` packs it; or in float32.
 struct HeldModel {
     ModelSource source;
     Checkpoint checkpoint;
@@ -44,24 +50,28 @@ struct HeldModel {
     std::optional<TrainingProgram> program;
     std::optional<TrainingWeights> weights;
 
-    explicit HeldModel(std::string const& path, Optional<QuantScheme> const& quant = {}, bool is_held = true)
+    explicit HeldModel(std::string const& path, Optional<QuantScheme> const& quant = {}, Held what = Held::all)
         : source(take(find_model(path, {}, HubCache(HubEnvironment{})))),
           checkpoint(take(read_checkpoint(source))),
           stored(take(StoredParameters::open(source, checkpoint.model))) {
-        if (is_held) options.held = take(held_products(stored, quant));
+        if (what != Held::none) options.held = take(held_products(stored, quant));
+        auto const readers = detail::parameter_readers(checkpoint.model);
+        for (auto at = options.held.begin(); what == Held::layers && at != options.held.end();)
+            at = readers.at(at->first).is_in_layer ? std::next(at) : options.held.erase(at);
         program.emplace(take(TrainingProgram::create(checkpoint.model, {}, options)));
         weights.emplace(take(TrainingWeights::load(context, stored, {}, program->layout().adapter(), 7, quant)));
         CHECK(context.memory().current() == TrainingWeights::bytes(program->layout()));
     }
     /// The loss of the last of some tokens for each word that may follow; in a sample for some of them.
-    [[nodiscard]] std::vector<float> last_losses(std::vector<std::int32_t> const& ids) {
+    [[nodiscard]] std::vector<float> last_losses(std::vector<std::int32_t> const& ids,
+                                                 std::int32_t stride = word_stride()) {
         auto const count = static_cast<std::int64_t>(ids.size());
         auto pass =
             take(TrainingPass::create(context, *program, {.sequences = 1, .context = count}, stored.rope_divisors()));
         auto stream = context.make_stream();
         REQUIRE(pass.forward(*weights, {ids.data(), {1, count}}, stream));
         std::vector<float> out;
-        for (std::int32_t word = 0; word < checkpoint.model.config.vocab_size; word += word_stride()) {
+        for (std::int32_t word = 0; word < checkpoint.model.config.vocab_size; word += stride) {
             std::vector<std::int32_t> const targets(ids.size(), word);
             std::vector<float> losses(ids.size());
             REQUIRE(pass.losses(*weights, 0, {targets.data(), {count}}, {losses.data(), {count}}, stream));
@@ -75,11 +85,12 @@ struct HeldModel {
         for (auto& id : ids) id %= static_cast<std::int32_t>(checkpoint.model.config.vocab_size);
         return CurveData(checkpoint.model.config.vocab_size, ids);
     }
-    [[nodiscard]] static TrainOptions how(std::int32_t tp = 1) {
+    [[nodiscard]] static TrainOptions how(std::int32_t tp = 1, std::int32_t pp = 1) {
         TrainOptions out{.steps = sampled_count(6, 3),
                          .micro_batch = 2,
                          .schedule = {.learning_rate = 3e-3, .warm_up = 2, .total = 20, .floor = 0.1}};
         out.tp = tp;
+        out.pp = pp;
         return out;
     }
     /// Losses and norms of some steps with one batch.
@@ -87,24 +98,25 @@ struct HeldModel {
         return take(
             train_ranks(context, *program, *weights, AdamW{}, data().batches(), how(), 1, stored.rope_divisors()));
     }
-    /// The same of tensor-parallel ranks, each with its part of the base, in memory that is predicted.
-    [[nodiscard]] std::vector<TrainedStep> train_over(std::int32_t ranks, Optional<QuantScheme> const& quant) const {
+    /// The same of tensor-parallel ranks, of one stage or several, each with its part of the base, in memory that is predicted.
+    [[nodiscard]] std::vector<TrainedStep> train_over(std::int32_t ranks, Optional<QuantScheme> const& quant,
+                                                      std::int32_t pp = 1) const {
         auto const& model = checkpoint.model;
         auto const& adapter = program->layout().adapter();
         std::vector<TrainedStep> out;
-        auto const own_weights = [&](HostContext& own, TensorPlace const& place) {
+        auto const own_weights = [&](HostContext& own, TrainingPlace const& place) {
             return TrainingWeights::load(own, stored, place, adapter, 7, quant);
         };
         auto const body = [&](Trainer<AdamW>& trainer, HostStream& stream) -> Result<> {
             auto const& layout = trainer.weights().layout();
             // A part of the rows and one of the columns.
             auto const whole = program->layout().held_bytes();
-            if (!detail::is_packed(adapter.options().held.begin()->second.format))
+            if (!quant && pp == 1 && !detail::is_packed(adapter.options().held.begin()->second.format))
                 CHECK(layout.held_bytes() == whole * 2 / ranks);
             auto const own = TrainingProgram::create(model, layout.place(), adapter.options());
             if (!own) return own.error();
             auto const predicted =
-                Trainer<AdamW>::bytes(*own, AdamW{}, trainer.batches().options(), how(ranks),
+                Trainer<AdamW>::bytes(*own, AdamW{}, trainer.batches().options(), how(ranks, pp),
                                       {trainer.comm().size(), trainer.comm().rank()}, stored.rope_divisors());
             if (!predicted) return predicted.error();
             CHECK(trainer.context().memory().current() == TrainingWeights::bytes(layout) + *predicted);
@@ -114,12 +126,51 @@ struct HeldModel {
             return {};
         };
         HostContext first({.threads = 1});
-        auto const done = train_ranks(first, model, own_weights, AdamW{}, data().batches(), how(ranks), ranks, body,
-                                      stored.rope_divisors());
+        auto const done = train_ranks(first, model, own_weights, AdamW{}, data().batches(), how(ranks, pp), ranks * pp,
+                                      body, stored.rope_divisors());
         REQUIRE_MESSAGE(done, (done ? "" : done.error().message()));
         return out;
     }
 };
+
+/// The words of write_k_types: more than are decoded together, and no multiple of that.
+constexpr std::int32_t words = 320;
+
+/// A GGUF file of a llama whose products are Q4_K and whose table is Q6_K, with a head or without: ranks part their blocks of 256.
+void write_k_types(std::string const& path, bool has_head) {
+    std::vector<FileTensorData> tensors;
+    auto const matrix = [&](std::string const& name, std::int64_t rows, bool is_table = false) {
+        std::size_t const size = is_table ? 210 : 144;
+        auto bytes = some_bytes(static_cast<std::size_t>(rows) * size, static_cast<unsigned>(tensors.size() + 1));
+        for (std::size_t at = 0; at < bytes.size(); at += size) {
+            // What scales have in common: 2^-13 and 2^-12, of the lowest values 7.5 times that.
+            if (is_table) bytes.replace(at + 208, 2, bytes_of(std::vector<std::uint16_t>{0x0800}));
+            if (!is_table) bytes.replace(at, 4, bytes_of(std::vector<std::uint16_t>{0x0C00, 0x1780}));
+        }
+        tensors.push_back({name + ".weight", "", {rows, 256}, bytes, is_table ? 14U : 12U});
+    };
+    auto const norm = [&](std::string const& name) {
+        tensors.push_back({name + ".weight", "", {256}, bytes_of(std::vector<float>(256, 1.0F)), 0});
+    };
+    matrix("token_embd", words, true);
+    for (std::string const layer : {"blk.0.", "blk.1."}) {
+        for (auto const* const name : {"attn_q", "attn_output", "ffn_gate", "ffn_up", "ffn_down"})
+            matrix(layer + name, 256);
+        for (auto const* const name : {"attn_k", "attn_v"}) matrix(layer + name, 128);
+        for (auto const* const name : {"attn_norm", "ffn_norm"}) norm(layer + name);
+    }
+    norm("output_norm");
+    if (has_head) matrix("output", words);
+    write_gguf(path, tensors,
+               {{"llama.embedding_length", 256},
+                {"llama.feed_forward_length", 256},
+                {"llama.block_count", 2},
+                {"llama.attention.head_count", 4},
+                {"llama.attention.head_count_kv", 2},
+                {"llama.vocab_size", words},
+                {"llama.context_length", 64}},
+               {{"general.architecture", "llama"}}, {{"llama.attention.layer_norm_rms_epsilon", 1e-6F}});
+}
 
 std::string text_of(std::string const& path) {
     std::stringstream text;
@@ -168,7 +219,7 @@ TEST_CASE(
         HeldModel packed(root + name);
         CHECK(packed.program->layout().held_bytes() > 0);
         CHECK(largest_difference(packed.last_losses(ids), losses_of(*one.find("logits"))) < 2e-4);
-        HeldModel single(root + name, {}, false);
+        HeldModel single(root + name, {}, Held::none);
         // Of other forms nothing that a product takes is as small, and it is held in float32.
         bool const is_small =
             name == "nf4" || name == "nf4_double" || name == "int8" || name == "gptq" || name == "awq";
@@ -186,30 +237,65 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("TrainingWeights: products of a base whose rows are decoded some at a time have the bits of all rows at once") {
-    FormulaModel const files(
-        R"({"model_type":"llama","vocab_size":97,"hidden_size":320,"intermediate_size":600,"num_hidden_layers":1,)"
+TEST_CASE(
+    "TrainingWeights: products of a base whose rows are decoded some at a time have the bits of all rows at once") {
+    // Of words, and of what layers make, more than are decoded together; and layers that are narrower than that.
+    FormulaModel const wide(
+        R"({"model_type":"llama","vocab_size":601,"hidden_size":320,"intermediate_size":600,"num_hidden_layers":1,)"
         R"("num_attention_heads":5,"num_key_value_heads":5,"head_dim":64,"max_position_embeddings":64})");
-    HeldModel held(files.folder.path(), QuantScheme::int8());
-    HeldModel whole(files.folder.path(), {}, false);
-    auto const& products = held.weights->held().products();
-    auto* const memory = whole.weights->values(0).data() - whole.program->layout().parameters()[0].begin;
-    int decoded = 0;
-    for (std::size_t i = 0; i < products.size(); ++i) {
-        auto const& from = held.program->layout().frozen()[i];
-        auto const& to = whole.program->layout().frozen()[i];
-        REQUIRE(from.name == to.name);
-        if (!from.held) continue;
-        auto const values = values_of(products[i].own.source);
-        std::copy(values.begin(), values.end(), memory + to.begin);
-        ++decoded;
+    FormulaModel const narrow(
+        R"({"model_type":"llama","vocab_size":601,"hidden_size":64,"intermediate_size":96,"num_hidden_layers":1,)"
+        R"("num_attention_heads":4,"num_key_value_heads":4,"max_position_embeddings":64})");
+    struct Case {
+        FormulaModel const& files;
+        std::string_view scheme;
+        int held = 0;
+    };
+    // The schemes of modules leave the table and the head as they are, those of GGUF pack them.
+    for (auto const& one : {Case{wide, "int8", 7}, Case{wide, "Q8_0-pure", 9}, Case{wide, "Q4_0", 9},
+                            Case{wide, "F16", 9}, Case{narrow, "Q8_0-pure", 9}}) {
+        CAPTURE(std::string(one.scheme));
+        auto const quant = take(parse_quant_scheme(one.scheme));
+        HeldModel held(one.files.folder.path(), quant);
+        HeldModel whole(one.files.folder.path(), {}, Held::none);
+        auto const& products = held.weights->held().products();
+        auto* const memory = whole.weights->values(0).data() - whole.program->layout().parameters()[0].begin;
+        int decoded = 0;
+        for (std::size_t i = 0; i < products.size(); ++i) {
+            auto const& from = held.program->layout().frozen()[i];
+            auto const& to = whole.program->layout().frozen()[i];
+            REQUIRE(from.name == to.name);
+            if (!from.held) continue;
+            auto const values = values_of(products[i].own.source);
+            std::copy(values.begin(), values.end(), memory + to.begin);
+            ++decoded;
+        }
+        CHECK(decoded == one.held);
+        std::vector<std::int32_t> const ids{5, 17, 3, 600, 40, 257};
+        CHECK(held.last_losses(ids, 51) == whole.last_losses(ids, 51));
+        auto const steps = whole.train();
+        CHECK(held.train() == steps);
+        auto const halves = held.program->layout().gradient_elements();
+        CHECK(std::equal(held.weights->data(), held.weights->data() + halves, whole.weights->data()));
+        CHECK(held.train_over(2, quant) == steps);
     }
-    CHECK(decoded == 7);
-    std::vector<std::int32_t> const ids{5, 17, 3, 96, 40, 2};
-    CHECK(held.last_losses(ids) == whole.last_losses(ids));
-    CHECK(held.train() == whole.train());
-    auto const halves = held.program->layout().gradient_elements();
-    CHECK(std::equal(held.weights->data(), held.weights->data() + halves, whole.weights->data()));
+}
+
+TEST_CASE("held_products: a table or a head that run does not pack is refused as run refuses it") {
+    FormulaModel const files(
+        R"({"model_type":"llama","vocab_size":64,"hidden_size":256,"intermediate_size":256,"num_hidden_layers":1,)"
+        R"("num_attention_heads":4,"num_key_value_heads":4,"max_position_embeddings":64})");
+    auto const stored = take(StoredParameters::open(files.source, files.checkpoint->model));
+    CHECK(take(held_products(stored, take(parse_quant_scheme("Q4_0-pure")))).size() == 9);
+    // Of this mixture the head is Q6_K.
+    auto const quant = take(parse_quant_scheme("Q4_0"));
+    LoadOptions options;
+    options.quant = quant;
+    auto const refused = held_format(take(stored.find("lm_head.weight")), files.checkpoint->model, options);
+    REQUIRE_FALSE(refused);
+    auto const held = held_products(stored, quant);
+    REQUIRE_FALSE(held);
+    CHECK(held.error().message() == refused.error().message());
 }
 
 TEST_CASE("TrainingWeights: a GGUF base of an adapter has the logits of the model that it was made from") {
@@ -226,12 +312,12 @@ TEST_CASE("TrainingWeights: a GGUF base of an adapter has the logits of the mode
         auto const steps = model.train();
         CHECK(steps.back().loss < steps.front().loss);
     }
-    HeldModel const llama(root + "llama-q8_0.gguf");
+    HeldModel const one(root + "llama-q8_0.gguf");
     HostContext context({.threads = 1});
-    CHECK(TrainingWeights::load(context, llama.stored).error().message().find("an adapter alone changes") !=
+    CHECK(TrainingWeights::load(context, one.stored).error().message().find("an adapter alone changes") !=
           std::string::npos);
-    auto const adapter = take(TrainedAdapter::create(llama.checkpoint.model, {.rank = 2}));
-    CHECK_FALSE(TrainingWeights::load(context, llama.stored, {}, adapter));
+    auto const adapter = take(TrainedAdapter::create(one.checkpoint.model, {.rank = 2}));
+    CHECK_FALSE(TrainingWeights::load(context, one.stored, {}, adapter));
 }
 
 TEST_CASE("train_ranks: tensor-parallel ranks train beside a packed base with the bits of one, each with its part") {
@@ -250,5 +336,44 @@ TEST_CASE("train_ranks: tensor-parallel ranks train beside a packed base with th
         HeldModel single(base.path, base.quant);
         auto const steps = single.train();
         CHECK(single.train_over(base.ranks, base.quant) == steps);
+    }
+}
+
+TEST_CASE(
+    "TrainingWeights: the packed table and head of a GGUF base train as in float32, bit for bit, in their own bytes") {
+    auto const root = std::string(SHARDWISE_SOURCE_DIR) + "/tests/golden/gguf/";
+    struct Base {
+        std::string name;
+        /// Of the table and, where it is another weight, the head: how many, and the bytes of each.
+        std::int64_t tables = 1;
+        std::int64_t bytes = 0;
+    };
+    TemporaryFolder const folder;
+    write_k_types(folder / "untied.gguf", true);
+    write_k_types(folder / "tied.gguf", false);
+    for (auto const& base :
+         {Base{root + "llama-q8_0.gguf", 2, 64 * 34}, Base{root + "qwen2-q8_0.gguf", 1, 64 * 34},
+          Base{root + "gpt2-q8_0.gguf", 1, 64 * 34}, Base{root + "phi-q8_0.gguf", 2, 64 * 34},
+          Base{root + "falcon_groups-bf16.gguf", 1, 64 * 64}, Base{folder / "untied.gguf", 2, words * (210 + 144) / 2},
+          Base{folder / "tied.gguf", 1, words * 210}}) {
+        CAPTURE(base.name);
+        HeldModel held(base.name);
+        HeldModel layers(base.name, {}, Held::layers);
+        CHECK(held.options.held.size() == layers.options.held.size() + static_cast<std::size_t>(base.tables));
+        auto const& config = held.checkpoint.model.config;
+        auto const floats = config.vocab_size * config.hidden_size * 4;
+        CHECK(TrainingWeights::bytes(layers.program->layout()).count() -
+                  TrainingWeights::bytes(held.program->layout()).count() ==
+              base.tables * (floats - base.bytes));
+        auto const last = static_cast<std::int32_t>(config.vocab_size) - 1;
+        std::vector<std::int32_t> const ids{5, 17, 3, last, 40, last / 2 + 1};
+        CHECK(held.last_losses(ids, 19) == layers.last_losses(ids, 19));
+        auto const steps = layers.train();
+        CHECK(held.train() == steps);
+        auto const halves = held.program->layout().gradient_elements();
+        CHECK(std::equal(held.weights->data(), held.weights->data() + halves, layers.weights->data()));
+        CHECK(held.train_over(2, {}) == steps);
+        CHECK(held.train_over(1, {}, 2) == steps);
+        CHECK(held.train_over(2, {}, 2) == steps);
     }
 }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <shardwise/executor/training/chunk_pass.hpp>
+#include <shardwise/executor/training/frozen_products.hpp>
+#include <shardwise/executor/training/held_head.hpp>
 #include <shardwise/executor/training/shared_head.hpp>
 #include <shardwise/executor/training/training_program.hpp>
 
@@ -21,6 +23,9 @@ struct HeadPass {
     float const* weights = nullptr;
     /// The copies of weights that are cut along the other axis.
     float const* turned = nullptr;
+    /// Frozen products in formats of their own, and memory for the rows of one that are decoded together.
+    FrozenProducts::Product const* held = nullptr;
+    float* decoded = nullptr;
     Matrix hidden{};
     float soft_cap = 0.0F;
     /// A weight for each token, and memory.
@@ -38,8 +43,9 @@ struct HeadPass {
         if (goes_back(gradients, above) && above == nullptr && head.weight.is_frozen) return {};
         // Of one rank all rows of the vocabulary.
         auto const rows = head.rows.size();
+        bool const is_held = head.weight.held >= 0;
         HeadLoss in{.in = hidden,
-                    .head = ConstMatrix(weights + head.weight.weight, {rows, head.hidden}),
+                    .head = is_held ? ConstMatrix{} : ConstMatrix(weights + head.weight.weight, {rows, head.hidden}),
                     .targets = leaf.targets};
         if (head.bias.elements > 0) in.bias = {weights + head.bias.weight, {head.bias.elements}};
         HeadLossGradients to{.loss = leaf.losses};
@@ -60,10 +66,19 @@ struct HeadPass {
             if (head.bias.elements > 0) is_written[head.bias.number] = 1;
         }
         HeadLossOptions const options{.soft_cap = soft_cap};
-        if (tensor.place.ranks == 1) return head_cross_entropy(in, to, options, scratch, stream);
+        bool const is_one = tensor.place.ranks == 1;
+        if (is_held) {
+            auto const& product = held[head.weight.held];
+            HeldHead const own{product.own, decoded};
+            if (is_one) return cross_entropy_of(own, head.vocabulary, in, to, options, scratch, stream);
+            HeldHead const other{product.turned, decoded};
+            return shared_head_cross_entropy(tensor, own, other, head.vocabulary, in, to, options, scratch, stream);
+        }
+        if (is_one) return head_cross_entropy(in, to, options, scratch, stream);
         auto const columns = split_units(head.hidden, tensor.place.ranks, tensor.place.rank).size();
-        ConstMatrix const other(turned + head.turned, {head.vocabulary, columns});
-        return shared_head_cross_entropy(tensor, in, other, to, options, scratch, stream);
+        DenseHead const own{in.head};
+        DenseHead const other{ConstMatrix(turned + head.turned, {head.vocabulary, columns})};
+        return shared_head_cross_entropy(tensor, own, other, head.vocabulary, in, to, options, scratch, stream);
     }
 };
 

@@ -16,7 +16,7 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// The formats in which products of layers are held, by their weights' names.
+/// The formats in which products, and the table of words, are held, by their weights' names; of tied names by the first.
 using HeldProducts = std::map<std::string, HeldFormat, std::less<>>;
 
 namespace detail {
@@ -27,21 +27,34 @@ struct ParameterReader {
     BlockBody const* body = nullptr;
     std::size_t slot = 0;
     bool is_in_layer = false;
+    /// It makes the logits.
+    bool is_head = false;
+
+    /// Whether a base may hold the parameter in a format of its own: weights of products in layers, the table of words and the head.
+    [[nodiscard]] bool may_be_held() const {
+        if (slot != 0) return false;
+        bool const is_table = operation->kind == OpKind::embedding && operation->index == TableIndex::token;
+        bool const is_product = operation->kind == OpKind::linear && is_in_layer;
+        return is_table || is_head || (is_product && !operation->parameters[0].starts_with('/'));
+    }
 };
 using ParameterReaders = std::map<std::string, ParameterReader, std::less<>>;
 
 [[nodiscard]] inline ParameterReaders parameter_readers(Model const& model) {
     ParameterReaders out;
-    for (auto const& block : model.program.blocks()) {
+    auto const& blocks = model.program.blocks();
+    for (auto const& block : blocks) {
         auto const& body = model.program.body(block);
+        bool const is_last = &block + 1 == blocks.end();
         for (std::int32_t layer = 0; layer < block.count; ++layer) {
             auto prefix = std::string(block.module);
             if (block.is_numbered) prefix += "." + std::to_string(block.first + layer);
             for (auto const& op : body.operations()) {
+                bool const is_head = is_last && op.kind == OpKind::linear && &op == &body.operations().back();
                 for (std::size_t slot = 0; slot < op.parameters.size(); ++slot) {
                     if (!op.parameters[slot].empty())
                         out.emplace(parameter_name(prefix, op.parameters[slot], 0),
-                                    ParameterReader{&op, &body, slot, block.is_numbered});
+                                    ParameterReader{&op, &body, slot, block.is_numbered, is_head});
                 }
             }
         }
@@ -55,23 +68,30 @@ using ParameterReaders = std::map<std::string, ParameterReader, std::less<>>;
 
 }  // namespace detail
 
-/// Which products of a checkpoint's layers the base of an adapter holds in their own formats, decoded for each product: those that are
-/// packed, those that `quant` packs, and of GGUF files all, whose rows may lie in another order. All else of a base is float32.
+/// What of a checkpoint the base of an adapter holds in formats of its own, decoded for each product: of the products of layers those that
+/// are packed, those that `quant` packs as `run` does, and of GGUF files all, whose rows may lie in another order; by the same rule the table
+/// of words, whose rows are decoded as they are looked up, and the head, where they are not float32 then. All else of a base is float32.
 ///
-/// Errors  as StoredParameters::find and held_format
+/// Errors  as StoredParameters::find and held_format; unsupported for a table that is the head, too, in another format
 [[nodiscard]] inline Result<HeldProducts> held_products(StoredParameters const& stored,
                                                         Optional<QuantScheme> const& quant = {}) {
     HeldProducts out;
     LoadOptions options;
     options.quant = quant;
     for (auto const& [name, reader] : detail::parameter_readers(stored.model())) {
-        bool const is_product = reader.operation->kind == OpKind::linear && reader.slot == 0 && reader.is_in_layer;
-        if (!is_product || reader.operation->parameters[0].starts_with('/')) continue;
+        if (!reader.may_be_held()) continue;
         auto const found = stored.find(name);
         if (!found) return found.error();
+        // What such a table or head is packed by is refused where it is loaded.
+        if (!reader.is_in_layer && (found->tensor->is_transposed || found->tensor->shape.rank() != 2)) continue;
         auto const held = held_format(*found, stored.model(), options);
         if (!held) return held.error();
-        if (stored.is_gguf() || !found->packed.empty() || detail::is_packed(held->format)) out.emplace(name, *held);
+        bool const is_own = stored.is_gguf() || !found->packed.empty() || detail::is_packed(held->format) ||
+                            *held != HeldFormat{found->format, found->group};
+        if (!is_own || (!reader.is_in_layer && held->format == WeightFormat::f32)) continue;
+        auto const [place, is_new] = out.emplace(found->name, *held);
+        if (!is_new && place->second != *held)
+            return Error{ErrorCode::unsupported}.in(name).because("is held in two formats, of which a base has one");
     }
     return out;
 }

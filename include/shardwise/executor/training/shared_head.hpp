@@ -20,17 +20,17 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 /// head_cross_entropy, with its bits, of ranks that share the vocabulary: each makes the logits of its words, which all gather, a chunk at
 /// a time, and from all of them its columns of the input's gradient, which all gather again.
 ///
-/// Shapes  as head_cross_entropy, but in.head and to.head are this rank's rows (split_units), bias and its gradient are whole; turned
-///         [vocabulary, this rank's columns]: the head, cut along the other axis
+/// Shapes  as head_cross_entropy, but `own` and to.head are this rank's rows (split_units), bias and its gradient are whole; `turned`
+///         [vocabulary, this rank's columns]: the head, cut along the other axis; in.head is not read
 /// Order   on `stream`, the collectives too
 /// Errors  as head_cross_entropy; a collective's error stops the stream
-[[nodiscard]] inline Result<> shared_head_cross_entropy(TensorRank const& rank, HeadLoss const& in,
-                                                        TensorView<float const, 2, Host> turned,
-                                                        HeadLossGradients const& to, HeadLossOptions const& options,
-                                                        TensorView<float, 1, Host> workspace, HostStream& stream) {
+template <class Head>
+[[nodiscard]] Result<> shared_head_cross_entropy(TensorRank const& rank, Head const& own, Head const& turned,
+                                                 std::int64_t vocabulary, HeadLoss const& in,
+                                                 HeadLossGradients const& to, HeadLossOptions const& options,
+                                                 TensorView<float, 1, Host> workspace, HostStream& stream) {
     constexpr std::string_view name = "head_cross_entropy";
     auto const tokens = in.in.extent(0);
-    auto const vocabulary = turned.extent(0);
     auto const needed = head_cross_entropy_workspace(tokens, vocabulary, options);
     if (workspace.elements() < needed) return small_workspace(name, workspace.elements(), needed);
     if (!stream.isa()) return stream.isa().error();
@@ -42,15 +42,14 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
         auto const count = std::min(options.chunk, tokens - first);
         auto const part = in.in.rows(first, count);
         TensorView<float, 2, Host> const logits(workspace.data(), {count, vocabulary});
-        TensorView<float, 2, Host> const own(rank.share, {count, words.size()});
-        if (auto const made = Host::gemm<float>(part, in.head, own, {.is_b_transposed = true}, stream); !made)
-            return made;
-        gather_columns(rank, own, shared_evenly(vocabulary, rank.place), logits, stream);
+        TensorView<float, 2, Host> const share(rank.share, {count, words.size()});
+        if (auto const made = own.logits(part, share, stream); !made) return made;
+        gather_columns(rank, share, shared_evenly(vocabulary, rank.place), logits, stream);
         Host::launch(count, rows_of_chunk(rows, logits, first), stream, row_grain(vocabulary));
         if (!to.in.empty()) {
             auto const made = to.in.rows(first, count);
-            auto const done = linear_input_gradient(logits, turned, made.columns(columns.begin, columns.size()),
-                                                    to.is_input_added, stream);
+            auto const done =
+                turned.input_gradient(logits, made.columns(columns.begin, columns.size()), to.is_input_added, stream);
             if (!done) return done;
             gather_shares(rank, made, stream);
         }

@@ -94,8 +94,9 @@ public:
             auto& cuts = out.blocks_[number++];
             if (!has_attention(body)) {
                 bool const is_last = number == out.blocks_.size();
-                if (auto const done = out.add_vocabulary(body, std::string(block.module), is_last, tensors); !done)
-                    return done.error();
+                auto const& held = adapter.options().held;
+                auto const done = out.add_vocabulary(body, std::string(block.module), is_last, tensors, held);
+                if (!done) return done.error();
                 continue;
             }
             if (auto const checked = check_heads(body, block.module, place); !checked) return checked.error();
@@ -217,7 +218,7 @@ private:
 
     /// Rows of tables of words, and of the product that makes logits: with a copy that is cut by columns.
     [[nodiscard]] Result<> add_vocabulary(BlockBody const& body, std::string const& module, bool is_last,
-                                          Tensors const& tensors) {
+                                          Tensors const& tensors, HeldProducts const& held) {
         for (auto const& op : body.operations()) {
             bool const is_head = is_last && op.kind == OpKind::linear && &op == &body.operations().back();
             if (!is_head && !(op.kind == OpKind::embedding && op.index == TableIndex::token)) continue;
@@ -236,6 +237,10 @@ private:
                     .because("is more than the vocabulary")
                     .got(place_.ranks)
                     .at_most(rows);
+            if (auto const format = held.find(found->first); format != held.end()) {
+                held_.emplace(found->first, held_table(format->second, rows, columns));
+                continue;
+            }
             ParameterCut made;
             for (std::int64_t rank = 0; rank < place_.ranks; ++rank) {
                 made.own.push_back({{split_units(rows, place_.ranks, rank)}, {{0, columns}}});
@@ -247,6 +252,16 @@ private:
         return {};
     }
 
+    [[nodiscard]] HeldCut held_table(HeldFormat format, std::int64_t rows, std::int64_t columns) const {
+        HeldCut made;
+        for (std::int64_t rank = 0; rank < place_.ranks; ++rank) {
+            auto const share = split_units(columns, place_.ranks, rank);
+            made.own.push_back(
+                HeldPart::create(format, {split_units(rows, place_.ranks, rank)}, {0, columns}, columns));
+            made.turned.push_back(HeldPart::create(format, {{0, rows}}, share, columns));
+        }
+        return made;
+    }
     [[nodiscard]] Result<> add(Model const& model, BlockBody const& body, std::vector<BlockCut> const& cuts,
                                Operation const& op, std::string const& prefix, Tensors const& tensors,
                                HeldProducts const& held) {

@@ -34,7 +34,7 @@ struct LowRankOptions {
     std::vector<std::string> targets{};
     /// The share of elements that dropout makes 0 in the input of A, in training alone; each product drops its own.
     double dropout = 0.0;
-    /// What of the base is not float32: held_products.
+    /// What of the base is held in a format of its own: held_products.
     HeldProducts held{};
 };
 

@@ -25,7 +25,7 @@ struct TrainedParameter {
     std::size_t number = 0;
     /// It is read alone.
     bool is_frozen = false;
-    /// Of a product that is held in a format of its own, its number among what is frozen; else -1.
+    /// Of a product or table that is held in a format of its own, its number among what is frozen; else -1.
     std::int64_t held = -1;
 };
 

@@ -108,17 +108,19 @@ namespace detail {
 [[nodiscard]] inline std::int64_t product_weight_elements(TrainingProgram const& program,
                                                           std::vector<List<char>> const& rounded) {
     std::int64_t most = 0;
+    auto const take_held = [&](TrainedParameter const& weight) {
+        if (weight.held < 0) return false;
+        auto const& held = program.layout().frozen()[static_cast<std::size_t>(weight.held)];
+        for (auto const& part : {held.held, held.held_turned})
+            if (part) most = std::max(most, part->decoded_elements());
+        return true;
+    };
+    if (program.has_head()) (void)take_held(program.head().weight);
     for (auto const& block : program.blocks()) {
         auto const& operations = program.body(block).forward.operations();
         for (std::size_t i = 0; i < operations.size(); ++i) {
             auto const& weight = block.operations[i].parameters[0];
-            if (operations[i].kind != OpKind::linear) continue;
-            if (weight.held >= 0) {
-                auto const& held = program.layout().frozen()[static_cast<std::size_t>(weight.held)];
-                for (auto const& part : {held.held, held.held_turned})
-                    if (part) most = std::max(most, part->decoded_elements());
-                continue;
-            }
+            if (operations[i].kind != OpKind::linear || take_held(weight)) continue;
             if (!reads_half(rounded[block.body], operations[i])) continue;
             most = std::max({most, weight.elements, block.operations[i].turned_elements});
         }
@@ -233,8 +235,8 @@ namespace detail {
     for (auto const& block : program.blocks()) {
         auto const& operations = program.body(block).forward.operations();
         for (std::size_t i = 0; i < operations.size(); ++i) {
-            auto const needed = detail::pieces_workspace(block.operations[i].run_sums, body_rows.forward,
-                                                         operations[i].out_features);
+            auto const needed =
+                detail::pieces_workspace(block.operations[i].run_sums, body_rows.forward, operations[i].out_features);
             out.scratch = std::max(out.scratch, needed);
         }
     }

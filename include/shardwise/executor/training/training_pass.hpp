@@ -369,6 +369,8 @@ private:
         detail::HeadPass pass{tensor_, layers_ == nullptr ? program_->head() : layers_->parts().head()};
         pass.weights = weights.data();
         pass.turned = weights.turned();
+        pass.held = weights.held().products().data();
+        pass.decoded = working_.data() + plan_.product_weight_at;
         pass.soft_cap = static_cast<float>(program_->model().config.logit_softcap);
         if (layers_ != nullptr) {
             auto const last = program_->blocks().size();

@@ -280,7 +280,8 @@ private:
             if (slot > 0) continue;
             out.turned = parameter.turned_begin;
             out.turned_elements = parameter.turned_elements;
-            if (op.kind == OpKind::embedding && !parameter.cut.is_whole()) out.cut = TrainedCut::outputs;
+            bool const is_cut = !parameter.cut.is_whole() || parameter.held_turned;
+            if (op.kind == OpKind::embedding && is_cut) out.cut = TrainedCut::outputs;
             if (op.kind != OpKind::linear) continue;
             if (parameter.held) {
                 out.rows = {{{0, op.out_features}, 0}};

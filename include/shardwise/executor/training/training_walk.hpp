@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/host.hpp>
 #include <shardwise/executor/training/body_memory.hpp>
+#include <shardwise/executor/training/decoded_rows.hpp>
 #include <shardwise/executor/training/frozen_products.hpp>
 #include <shardwise/executor/training/gathered_columns.hpp>
 #include <shardwise/executor/training/training_program.hpp>
@@ -128,16 +129,8 @@ struct TrainingWalk {
 
     /// The same of some rows of a frozen product that is held in a format of its own.
     [[nodiscard]] float const* decoded_rows(Operation const& op, WeightSource const& source, UnitRange rows) const {
-        auto* const to = product_weight_memory;
-        auto const decode = [&source, to, first = rows.begin](std::int64_t begin, std::int64_t end) {
-            for (auto row = begin; row < end; ++row) {
-                for (std::int64_t at = 0; at < source.inputs; at += source_chunk)
-                    decode_source(source, first + row, at, std::min(source_chunk, source.inputs - at),
-                                  to + row * source.inputs + at);
-            }
-        };
-        Host::launch(rows.size(), decode, stream, std::max<std::int64_t>(1, 16'384 / source.inputs));
-        return product_weight(op, to, rows.size() * source.inputs);
+        decode_rows(source, rows, product_weight_memory, stream);
+        return product_weight(op, product_weight_memory, rows.size() * source.inputs);
     }
 
     /// Empty where nothing reads them.

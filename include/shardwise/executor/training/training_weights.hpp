@@ -56,8 +56,8 @@ public:
     }
 
     /// The parameters of a checkpoint, those of tensor-parallel rank `place`; with an adapter its halves, which begin as PEFT's do: A
-    /// uniform, by `seed`, and B zeros. The base's products are held as the adapter says (held_products of the same `quant`), all else in
-    /// float32. They are held as `storage` says. `model` is what it was opened with, and outlives this.
+    /// uniform, by `seed`, and B zeros. The base's products and table are held as the adapter says (held_products of the same `quant`),
+    /// all else in float32. They are held as `storage` says. `model` is what it was opened with, and outlives this.
     ///
     /// Errors  as StoredParameters::find and ParameterLoader; unsupported for packed weights and GGUF files without an adapter, and for
     ///         other storage than whole float32 with one; as initialise

@@ -6,12 +6,12 @@
 #include <shardwise/core/check_views.hpp>
 #include <shardwise/core/input_pieces.hpp>
 #include <shardwise/core/list.hpp>
+#include <shardwise/core/scalar_math.hpp>
 #include <shardwise/kernels/backward/ignored_target.hpp>
 #include <shardwise/kernels/backward/linear.hpp>
 #include <shardwise/kernels/detail/check_gradients.hpp>
 #include <shardwise/kernels/detail/element.hpp>
 #include <shardwise/kernels/detail/lanes_backward.hpp>
-#include <shardwise/core/scalar_math.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -203,6 +203,53 @@ struct LossRows {
     return {};
 }
 
+/// What a loss multiplies by a head of floats.
+///
+/// Shapes  weight [vocabulary, hidden]; of `logits` in [tokens, hidden], to [tokens, vocabulary]; of `input_gradient` the other way round
+struct DenseHead {
+    TensorView<float const, 2, Host> weight;
+
+    [[nodiscard]] Result<> logits(TensorView<float const, 2, Host> in, TensorView<float, 2, Host> to,
+                                  HostStream& stream) const {
+        return Host::gemm<float>(in, weight, to, {.is_b_transposed = true}, stream);
+    }
+    [[nodiscard]] Result<> input_gradient(TensorView<float const, 2, Host> gradient, TensorView<float, 2, Host> to,
+                                          bool is_added, HostStream& stream) const {
+        return linear_input_gradient(gradient, weight, to, is_added, stream);
+    }
+};
+
+/// head_cross_entropy with a head that makes its products itself; in.head is not read, and all else was checked.
+template <class Head>
+[[nodiscard]] Result<> cross_entropy_of(Head const& head, std::int64_t vocabulary, HeadLoss const& in,
+                                        HeadLossGradients const& to, HeadLossOptions const& options,
+                                        TensorView<float, 1, Host> workspace, HostStream& stream) {
+    constexpr std::string_view name = "head_cross_entropy";
+    auto const tokens = in.in.extent(0);
+    auto const needed = head_cross_entropy_workspace(tokens, vocabulary, options);
+    if (workspace.elements() < needed) return small_workspace(name, workspace.elements(), needed);
+    if (!stream.isa()) return stream.isa().error();
+    auto const rows = loss_rows(in, to, options, *stream.isa());
+    stream.submit([targets = in.targets, vocabulary, name] { return check_targets(name, targets, vocabulary); });
+    for (std::int64_t first = 0; first < std::max<std::int64_t>(tokens, 1); first += options.chunk) {
+        auto const count = std::min(options.chunk, tokens - first);
+        auto const part = in.in.rows(first, count);
+        TensorView<float, 2, Host> const logits(workspace.data(), {count, vocabulary});
+        if (auto const made = head.logits(part, logits, stream); !made) return made;
+        Host::launch(count, rows_of_chunk(rows, logits, first), stream, row_grain(vocabulary));
+        bool const is_added = to.is_head_added || first > 0;
+        if (!to.in.empty()) {
+            auto const made = head.input_gradient(logits, to.in.rows(first, count), to.is_input_added, stream);
+            if (!made) return made;
+        }
+        if (!to.head.empty()) {
+            if (auto const made = linear_weight_gradient(logits, part, to.head, is_added, stream); !made) return made;
+        }
+        if (auto const made = head_bias_gradient(logits, to.bias, is_added, stream); !made) return made;
+    }
+    return {};
+}
+
 }  // namespace detail
 
 /// The loss of each token, -log softmax(logits)[target] with logits = in * head^T + bias, and the gradients of the sum of weights *
@@ -222,33 +269,7 @@ struct LossRows {
     constexpr std::string_view name = "head_cross_entropy";
     if (auto const checked = detail::check_head_loss(name, in, to, options); !checked) return checked;
     if (auto const known = check_views(name, workspace); !known) return known;
-    auto const tokens = in.in.extent(0);
-    auto const vocabulary = in.head.extent(0);
-    auto const needed = head_cross_entropy_workspace(tokens, vocabulary, options);
-    if (workspace.elements() < needed) return detail::small_workspace(name, workspace.elements(), needed);
-    if (!stream.isa()) return stream.isa().error();
-    auto const rows = detail::loss_rows(in, to, options, *stream.isa());
-    stream.submit(
-        [targets = in.targets, vocabulary, name] { return detail::check_targets(name, targets, vocabulary); });
-    for (std::int64_t first = 0; first < std::max<std::int64_t>(tokens, 1); first += options.chunk) {
-        auto const count = std::min(options.chunk, tokens - first);
-        auto const part = in.in.rows(first, count);
-        TensorView<float, 2, Host> const logits(workspace.data(), {count, vocabulary});
-        if (auto const made = Host::gemm<float>(part, in.head, logits, {.is_b_transposed = true}, stream); !made)
-            return made;
-        Host::launch(count, detail::rows_of_chunk(rows, logits, first), stream, detail::row_grain(vocabulary));
-        bool const is_added = to.is_head_added || first > 0;
-        if (!to.in.empty()) {
-            auto const made =
-                linear_input_gradient(logits, in.head, to.in.rows(first, count), to.is_input_added, stream);
-            if (!made) return made;
-        }
-        if (!to.head.empty()) {
-            if (auto const made = linear_weight_gradient(logits, part, to.head, is_added, stream); !made) return made;
-        }
-        if (auto const made = detail::head_bias_gradient(logits, to.bias, is_added, stream); !made) return made;
-    }
-    return {};
+    return detail::cross_entropy_of(detail::DenseHead{in.head}, in.head.extent(0), in, to, options, workspace, stream);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

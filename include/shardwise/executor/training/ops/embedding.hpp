@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/executor/training/decoded_rows.hpp>
 #include <shardwise/executor/training/ops/trained_op.hpp>
 #include <shardwise/kernels/backward/embedding.hpp>
 
@@ -13,8 +14,12 @@ template <>
 struct TrainedOp<EmbeddingOp> : NeedsNoScratch {
     [[nodiscard]] static Result<> forward(TrainingWalk const& walk, Operation const& op, std::size_t number) {
         if (walk.block.operations[number].cut == TrainedCut::outputs) return forward_of_all(walk, op, number);
-        look_up(rows_of(walk, op), table_of(walk.weight(number, 0), op), walk.value(op.output), first_of(op),
-                walk.stream);
+        auto const held = walk.parameter(number, 0).held;
+        if (held >= 0)
+            look_up_held(rows_of(walk, op), walk.held[held].own, walk.value(op.output), first_of(op), walk.stream);
+        else
+            look_up(rows_of(walk, op), table_of(walk.weight(number, 0), op), walk.value(op.output), first_of(op),
+                    walk.stream);
         return {};
     }
     /// Ids have no gradient.
@@ -42,12 +47,17 @@ private:
     [[nodiscard]] static Result<> forward_of_all(TrainingWalk const& walk, Operation const& op, std::size_t number) {
         auto const& tensor = *walk.tensor;
         auto const own = split_units(op.out_features, tensor.place.ranks, tensor.place.rank);
-        TrainingWalk::ConstMatrix const table(tensor.turned + walk.block.operations[number].turned,
-                                              {op.in_features, own.size()});
+        auto const held = walk.parameter(number, 0).held;
         for (std::int64_t at = 0; at < walk.tokens; at += walk.sequence) {
             auto const ids = rows_of(walk, op).part(at, walk.sequence);
             TrainingWalk::Matrix const made(tensor.share, {walk.sequence, own.size()});
-            look_up(ids, table, made, first_of(op), walk.stream);
+            if (held >= 0) {
+                look_up_held(ids, walk.held[held].turned, made, first_of(op), walk.stream);
+            } else {
+                TrainingWalk::ConstMatrix const table(tensor.turned + walk.block.operations[number].turned,
+                                                      {op.in_features, own.size()});
+                look_up(ids, table, made, first_of(op), walk.stream);
+            }
             gather_columns(tensor, made, shared_evenly(op.out_features, tensor.place),
                            walk.value(op.output).rows(at, walk.sequence), walk.stream);
         }
@@ -63,6 +73,18 @@ private:
             }
         };
         Host::launch(out.extent(0), copy, stream);
+    }
+    /// The same of a table whose rows are decoded for it.
+    static void look_up_held(TensorView<std::int32_t const, 1, Host> numbers, HeldProduct const& table,
+                             TrainingWalk::Matrix out, std::int64_t first, HostStream& stream) {
+        auto const decode = [numbers, &table, out, first](std::int64_t begin, std::int64_t end) {
+            for (auto token = begin; token < end; ++token) {
+                auto* const to = out.row(token);
+                decode_columns(table.source, numbers.data()[token] + first, table.columns, to);
+                for (std::int64_t i = 0; i < out.extent(1); ++i) to[i] += 0.0F;
+            }
+        };
+        Host::launch(out.extent(0), decode, stream);
     }
     [[nodiscard]] static TensorView<std::int32_t const, 1, Host> rows_of(TrainingWalk const& walk,
                                                                          Operation const& op) {

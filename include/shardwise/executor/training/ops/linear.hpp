@@ -90,16 +90,12 @@ private:
         auto const& trained = walk.block.operations[number];
         auto const held = walk.parameter(number, 0).held;
         if (held >= 0) {
-            static_assert(HeldPart::decoded_together % tile_inputs == 0, "sums over rows would be cut elsewhere");
             auto const& product = is_turned ? walk.held[held].turned : walk.held[held].own;
-            auto const outputs = product.source.outputs;
-            for (std::int64_t first = 0; first < outputs; first += HeldPart::decoded_together) {
-                UnitRange const rows{first, std::min<std::int64_t>(first + HeldPart::decoded_together, outputs)};
-                ConstMatrix const all(walk.decoded_rows(op, product.source, rows), {rows.size(), product.source.inputs});
-                auto const done = visit(all.columns(product.columns.begin, product.columns.size()), {rows, first});
-                if (!done) return done;
-            }
-            return {};
+            return for_each_decoded(
+                product, [&](UnitRange rows) { return walk.decoded_rows(op, product.source, rows); },
+                [&](ConstMatrix weight, UnitRange rows) {
+                    return visit(weight, WeightRows{rows, rows.begin});
+                });
         }
         auto const own = walk.weight(number, 0);
         auto const* const from = is_turned ? walk.tensor->turned + trained.turned : own.data();
@@ -137,8 +133,8 @@ private:
             ConstMatrix const in =
                 walk.gather(op.inputs[0], walk.value(op.inputs[0]).rows(first, walk.sequence), tensor.first);
             Matrix const made(tensor.share, {walk.sequence, own.size()});
-            auto const done = for_each_part(
-                walk, turned, number, true, all, [&](ConstMatrix weight, WeightRows const& part) {
+            auto const done =
+                for_each_part(walk, turned, number, true, all, [&](ConstMatrix weight, WeightRows const& part) {
                     return multiply(walk, in, weight, trained, made.columns(part.column, part.rows.size()));
                 });
             if (!done) return done;
