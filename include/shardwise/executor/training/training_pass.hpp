@@ -366,11 +366,13 @@ private:
     /// The loss; with `gradients` those of the head, with `above` those of its input.
     [[nodiscard]] Result<> run_head(TrainingWeights const& weights, Taken const& taken, Leaf const& leaf,
                                     float* gradients, float* above, std::vector<char>& is_written, HostStream& stream) {
-        detail::HeadPass pass{tensor_, layers_ == nullptr ? program_->head() : layers_->parts().head()};
-        pass.weights = weights.data();
-        pass.turned = weights.turned();
-        pass.held = weights.held().products().data();
-        pass.decoded = working_.data() + plan_.product_weight_at;
+        auto const& head = layers_ == nullptr ? program_->head() : layers_->parts().head();
+        detail::HeadPass pass{tensor_,
+                              head,
+                              weights.data(),
+                              weights.turned(),
+                              weights.held().products().data(),
+                              working_.data() + plan_.product_weight_at};
         pass.soft_cap = static_cast<float>(program_->model().config.logit_softcap);
         if (layers_ != nullptr) {
             auto const last = program_->blocks().size();
