@@ -64,6 +64,18 @@ struct LeafBack {
     BackwardPart part = BackwardPart::whole;
 };
 
+/// `waiting` is how many sequences' gradients may lie between the parts of a backward pass; 0: it is in one.
+///
+/// Errors  invalid_argument for a part that the memory is not planned for
+[[nodiscard]] inline Result<> check_part(BackwardPart part, ChunkPass const& at, std::int64_t waiting) {
+    Error bad{ErrorCode::invalid_argument};
+    bad.in("training");
+    if ((part == BackwardPart::whole) != (waiting == 0))
+        return bad.at("backward").because("is in as many parts as the limits do not say");
+    if (part == BackwardPart::whole || (at.waiting >= 0 && at.waiting < waiting)) return {};
+    return bad.at("waiting").got(at.waiting).between(0, waiting - 1);
+}
+
 /// The gradients of what a chunk made, of one sequence.
 [[nodiscard]] inline Result<> take_rows(TensorView<float const, 2, Host> from, TakenRows const& taken,
                                         std::int64_t sequence, float* to, HostStream& stream) {

@@ -222,7 +222,7 @@ private:
             taken_[static_cast<std::size_t>(std::clamp<std::int64_t>(at.place, 0, limits_.in_flight - 1))];
         if (auto const checked = check_leaf(weights, taken, leaf.sequence, leaf.targets, leaf.losses); !checked)
             return checked;
-        if (auto const checked = check_part(leaf.part, at); !checked) return checked;
+        if (auto const checked = detail::check_part(leaf.part, at, limits_.waiting); !checked) return checked;
         if (auto const checked = check_chunk(at, taken.sequences * taken.length); !checked) return checked;
         auto const& layout = program_->layout();
         auto const& chunk = program_->chunks()[static_cast<std::size_t>(at.chunk)];
@@ -293,15 +293,6 @@ private:
         }
         return {};
     }
-    /// Errors  invalid_argument for a part that the memory is not planned for
-    [[nodiscard]] Result<> check_part(BackwardPart part, ChunkPass const& at) const {
-        Error bad{ErrorCode::invalid_argument};
-        bad.in(subject);
-        if ((part == BackwardPart::whole) != (limits_.waiting == 0))
-            return bad.at("backward").because("is in as many parts as the limits do not say");
-        if (part == BackwardPart::whole || (at.waiting >= 0 && at.waiting < limits_.waiting)) return {};
-        return bad.at("waiting").got(at.waiting).between(0, limits_.waiting - 1);
-    }
     [[nodiscard]] BodyMemory const& memory_of(std::size_t block) const {
         return plan_.bodies[program_->blocks()[block].body];
     }
@@ -366,13 +357,11 @@ private:
     /// The loss; with `gradients` those of the head, with `above` those of its input.
     [[nodiscard]] Result<> run_head(TrainingWeights const& weights, Taken const& taken, Leaf const& leaf,
                                     float* gradients, float* above, std::vector<char>& is_written, HostStream& stream) {
-        auto const& head = layers_ == nullptr ? program_->head() : layers_->parts().head();
-        detail::HeadPass pass{tensor_,
-                              head,
-                              weights.data(),
-                              weights.turned(),
-                              weights.held().products().data(),
-                              working_.data() + plan_.product_weight_at};
+        detail::HeadPass pass{tensor_, layers_ == nullptr ? program_->head() : layers_->parts().head()};
+        pass.weights = weights.data();
+        pass.turned = weights.turned();
+        pass.held = weights.held().products().data();
+        pass.decoded = working_.data() + plan_.product_weight_at;
         pass.soft_cap = static_cast<float>(program_->model().config.logit_softcap);
         if (layers_ != nullptr) {
             auto const last = program_->blocks().size();
