@@ -54,8 +54,6 @@ inline constexpr std::array<KnownChain, 20> known_chains{{
     {"quant/scheme.hpp", "QuantMethod", 10},
     // Operations that have a past.
     {"executor/step_capacity.hpp", "OpKind", 14},
-    // The whole pass, or one of its parts.
-    {"executor/training/training_pass.hpp", "BackwardPart", 3},
     // Numbers, and values that hold others.
     {"json/value.hpp", "JsonKind", 8},
     {"tokenizer/jinja/value.hpp", "JinjaKind", 18},

@@ -70,9 +70,9 @@ struct LeafBack {
 [[nodiscard]] inline Result<> check_part(BackwardPart part, ChunkPass const& at, std::int64_t waiting) {
     Error bad{ErrorCode::invalid_argument};
     bad.in("training");
-    if ((part == BackwardPart::whole) != (waiting == 0))
-        return bad.at("backward").because("is in as many parts as the limits do not say");
-    if (part == BackwardPart::whole || (at.waiting >= 0 && at.waiting < waiting)) return {};
+    bool const is_whole = part == BackwardPart::whole;
+    if (is_whole != (waiting == 0)) return bad.at("backward").because("is in as many parts as the limits do not say");
+    if (is_whole || (at.waiting >= 0 && at.waiting < waiting)) return {};
     return bad.at("waiting").got(at.waiting).between(0, waiting - 1);
 }
 
