@@ -69,8 +69,8 @@ using ParameterReaders = std::map<std::string, ParameterReader, std::less<>>;
 }  // namespace detail
 
 /// What of a checkpoint the base of an adapter holds in formats of its own, decoded for each product: of the products of layers those that
-/// are packed, those that `quant` packs as `run` does, and of GGUF files all, whose rows may lie in another order; by the same rule the table
-/// of words, whose rows are decoded as they are looked up, and the head, where they are not float32 then. All else of a base is float32.
+/// are packed, those that `quant` packs, as `run` does, and of GGUF files all, whose rows may lie in another order. By the same rule the
+/// head and the table of words, whose rows are decoded as they are looked up, but for those of float32. All else of a base is float32.
 ///
 /// Errors  as StoredParameters::find and held_format; unsupported for a table that is the head, too, in another format
 [[nodiscard]] inline Result<HeldProducts> held_products(StoredParameters const& stored,
@@ -82,7 +82,7 @@ using ParameterReaders = std::map<std::string, ParameterReader, std::less<>>;
         if (!reader.may_be_held()) continue;
         auto const found = stored.find(name);
         if (!found) return found.error();
-        // What such a table or head is packed by is refused where it is loaded.
+        // Such a table or head is refused where it is loaded, if it is packed.
         if (!reader.is_in_layer && (found->tensor->is_transposed || found->tensor->shape.rank() != 2)) continue;
         auto const held = held_format(*found, stored.model(), options);
         if (!held) return held.error();
