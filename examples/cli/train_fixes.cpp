@@ -83,7 +83,6 @@ private:
             apply(change);
             out.push_back(std::move(change));
         };
-        bool const is_adapter = request.low_rank.rank > 0;
         switch (kind) {
             case ChangeKind::micro_batch:
                 if (from.plan.micro_batch > 1)
@@ -98,14 +97,13 @@ private:
                 break;
             case ChangeKind::offload:
                 for (auto const what : {Offload::optimizer, Offload::all}) {
-                    bool const is_refused = is_adapter && what == Offload::all;
-                    if (what > request.offload && !is_refused)
+                    if (what > request.offload)
                         put("--offload " + std::string(words_of<offload_choices>[static_cast<std::size_t>(what)]),
                             [what](TrainChange& to) { to.request.offload = what; });
                 }
                 break;
             case ChangeKind::zero:
-                for (auto zero = request.zero + 1; from.plan.dp > 1 && zero <= (is_adapter ? 2 : 3); ++zero)
+                for (auto zero = request.zero + 1; from.plan.dp > 1 && zero <= 3; ++zero)
                     put("--zero " + std::to_string(zero), [zero](TrainChange& to) { to.request.zero = zero; });
                 break;
             case ChangeKind::precision:

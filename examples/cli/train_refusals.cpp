@@ -82,19 +82,7 @@ struct WordFlag {
     return {};
 }
 
-/// --offload all.
-[[nodiscard]] bool is_all(Arguments const& arguments) {
-    return arguments.offload && equal_ignoring_case(*arguments.offload, "all");
-}
-
 [[nodiscard]] Result<> check_adapters(Arguments const& arguments) {
-    if (arguments.lora && arguments.zero && *arguments.zero == "3")
-        return refused("--zero 3, --lora", "do not run together yet: ranks do not share the base of an adapter",
-                       "use --zero 2");
-    if (arguments.lora && is_all(arguments))
-        return refused("--offload all, --lora",
-                       "do not run together yet: the base of an adapter, which is not trained, lies in memory",
-                       "use --offload optimizer, or hold the base in fewer bits: --quant");
     if (!arguments.quant || arguments.lora) return {};
     return refused("--quant", "packs the weights that an adapter leaves as they are, and all are trained here",
                    "add --lora R, or leave it out");

@@ -42,6 +42,14 @@ TEST_CASE(
     auto const shared =
         training.train("two", with({"--dp", "3", "--zero", "2", "--micro-batch", "1", "--save-every", "2"}));
     CHECK(shared.text("weights_hash") == whole.text("weights_hash"));
+    // Ranks share the base, too, or hold it in files.
+    auto const apart = training.train("apart", with({"--dp", "3", "--zero", "3", "--micro-batch", "1"}));
+    CHECK(apart.text("weights_hash") == whole.text("weights_hash"));
+    CHECK(apart.integer("memory", "ranks", std::size_t{2}, "peak") <=
+          apart.integer("memory", "ranks", std::size_t{2}, "predicted"));
+    auto const in_files = training.train("in_files", with({"--offload", "all"}));
+    CHECK(in_files.text("weights_hash") == whole.text("weights_hash"));
+    CHECK(in_files.integer("memory", "ranks", std::size_t{0}, "predicted") < predicted);
     REQUIRE(std::filesystem::remove_all(training.out("two") + "/step-000004") > 0);
     auto const resumed = training.train("two", with({}));
     CHECK(resumed.text("weights_hash") == whole.text("weights_hash"));

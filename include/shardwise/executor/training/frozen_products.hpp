@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -40,9 +41,9 @@ public:
         for (auto const& parameter : layout.frozen()) {
             auto& product = out.products_.emplace_back();
             if (!parameter.held) continue;
-            if (auto const done = out.place(*parameter.held, product.own); !done) return done.error();
+            product.own = product_at(*parameter.held, out.memory_.data() + parameter.held->begin);
             if (!parameter.held_turned) continue;
-            if (auto const done = out.place(*parameter.held_turned, product.turned); !done) return done.error();
+            product.turned = product_at(*parameter.held_turned, out.memory_.data() + parameter.held_turned->begin);
         }
         return Result<FrozenProducts>(std::move(out));
     }
@@ -58,32 +59,30 @@ public:
     /// Errors  as ParameterLoader::matrix; shape_mismatch where a loader holds it in another format than the layout
     [[nodiscard]] Result<> load(TrainingParameter const& parameter, detail::ParameterReader const& reader,
                                 ParameterLoader<Host>& loader, StoredParameter const& found) {
-        if (auto const done = load(*parameter.held, parameter, reader, loader, found); !done) return done;
-        return parameter.held_turned ? load(*parameter.held_turned, parameter, reader, loader, found) : Result<>{};
+        auto const load = [&](HeldPart const& part) {
+            return load_part(part, parameter, reader, loader, found, memory_.data() + part.begin);
+        };
+        if (auto const done = load(*parameter.held); !done) return done;
+        return parameter.held_turned ? load(*parameter.held_turned) : Result<>{};
     }
 
-    /// Rows of a file's weight that make some columns of what its product makes.
-    [[nodiscard]] static std::vector<UnitRange> rows_of(detail::ParameterReader const& reader,
-                                                        StoredParameters const& stored, StoredParameter const& found,
-                                                        std::vector<UnitRange> const& columns) {
-        return stored_rows(*reader.operation, *reader.body, stored.model(), found, stored.is_gguf(), columns);
+    /// A part whose data lie somewhere.
+    [[nodiscard]] static HeldProduct product_at(HeldPart const& part, std::byte const* data) {
+        HeldProduct out{part.source(), {part.columns.begin - part.blocks.begin, part.columns.end - part.blocks.begin}};
+        // The layout has counted them.
+        auto const bytes = detail::source_bytes(out.source).value_or({});
+        out.source.data = {data, static_cast<std::size_t>(bytes.data)};
+        out.source.scales = {data + round_up(bytes.data, TrainingLayout::held_alignment),
+                             static_cast<std::size_t>(bytes.scales)};
+        return out;
     }
-
-private:
-    [[nodiscard]] Result<> place(HeldPart const& part, HeldProduct& product) const {
-        product.source = part.source();
-        product.columns = {part.columns.begin - part.blocks.begin, part.columns.end - part.blocks.begin};
-        auto const bytes = detail::source_bytes(product.source);
-        if (!bytes) return bytes.error();
-        auto const* const data = memory_.data() + part.begin;
-        product.source.data = {data, static_cast<std::size_t>(bytes->data)};
-        product.source.scales = {data + round_up(bytes->data, TrainingLayout::held_alignment),
-                                 static_cast<std::size_t>(bytes->scales)};
-        return {};
-    }
-    [[nodiscard]] Result<> load(HeldPart const& part, TrainingParameter const& parameter,
-                                detail::ParameterReader const& reader, ParameterLoader<Host>& loader,
-                                StoredParameter const& found) {
+    /// Copies one of a rank's parts of a product of the base.
+    ///
+    /// Shapes  to [part.bytes]
+    /// Errors  as load
+    [[nodiscard]] static Result<> load_part(HeldPart const& part, TrainingParameter const& parameter,
+                                            detail::ParameterReader const& reader, ParameterLoader<Host>& loader,
+                                            StoredParameter const& found, std::byte* to) {
         auto const extents = part.source();
         auto const& shape = parameter.tensor->shape;
         bool const is_turned = parameter.tensor->is_transposed;
@@ -102,13 +101,40 @@ private:
             return Error{ErrorCode::shape_mismatch}
                 .in(parameter.name)
                 .because("is held otherwise than the layout says");
-        auto* const to = memory_.data() + part.begin;
         std::copy(source.data.begin(), source.data.end(), to);
         std::copy(source.scales.begin(), source.scales.end(),
                   to + round_up(static_cast<std::int64_t>(source.data.size()), TrainingLayout::held_alignment));
         return {};
     }
 
+    /// Copies words of this rank's parts of a product of the base: some of what it holds, and some of the copy that is cut along the other
+    /// axis.
+    ///
+    /// Memory  a part, for as long as it is read
+    /// Errors  as load
+    [[nodiscard]] static Result<> load_words(TrainingParameter const& parameter, detail::ParameterReader const& reader,
+                                             ParameterLoader<Host>& loader, StoredParameter const& found, UnitRange own,
+                                             float* to, UnitRange turned, float* turned_to) {
+        auto const load = [&](HeldPart const& part, UnitRange words, float* out) -> Result<> {
+            std::vector<float> all(static_cast<std::size_t>(part.words()));
+            auto* const bytes = reinterpret_cast<std::byte*>(all.data());
+            auto const done = load_part(part, parameter, reader, loader, found, bytes);
+            if (done)
+                std::memcpy(out, all.data() + words.begin, static_cast<std::size_t>(words.size()) * sizeof(float));
+            return done;
+        };
+        if (auto const done = load(*parameter.held, own, to); !done) return done;
+        return parameter.held_turned ? load(*parameter.held_turned, turned, turned_to) : Result<>{};
+    }
+
+    /// Rows of a file's weight that make some columns of what its product makes.
+    [[nodiscard]] static std::vector<UnitRange> rows_of(detail::ParameterReader const& reader,
+                                                        StoredParameters const& stored, StoredParameter const& found,
+                                                        std::vector<UnitRange> const& columns) {
+        return stored_rows(*reader.operation, *reader.body, stored.model(), found, stored.is_gguf(), columns);
+    }
+
+private:
     Buffer<std::byte, Host> memory_;
     std::vector<Product> products_;
 };

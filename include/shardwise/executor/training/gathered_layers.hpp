@@ -6,6 +6,7 @@
 #include <shardwise/comm/host_communicator.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/optional.hpp>
+#include <shardwise/executor/training/frozen_products.hpp>
 #include <shardwise/executor/training/layer_parts.hpp>
 #include <shardwise/executor/training/training_weights.hpp>
 #include <shardwise/kernels/half_values.hpp>
@@ -22,6 +23,7 @@
 #include <memory>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -65,7 +67,9 @@ public:
         for (std::int64_t i = 0; i < slots(storage); ++i) {
             auto memory = Buffer<float, Host>::allocate(context, out.parts().elements());
             if (!memory) return memory.error();
-            out.state_->slots[static_cast<std::size_t>(i)].memory = std::move(*memory);
+            auto& slot = out.state_->slots[static_cast<std::size_t>(i)];
+            slot.memory = std::move(*memory);
+            slot.products = products_in(out.parts(), slot.memory.data());
         }
         auto staging = Buffer<Bfloat16, Host>::allocate(context, staged(out.parts(), storage));
         if (!staging) return staging.error();
@@ -101,6 +105,10 @@ public:
         }
         if (next && !state.ahead && *next != layer) gather(*next, weights, stream);
         return state.slot().memory.data();
+    }
+    /// Of the layer that was taken last, its frozen products in formats of their own, by their places among its parts.
+    [[nodiscard]] FrozenProducts::Product const* products(std::size_t layer) const {
+        return state_->slot().products[layer].data();
     }
     /// How many layers were taken so far: the first ones after `forget`, those that were gathered while the one before was computed, and
     /// those that were not.
@@ -204,6 +212,8 @@ private:
 
     struct Slot {
         Buffer<float, Host> memory;
+        /// By layer: those that are there while it is.
+        std::vector<std::vector<FrozenProducts::Product>> products;
         /// What was gathered into it; what read it last.
         HostEvent gathered;
         HostEvent used;
@@ -248,6 +258,21 @@ private:
     GatheredLayers(LayerParts parts, HostCommunicator* comm, std::chrono::nanoseconds timeout, bool is_ahead, bool maps)
         : state_(std::make_unique<State>(std::move(parts), comm, timeout, is_ahead, maps)) {}
 
+    [[nodiscard]] static std::vector<std::vector<FrozenProducts::Product>> products_in(LayerParts const& parts,
+                                                                                       float const* memory) {
+        std::vector<std::vector<FrozenProducts::Product>> out(parts.size());
+        auto const at = [memory](std::int64_t begin) { return reinterpret_cast<std::byte const*>(memory + begin); };
+        for (std::size_t layer = 0; layer < parts.size(); ++layer) {
+            for (auto const& part : parts[layer]) {
+                auto& product = out[layer].emplace_back();
+                if (part.held != nullptr && part.elements > 0)
+                    product.own = FrozenProducts::product_at(*part.held, at(part.begin));
+                if (part.held_turned != nullptr && part.turned_elements > 0)
+                    product.turned = FrozenProducts::product_at(*part.held_turned, at(part.turned_begin));
+            }
+        }
+        return out;
+    }
     /// Holds `stream` up until the layer of the current slot is there.
     void wait(HostStream& stream) {
         stream.submit([state = state_.get(), event = state_->slot().gathered] {

@@ -23,14 +23,16 @@ struct HeldPart {
     /// Of the whole product's inputs: those that are wanted, and those that are held.
     UnitRange columns;
     UnitRange blocks;
-    /// Where its data lie among all of a rank.
+    /// Where its data and scales lie among those of all parts of a rank, and how many bytes they take with the gaps between them: whole words
+    /// of four.
     std::int64_t begin = 0;
+    std::int64_t bytes = 0;
 
     [[nodiscard]] static HeldPart create(HeldFormat format, std::vector<UnitRange> rows, UnitRange columns,
                                          std::int64_t inputs) {
         auto const grain = input_grain(format.format, format.group);
         UnitRange const blocks{columns.begin / grain * grain, std::min(round_up(columns.end, grain), inputs)};
-        return {format, std::move(rows), columns, blocks, 0};
+        return {format, std::move(rows), columns, blocks, 0, 0};
     }
     /// Its extents, without data.
     [[nodiscard]] WeightSource source() const {
@@ -41,6 +43,8 @@ struct HeldPart {
                 .scales = {},
                 .group = format.group};
     }
+    /// Floats that its bytes take the place of.
+    [[nodiscard]] std::int64_t words() const { return bytes / static_cast<std::int64_t>(sizeof(float)); }
     [[nodiscard]] std::int64_t elements() const { return ParameterPiece::count(rows) * blocks.size(); }
     /// Rows that are decoded at a time: as many as products sum at a time, so that sums over rows have the bits of all at once.
     static constexpr std::int64_t decoded_together = 256;

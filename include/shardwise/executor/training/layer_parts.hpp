@@ -23,14 +23,17 @@ class LayerParts {
 public:
     /// A parameter, and of one that tensor-parallel ranks share the copy that is cut along the other axis, each where it is read.
     struct Part {
+        /// Its number among the layout's parameters and, after them, what is frozen.
         std::size_t parameter = 0;
         std::int64_t begin = 0;
         std::int64_t elements = 0;
         std::int64_t turned_begin = 0;
         std::int64_t turned_elements = 0;
+        /// Of what is held in a format of its own, whose bytes take the place of floats; they live as long as the program.
+        HeldPart const* held = nullptr;
+        HeldPart const* held_turned = nullptr;
     };
 
-    /// `program` trains no adapter.
     explicit LayerParts(TrainingProgram const& program) {
         auto const& layout = program.layout();
         for (auto const& block : program.blocks()) {
@@ -106,8 +109,13 @@ public:
 private:
     [[nodiscard]] static std::size_t number_of(TrainingLayout const& layout, TrainedParameter const& parameter) {
         auto const parameters = layout.parameters().size();
+        if (parameter.is_frozen) return parameters + parameter.number;
         return parameter.number < parameters ? parameter.number
                                              : layout.ties()[parameter.number - parameters].parameter;
+    }
+    [[nodiscard]] static TrainingParameter const& at(TrainingLayout const& layout, std::size_t number) {
+        auto const parameters = layout.parameters().size();
+        return number < parameters ? layout.parameters()[number] : layout.frozen()[number - parameters];
     }
     static Part* find(std::vector<Part>& parts, std::size_t parameter) {
         auto const found = std::find_if(parts.begin(), parts.end(),
@@ -123,20 +131,25 @@ private:
                       std::int64_t& next, bool is_read) {
         if (parameter.elements == 0) return;
         auto const number = number_of(layout, parameter);
-        if (find(parts, number) == nullptr) parts.push_back({number, 0, 0, 0, 0});
+        auto const& of = at(layout, number);
+        if (find(parts, number) == nullptr)
+            parts.push_back(
+                {number, 0, 0, 0, 0, of.held ? &*of.held : nullptr, of.held_turned ? &*of.held_turned : nullptr});
         auto& part = *find(parts, number);
         if (is_read && part.elements == 0) {
-            part.elements = layout.parameters()[number].elements;
+            part.elements = of.words();
             part.begin = take(part.elements, next);
         }
         parameter.weight = part.begin;
+        // Products of a layer are found by their places among its parts.
+        if (parameter.held >= 0) parameter.held = &part - parts.data();
     }
     /// Where the copy lies of a weight that is placed.
     [[nodiscard]] static std::int64_t place_turned(TrainingLayout const& layout, TrainedParameter const& weight,
                                                    std::vector<Part>& parts, std::int64_t& next) {
         if (weight.elements == 0) return 0;
         auto const number = number_of(layout, weight);
-        auto const elements = layout.parameters()[number].turned_elements;
+        auto const elements = at(layout, number).turned_words();
         auto& part = *find(parts, number);
         if (elements > 0 && part.turned_elements == 0) {
             part.turned_begin = take(elements, next);

@@ -161,7 +161,8 @@ private:
             auto const bytes = detail::source_bytes(part.source());
             if (!bytes) return bytes.error();
             part.begin = held_bytes_;
-            held_bytes_ += round_up(bytes->data, held_alignment) + round_up(bytes->scales, held_alignment);
+            part.bytes = round_up(bytes->data, held_alignment) + round_up(bytes->scales, held_alignment);
+            held_bytes_ += part.bytes;
             elements = part.elements();
             return part;
         };

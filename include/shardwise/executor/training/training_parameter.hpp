@@ -43,6 +43,12 @@ struct TrainingParameter {
     std::optional<HeldPart> held{};
     std::optional<HeldPart> held_turned{};
 
+    /// Floats that it takes, or that the bytes of its own format take the place of; and its copy.
+    [[nodiscard]] std::int64_t words() const { return held ? held->words() : elements; }
+    [[nodiscard]] std::int64_t turned_words() const {
+        if (held) return held_turned ? held_turned->words() : 0;
+        return turned_elements;
+    }
     /// How many are counted.
     [[nodiscard]] std::int64_t counted() const {
         std::int64_t sum = 0;

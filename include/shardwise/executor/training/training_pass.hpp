@@ -321,7 +321,7 @@ private:
         auto const* const tables = working_.data() + plan_.tables_at;
         detail::TrainingWalk walk{program_->model(), block, program_->body(block), memory, stream};
         walk.weights = layers_ == nullptr ? weights.data() : gathered;
-        walk.held = weights.held().products().data();
+        walk.held = layers_ == nullptr ? weights.held().products().data() : layers_->products(number);
         walk.product_weight_memory = working_.data() + plan_.product_weight_at;
         if (tensor_.place.ranks > 1) {
             tensor_.turned = layers_ == nullptr ? weights.turned() : gathered;
@@ -367,6 +367,7 @@ private:
             auto const last = program_->blocks().size();
             auto const next = pass.goes_back(gradients, above) ? Layer(last - 1) : Layer();
             pass.weights = pass.turned = layers_->take(last, next, weights, stream);
+            pass.held = layers_->products(last);
         }
         auto const elements = taken.length * pass.head.hidden;
         pass.hidden = {kept_of(taken) + plan_.output_at.back() + leaf.sequence * elements,

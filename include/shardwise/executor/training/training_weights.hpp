@@ -50,9 +50,10 @@ public:
 
     /// What is allocated.
     [[nodiscard]] static Bytes bytes(TrainingLayout const& layout, WeightStorage const& storage = {}) {
-        WeightShares const own(layout, storage.shares);
-        auto const held = storage.is_mapped() ? 0 : own.elements() + own.turned_elements();
-        return Bytes{(held + layout.exchanged_elements()) * storage.width() + layout.held_bytes()};
+        WeightShares const own(layout, storage);
+        auto const floats = storage.is_mapped() ? 0 : own.elements() + own.turned_elements();
+        auto const held = storage.is_direct() ? layout.held_bytes() : 0;
+        return Bytes{(floats + layout.exchanged_elements()) * storage.width() + held};
     }
 
     /// The parameters of a checkpoint, those of tensor-parallel rank `place`; with an adapter its halves, which begin as PEFT's do: A
@@ -60,7 +61,7 @@ public:
     /// all else in float32. They are held as `storage` says. `model` is what it was opened with, and outlives this.
     ///
     /// Errors  as StoredParameters::find and ParameterLoader; unsupported for packed weights and GGUF files without an adapter, and for
-    ///         other storage than whole float32 with one; as initialise
+    ///         weights in bf16 with one; as initialise
     [[nodiscard]] static Result<TrainingWeights> load(HostContext& context, StoredParameters const& stored,
                                                       TrainingPlace const& place = {},
                                                       TrainedAdapter const& adapter = {}, std::uint64_t seed = 0,
@@ -83,13 +84,19 @@ public:
         for (std::size_t i = 0; !adapter.empty() && i < made->layout_.parameters().size(); ++i) {
             if (!is_low_rank_b(made->layout_.parameters()[i].name)) made->begin_half(i, seed);
         }
-        std::size_t number = 0;
+        auto number = adapter.empty() ? std::size_t{0} : made->layout_.parameters().size();
         for (auto const& parameter : adapter.empty() ? made->layout_.parameters() : made->layout_.frozen()) {
+            auto const& share = made->shares_[number++];
             auto const found = stored.find(parameter.name);
             if (!found) return found.error();
             auto const reader = readers.find(parameter.name);
             if (parameter.held) {
-                auto const done = made->held_.load(parameter, reader->second, loader, *found);
+                auto const done = storage.is_direct()
+                                      ? made->held_.load(parameter, reader->second, loader, *found)
+                                      : FrozenProducts::load_words(parameter, reader->second, loader, *found, share.own,
+                                                                   made->memory_.data() + share.begin, share.turned,
+                                                                   made->turned_.data() + share.turned_begin);
+                made->drop();
                 if (!done) return done.error();
                 if (auto const whole = stored.check_files(); !whole) return whole.error();
                 continue;
@@ -118,7 +125,6 @@ public:
                     !done)
                     return done.error();
             auto const* const from = values->data();
-            auto const share = adapter.empty() ? made->shares_[number++] : WeightShares::whole(parameter);
             made->fill(parameter, share, [from](float* to, std::int64_t whole, std::int64_t count) {
                 std::copy_n(from + whole, count, to);
             });
@@ -232,7 +238,7 @@ public:
     [[nodiscard]] TensorView<Bfloat16 const, 1, Host> turned_halves(std::size_t parameter) const {
         return turned_in(turned_halves_, parameter);
     }
-    /// Frozen products that are held in formats of their own.
+    /// Frozen products that are held in formats of their own; empty where they are gathered by layers (GatheredLayers).
     [[nodiscard]] FrozenProducts const& held() const { return held_; }
     /// All elements, gaps included: in the order of the layout where data-parallel ranks do not share them.
     [[nodiscard]] float const* data() const { return memory_.data(); }
@@ -282,7 +288,7 @@ private:
         auto layout = TrainingLayout::create(model, *cuts, adapter);
         if (!layout) return layout.error();
         TrainingWeights out(model, std::move(*layout));
-        out.shares_ = WeightShares(out.layout_, storage.shares);
+        out.shares_ = WeightShares(out.layout_, storage);
         out.storage_ = storage;
         auto const allocate = [&]<class T>(detail::FileValues<T>& values, std::int64_t elements,
                                            std::string const& folder) -> Result<> {
@@ -302,9 +308,11 @@ private:
                                  either(out.exchanged_, out.exchanged_halves_, out.layout_.exchanged_elements())}) {
             if (!done) return done.error();
         }
-        auto held = FrozenProducts::create(context, out.layout_);
-        if (!held) return held.error();
-        out.held_ = std::move(*held);
+        if (storage.is_direct()) {
+            auto held = FrozenProducts::create(context, out.layout_);
+            if (!held) return held.error();
+            out.held_ = std::move(*held);
+        }
         return Result<TrainingWeights>(std::move(out));
     }
 

@@ -37,14 +37,8 @@ struct WeightStorage {
     [[nodiscard]] Result<> check(bool is_adapter) const {
         Error bad{ErrorCode::unsupported};
         bad.in("training");
-        if (shares.ranks > 1 && is_adapter)
-            return bad.at("zero")
-                .because("of stage 3 shares no frozen weights yet, as the base of an adapter has")
-                .fix("use stage 2");
         if (is_half() && is_adapter)
             return bad.at("weights").because("of an adapter are held in float32 alone: they are few");
-        if (is_mapped() && is_adapter)
-            return bad.at("offload").because("is of weights that are trained, and an adapter's base is not");
         if (dtype != Dtype::f32 && !is_half()) return bad.at("weights").because("are held in float32 or bfloat16");
         return detail::check_place("training", shares);
     }
@@ -57,7 +51,9 @@ struct WeightStorage {
 };
 
 /// Which elements of each parameter, and of its copy that is cut along the other axis, one of the data-parallel ranks holds, and where:
-/// its optimizer_share where ranks share weights (ZeRO 3), all of them, as the layout has them, where there is one.
+/// its optimizer_share where ranks share weights (ZeRO 3), all of them, as the layout has them, where there is one. The parameters come
+/// first, and after them what is frozen; of that what is held in a format of its own has none where layers compute with it as it lies in
+/// memory, and else the floats that its bytes take the place of.
 ///
 /// Units   elements
 class WeightShares {
@@ -70,25 +66,18 @@ public:
     };
 
     WeightShares() = default;
-    WeightShares(TrainingLayout const& layout, TensorPlace const& place) : place_(place) {
-        for (auto const& parameter : layout.parameters()) {
-            if (!is_shared()) {
-                shares_.push_back(whole(parameter));
-                continue;
-            }
-            Share const share{range(parameter.elements), elements_, range(parameter.turned_elements), turned_elements_};
-            elements_ += round_up(share.own.size(), TrainingLayout::alignment);
-            turned_elements_ += round_up(share.turned.size(), TrainingLayout::alignment);
-            shares_.push_back(share);
+    WeightShares(TrainingLayout const& layout, WeightStorage const& storage) : place_(storage.shares) {
+        if (!is_shared()) {
+            elements_ = layout.weight_elements();
+            turned_elements_ = layout.turned_elements();
         }
-        if (is_shared()) return;
-        elements_ = layout.weight_elements();
-        turned_elements_ = layout.turned_elements();
-    }
-
-    /// All of a parameter.
-    [[nodiscard]] static Share whole(TrainingParameter const& parameter) {
-        return {{0, parameter.elements}, parameter.begin, {0, parameter.turned_elements}, parameter.turned_begin};
+        for (auto const* const all : {&layout.parameters(), &layout.frozen()}) {
+            for (auto const& parameter : *all) {
+                bool const is_placed = !is_shared() && !parameter.held;
+                bool const is_elsewhere = storage.is_direct() && parameter.held;
+                shares_.push_back(is_placed ? whole(parameter) : is_elsewhere ? Share{} : next(parameter));
+            }
+        }
     }
 
     /// Among the ranks that share weights.
@@ -100,6 +89,17 @@ public:
     [[nodiscard]] std::int64_t turned_elements() const { return turned_elements_; }
 
 private:
+    /// All of a parameter, where the layout has it.
+    [[nodiscard]] static Share whole(TrainingParameter const& parameter) {
+        return {{0, parameter.elements}, parameter.begin, {0, parameter.turned_elements}, parameter.turned_begin};
+    }
+    /// This rank's part, after those before.
+    [[nodiscard]] Share next(TrainingParameter const& parameter) {
+        Share const out{range(parameter.words()), elements_, range(parameter.turned_words()), turned_elements_};
+        elements_ += round_up(out.own.size(), TrainingLayout::alignment);
+        turned_elements_ += round_up(out.turned.size(), TrainingLayout::alignment);
+        return out;
+    }
     [[nodiscard]] UnitRange range(std::int64_t elements) const {
         return optimizer_share(elements, place_.ranks, place_.rank);
     }
