@@ -89,9 +89,10 @@ struct PackedBase {
                 std::vector<UnitRange> from{{0, outputs}};
                 std::vector<UnitRange> to_rows = from;
                 if (is_linear) {
-                    auto const& [op, body, slot, is_in_layer] = reader->second;
-                    from = stored_rows(*op, *body, model, *found, stored.is_gguf(), {{0, outputs}});
-                    to_rows = stored_rows(*op, *body, model, *found, false, {{0, outputs}});
+                    auto const& op = *reader->second.operation;
+                    auto const& body = *reader->second.body;
+                    from = stored_rows(op, body, model, *found, stored.is_gguf(), {{0, outputs}});
+                    to_rows = stored_rows(op, body, model, *found, false, {{0, outputs}});
                 }
                 std::vector<float> rows;
                 if (is_vector) {
