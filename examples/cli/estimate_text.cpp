@@ -84,7 +84,7 @@ constexpr std::array<Term, 6> all_terms{{{"weights", &MemoryTerms::weights, "\u2
         std::int64_t most = 0;
         for (auto const& rank : trained.ranks) most = std::max(most, rank.total().count());
         out += style.dim(trained.refusal.empty()
-                             ? "shardwise train allocates " + to_text(Bytes{most}) + " on a rank, " +
+                             ? "shardwise train --save-every allocates " + to_text(Bytes{most}) + " on a rank, " +
                                    to_text(trained.ranks.front().staging) + " of it to write checkpoints beside steps"
                              : "shardwise train does not run this: " + trained.refusal) +
                "\n";

@@ -53,6 +53,8 @@ struct TrainRow {
     std::int64_t tokens = 0;
     double loss = 0.0;
     std::optional<double> valid_loss;
+    /// What that took.
+    double valid_seconds = 0.0;
     double learning_rate = 0.0;
     double norm = 0.0;
     bool is_skipped = false;

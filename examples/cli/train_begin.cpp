@@ -6,14 +6,29 @@
 
 #include "train_settings.hpp"
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace shardwise::cli {
 
 namespace {
+
+/// Names a setting of a run that differs by the flag that it follows from, where that is another word.
+[[nodiscard]] Error with_flag(Error error) {
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 4> flags{
+        std::pair{"floor", "--min-lr, as a part of --lr"},
+        {"learning_rate", "--lr"},
+        {"warm_up", "--warmup"},
+        {"tokens", "the number of tokens to learn from (--data, --valid-part)"}};
+    for (auto const& [name, flag] : flags) {
+        if (error.code() == ErrorCode::invalid_argument && error.place() == name) return error.at(flag);
+    }
+    return error;
+}
 
 /// Where the run begins, by --resume: where it would remove checkpoints that are there, nowhere.
 [[nodiscard]] Result<ResumePoint> find_begin(TrainJob const& job, TrainAnswer const& answer,
@@ -29,10 +44,10 @@ namespace {
     auto point = equal_ignoring_case(from, "none")   ? Result<ResumePoint>(ResumePoint{})
                  : equal_ignoring_case(from, "auto") ? newest_checkpoint(request.out, layout, *job.files, settings)
                                                      : resume_from(from, layout, *job.files, settings);
-    if (!point) return point;
+    if (!point) return with_flag(point.error());
     auto const kept = check_run_folder(request.out, *point, *job.files, settings);
     if (kept) return point;
-    auto error = kept.error();
+    auto error = with_flag(kept.error());
     // A setting that differs has its own way out.
     if (error.place().empty()) error.fix("go on from it with --resume auto, or give another --out");
     return error;

@@ -100,10 +100,11 @@ constexpr std::int64_t lines = 20;
 
 }  // namespace
 
-Result<TrainReport> TrainReport::begin(TrainRequest const& request, std::int64_t steps, std::int64_t first,
-                                       ColorMode color) {
+Result<TrainReport> TrainReport::begin(TrainRequest const& request, std::int64_t steps, std::int64_t valid_every,
+                                       std::int64_t first, ColorMode color) {
     TrainReport out;
     out.steps_ = steps;
+    out.valid_every_ = std::max<std::int64_t>(1, valid_every);
     out.line_every_ = may_animate(color) ? 0 : std::max<std::int64_t>(1, steps / lines);
     if (!request.csv) return out;
     out.path_ = *request.csv;
@@ -117,7 +118,10 @@ Result<TrainReport> TrainReport::begin(TrainRequest const& request, std::int64_t
 
 Result<> TrainReport::take(TrainRow const& row) {
     rows_.push_back(row);
-    if (row.valid_loss) valid_ = row.valid_loss;
+    if (row.valid_loss) {
+        valid_ = row.valid_loss;
+        valid_seconds_ = row.valid_seconds;
+    }
     // Early steps are slower: memory is touched for the first time.
     step_seconds_ = step_seconds_ > 0.0 ? 0.9 * step_seconds_ + 0.1 * row.times.step : row.times.step;
     show(row);
@@ -139,7 +143,10 @@ void TrainReport::show(TrainRow const& row) {
     text += "  " + grouped(static_cast<std::int64_t>(row.tokens_per_second)) + " tokens/s";
     auto const share = row.times.step > 0.0 ? row.times.exposed / row.times.step : 0.0;
     text += "  communication " + decimals(100.0 * share, 0) + " %";
-    auto const left = static_cast<double>(steps_ - row.step) * step_seconds_;
+    // After each valid_every steps, and after the last one.
+    auto const validations = ceil_divide(steps_, valid_every_) - row.step / valid_every_;
+    auto const left =
+        static_cast<double>(steps_ - row.step) * step_seconds_ + static_cast<double>(validations) * valid_seconds_;
     if (row.step < steps_) text += "  " + duration(left) + " left";
     std::fprintf(stderr, is_drawn_over ? "\r\033[K%s" : "%s\n", text.c_str());
     (void)std::fflush(stderr);

@@ -19,10 +19,11 @@ namespace shardwise::cli {
 class TrainReport {
 public:
     /// `first` is the step behind which the run begins: lines of a CSV file that are behind it, of a run that went further, are cut off.
+    /// Validation comes after each `valid_every` steps, and after the last one.
     ///
     /// Errors  file_unwritable; malformed_file for a CSV file that is not of a run, or lacks steps
-    [[nodiscard]] static Result<TrainReport> begin(TrainRequest const& request, std::int64_t steps, std::int64_t first,
-                                                   ColorMode color);
+    [[nodiscard]] static Result<TrainReport> begin(TrainRequest const& request, std::int64_t steps,
+                                                   std::int64_t valid_every, std::int64_t first, ColorMode color);
 
     /// Errors  file_unwritable
     [[nodiscard]] Result<> take(TrainRow const& row);
@@ -51,6 +52,8 @@ private:
     std::optional<double> valid_;
     /// Smoothed, for the time that is left.
     double step_seconds_ = 0.0;
+    std::int64_t valid_every_ = 1;
+    double valid_seconds_ = 0.0;
     bool has_line_ = false;
 };
 

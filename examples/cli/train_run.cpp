@@ -114,7 +114,8 @@ private:
         if (!is_first()) return {};
         for (auto const number : state_.skipped) answer_.skipped.push_back({number + 1, {}});
         if (job_.restarts != nullptr) job_.restarts->begin(state_.step);
-        auto report = TrainReport::begin(request, answer_.plan.steps, state_.step, job_.color);
+        auto report =
+            TrainReport::begin(request, answer_.plan.steps, answer_.plan.valid_every, state_.step, job_.color);
         if (!report) return report.error();
         report_.emplace(*std::move(report));
         return {};
@@ -142,6 +143,7 @@ private:
                      .tokens = state_.tokens,
                      .loss = step.loss,
                      .valid_loss = {},
+                     .valid_seconds = 0.0,
                      .learning_rate = step.learning_rate,
                      .norm = step.norm,
                      .is_skipped = step.is_skipped(),
@@ -149,8 +151,10 @@ private:
                      .times = step.times};
         bool const is_due = state_.step % answer_.plan.valid_every == 0 || state_.step == answer_.plan.steps;
         if (samples_ && is_due) {
+            auto const start = std::chrono::steady_clock::now();
             auto const mean = trainer_.validate(*samples_, stream_);
             if (!mean) return mean.error();
+            row.valid_seconds = seconds_since(start);
             row.valid_loss = mean->mean();
             state_.valid_loss = mean->mean();
             if (!state_.best_valid_loss || mean->mean() < *state_.best_valid_loss)

@@ -246,8 +246,8 @@ TEST_SUITE("models") {
         CHECK(peak > 100 * 1024 * 1024);
         CHECK(peak <= predicted);
         CHECK(predicted <= peak + peak / 20 + 1024 * 1024);
-        // Products of layers take what their file takes, table and head are float32: far from the 538 MB of float32 alone.
-        CHECK(predicted < 260 * 1024 * 1024);
+        // Products, and the table that is the head, too, take what their file takes: in float32 the table alone has 113 MB.
+        CHECK(predicted < 160 * 1024 * 1024);
         CHECK(exists(training.out("smollm2") + "/step-000002/adapter_model.safetensors"));
     }
 }
