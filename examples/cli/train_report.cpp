@@ -71,8 +71,17 @@ constexpr std::int64_t lines = 20;
     return row;
 }
 
-/// The head and the lines up to a step of a file that a run wrote; the rows go to `rows`.
-[[nodiscard]] Result<std::string> kept_lines(std::string const& path, std::int64_t first, std::vector<TrainRow>& rows) {
+/// A line with the loss of a validation that came after it was written.
+[[nodiscard]] std::string with_valid_loss(std::string_view line, double loss) {
+    std::size_t at = 0;
+    for (int cell = 0; cell < 3; ++cell) at = line.find(',', at) + 1;
+    return std::string(line.substr(0, at)) + shortest(loss) + std::string(line.substr(line.find(',', at)));
+}
+
+/// The head and the lines up to a step of a file that a run wrote; the rows go to `rows`. `validated` is the loss of that step's validation
+/// where the line does not have it.
+[[nodiscard]] Result<std::string> kept_lines(std::string const& path, std::int64_t first,
+                                             std::optional<double> const& validated, std::vector<TrainRow>& rows) {
     auto const text = read_text_file(path, max_csv_bytes);
     if (!text) {
         if (text.error().code() != ErrorCode::file_not_found) return text.error();
@@ -89,10 +98,12 @@ constexpr std::int64_t lines = 20;
         if (end == std::string::npos) break;
         auto const line = std::string_view{*text}.substr(at, end + 1 - at);
         at = end + 1;
-        auto const row = row_of(line);
+        auto row = row_of(line);
         if (!row) return bad("has a line that is none of a run");
         if (row->step > first) break;
-        out += line;
+        bool const is_late = row->step == first && validated;
+        if (is_late) row->valid_loss = validated;
+        out += is_late ? with_valid_loss(line, *validated) : std::string(line);
         rows.push_back(*row);
     }
     return out;
@@ -101,14 +112,15 @@ constexpr std::int64_t lines = 20;
 }  // namespace
 
 Result<TrainReport> TrainReport::begin(TrainRequest const& request, std::int64_t steps, std::int64_t valid_every,
-                                       std::int64_t first, ColorMode color) {
+                                       std::int64_t first, std::optional<double> const& validated, ColorMode color) {
     TrainReport out;
     out.steps_ = steps;
     out.valid_every_ = std::max<std::int64_t>(1, valid_every);
     out.line_every_ = may_animate(color) ? 0 : std::max<std::int64_t>(1, steps / lines);
     if (!request.csv) return out;
     out.path_ = *request.csv;
-    auto const kept = first > 0 ? kept_lines(out.path_, first, out.rows_) : Result<std::string>(std::string(csv_head));
+    auto const kept =
+        first > 0 ? kept_lines(out.path_, first, validated, out.rows_) : Result<std::string>(std::string(csv_head));
     if (!kept) return kept.error();
     if (auto const written = write_file(out.path_, *kept); !written) return written.error();
     out.csv_.reset(std::fopen(out.path_.c_str(), "ae"));

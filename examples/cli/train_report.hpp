@@ -19,11 +19,12 @@ namespace shardwise::cli {
 class TrainReport {
 public:
     /// `first` is the step behind which the run begins: lines of a CSV file that are behind it, of a run that went further, are cut off.
-    /// Validation comes after each `valid_every` steps, and after the last one.
+    /// Validation comes after each `valid_every` steps, and after the last one; `validated` is that of `first`, where it was done later.
     ///
     /// Errors  file_unwritable; malformed_file for a CSV file that is not of a run, or lacks steps
     [[nodiscard]] static Result<TrainReport> begin(TrainRequest const& request, std::int64_t steps,
-                                                   std::int64_t valid_every, std::int64_t first, ColorMode color);
+                                                   std::int64_t valid_every, std::int64_t first,
+                                                   std::optional<double> const& validated, ColorMode color);
 
     /// Errors  file_unwritable
     [[nodiscard]] Result<> take(TrainRow const& row);

@@ -111,11 +111,14 @@ private:
             if (!saver) return saver.error();
             saver_.emplace(*std::move(saver));
         }
+        auto const late = state_.owes_validation ? validate() : Result<std::optional<double>>(std::nullopt);
+        if (!late) return late.error();
+        has_late_validation_ = late->has_value();
         if (!is_first()) return {};
         for (auto const number : state_.skipped) answer_.skipped.push_back({number + 1, {}});
         if (job_.restarts != nullptr) job_.restarts->begin(state_.step);
         auto report =
-            TrainReport::begin(request, answer_.plan.steps, answer_.plan.valid_every, state_.step, job_.color);
+            TrainReport::begin(request, answer_.plan.steps, answer_.plan.valid_every, state_.step, *late, job_.color);
         if (!report) return report.error();
         report_.emplace(*std::move(report));
         return {};
@@ -152,13 +155,10 @@ private:
         bool const is_due = state_.step % answer_.plan.valid_every == 0 || state_.step == answer_.plan.steps;
         if (samples_ && is_due) {
             auto const start = std::chrono::steady_clock::now();
-            auto const mean = trainer_.validate(*samples_, stream_);
+            auto const mean = validate();
             if (!mean) return mean.error();
             row.valid_seconds = seconds_since(start);
-            row.valid_loss = mean->mean();
-            state_.valid_loss = mean->mean();
-            if (!state_.best_valid_loss || mean->mean() < *state_.best_valid_loss)
-                state_.best_valid_loss = mean->mean();
+            row.valid_loss = *mean;
         }
         if (auto const watched = watch_pace(step.times); !watched) return watched;
         if (!is_first()) return {};
@@ -169,6 +169,20 @@ private:
         answer_.tokens_here += tokens;
         auto const told = report_->take(row);
         return told ? told : Result<>(end_group(trainer_.comm(), told.error()));
+    }
+
+    /// The loss on held-out data; nothing where a signal ends it, or there are none. A run that goes on from here does it again then.
+    [[nodiscard]] Result<std::optional<double>> validate() {
+        state_.owes_validation = false;
+        if (!samples_) return std::optional<double>();
+        auto const mean = trainer_.validate(*samples_, stream_, [] { return StopRequest::signal() != 0; });
+        if (!mean) return mean.error();
+        state_.owes_validation = !*mean;
+        if (state_.owes_validation) return std::optional<double>();
+        auto const loss = (*mean)->mean();
+        state_.valid_loss = loss;
+        if (!state_.best_valid_loss || loss < *state_.best_valid_loss) state_.best_valid_loss = loss;
+        return std::optional(loss);
     }
 
     /// What each rank has to do of a sequence.
@@ -239,7 +253,8 @@ private:
             if (!saved.empty() && saved.back() == state_.step) return {};
         }
         // A checkpoint that the run went on from may lie elsewhere.
-        if (state_.step == from_.state.step && from_.folder == target_.out + "/" + checkpoint_name(state_.step)) {
+        bool const is_there = state_.step == from_.state.step && !has_late_validation_;
+        if (is_there && from_.folder == target_.out + "/" + checkpoint_name(state_.step)) {
             // Who wrote it may have been ended before older ones went.
             return is_first() ? prune_checkpoints(target_.out, state_.step, target_.keep) : Result<>();
         }
@@ -295,6 +310,8 @@ private:
     SlowRanks pace_{works()};
     std::vector<std::int32_t> slow_;
     bool has_warned_ = false;
+    /// Of the step that the run went on from: the state is another one though no step is taken.
+    bool has_late_validation_ = false;
 };
 
 /// Trains the ranks of this process: all, as threads, or one. `body(trainer, stream)` is called on each.

@@ -34,6 +34,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -188,25 +189,29 @@ public:
             if (auto const summed = sum_leaves(1.0F, stream, deadline); !summed) return summed;
             return stream.synchronize(deadline);
         });
-        if (!time) return end(time.error(), stream, Deadline::after(options_.timeout));
-        return time;
+        return time ? time : Result<std::chrono::nanoseconds>(end(time.error(), stream, phase_deadline()));
     }
 
-    /// The mean loss over the first epoch of a held-out set, the same bits on any ranks. All ranks call it; no weight changes.
+    /// The mean loss over the first epoch of a held-out set, the same bits on any ranks; nothing where `stops()`, asked on each rank before
+    /// each micro-batch, has said so on one. All ranks call it; no weight changes.
     ///
     /// Order   waits for the stream
     /// Errors  shape_mismatch for longer sequences than those of training; as Batches::read and a collective, on all ranks
-    [[nodiscard]] Result<TokenMean> validate(Batches held_out, HostStream& stream) {
+    [[nodiscard]] Result<Optional<TokenMean>> validate(Batches held_out, HostStream& stream,
+                                                       std::function<bool()> const& stops) {
         (void)detail::trim_files(options_, pass_.layers(), optimizer_, gradients_, *weights_);
         if (auto const begun = phases_.begin(TrainingPhase::validation); !begun) return groups_.end(begun.error());
-        auto mean = passes().sum_losses(held_out, stream,
+        auto mean = passes().sum_losses(held_out, stream, stops,
                                         [this](std::int64_t count, HostStream& on, Deadline deadline) -> Result<> {
                                             if (stages_) return stages_->passes.losses(passes(), count, on, deadline);
                                             return passes().losses(count, on, deadline);
                                         });
         if (!mean) return phases_.name(groups_.end(phases_.name(mean.error())));
-        if (auto const summed = mean->sum_over_ranks(comm()); !summed) return phases_.name(summed.error());
         return mean;
+    }
+    [[nodiscard]] Result<TokenMean> validate(Batches held_out, HostStream& stream) {
+        auto const mean = validate(std::move(held_out), stream, {});
+        return mean ? Result<TokenMean>(**mean) : Result<TokenMean>(mean.error());
     }
 
 private:
@@ -324,7 +329,6 @@ private:
         return Optional<TrainedStep>{out};
     }
 
-    /// Each phase has its time, however long those before it took.
     [[nodiscard]] Deadline phase_deadline() const { return Deadline::after(options_.own_timeout()); }
 
     [[nodiscard]] Error end(Error const& error, HostStream& stream, Deadline deadline) {
@@ -359,10 +363,8 @@ private:
     /// The same; of a step that is checked what is not the same twice.
     [[nodiscard]] Result<std::optional<Error>> sum_checked(float scale, HostStream& stream, Deadline& deadline) {
         auto const sum = [&] { return sum_leaves(scale, stream, deadline = phase_deadline()); };
-        if (options_.checks(next_))
-            return detail::sum_twice(comm(), program_->layout(), gradients_, next_ + 1, stream, deadline, sum);
-        if (auto const done = sum(); !done) return done.error();
-        return std::optional<Error>{};
+        if (!options_.checks(next_)) return detail::sum_once(sum);
+        return detail::sum_twice(comm(), program_->layout(), gradients_, next_ + 1, stream, deadline, sum);
     }
     /// Counts a step that changes no weight.
     [[nodiscard]] Result<Optional<TrainedStep>> skip(TrainedStep step, Error const& why) {

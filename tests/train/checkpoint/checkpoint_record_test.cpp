@@ -37,6 +37,16 @@ TEST_CASE("CheckpointRecord: what is written is read") {
     auto const read = CheckpointRecord::parse(record.text(), "trainer_state.json");
     REQUIRE_MESSAGE(read, (read ? "" : read.error().message()));
     CHECK(*read == record);
+    // Most owe no validation, and have the bytes of those before there was any.
+    CHECK(record.text().find("owes_validation") == std::string::npos);
+    auto owing = record;
+    owing.state.owes_validation = true;
+    auto const of_owing = CheckpointRecord::parse(owing.text(), "trainer_state.json");
+    REQUIRE(of_owing);
+    CHECK(*of_owing == owing);
+    auto wrong = owing.text();
+    wrong.replace(wrong.find("\"owes_validation\""), 23, "\"owes_validation\": 1  ");
+    CHECK_FALSE(CheckpointRecord::parse(wrong, "trainer_state.json"));
     auto const empty = CheckpointRecord::parse(CheckpointRecord{}.text(), "trainer_state.json");
     REQUIRE(empty);
     CHECK(*empty == CheckpointRecord{});

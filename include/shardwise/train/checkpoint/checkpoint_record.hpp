@@ -157,6 +157,7 @@ inline std::string CheckpointRecord::text() const {
     real("valid", state.valid_loss);
     real("best_valid", state.best_valid_loss);
     json.member("valid_data", std::string_view(state.valid_data));
+    if (state.owes_validation) json.member("owes_validation", true);
     json.end_object().key("settings").begin_object();
     for (auto const& one : state.settings.all()) json.member(one.name, std::string_view(one.value));
     json.end_object().key("files").begin_object();
@@ -230,6 +231,11 @@ inline Result<CheckpointRecord> CheckpointRecord::parse(std::string_view text, s
         out.state.best_valid_loss = reader.real(*loss, "best_valid");
         // Earlier records have none.
         if (loss->find("valid_data")) out.state.valid_data = reader.text(*loss, "valid_data");
+        // Most owe none.
+        if (auto const owes = loss->find("owes_validation")) {
+            if (!owes->boolean()) reader.fail("owes_validation");
+            out.state.owes_validation = owes->boolean().value_or(false);
+        }
     } else {
         reader.fail("loss");
     }

@@ -95,6 +95,8 @@ struct TrainerState {
     Optional<double> last_loss;
     Optional<double> valid_loss;
     Optional<double> best_valid_loss;
+    /// Whether the run was ended before the validation after this step: the run that goes on does it first.
+    bool owes_validation = false;
     /// What tells the data of these validations from all others; empty where nothing was validated.
     std::string valid_data;
     RunSettings settings;

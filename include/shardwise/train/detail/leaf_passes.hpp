@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/comm/all_reduce.hpp>
+#include <shardwise/core/optional.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/executor/training/training_pass.hpp>
 #include <shardwise/train/batches.hpp>
@@ -13,6 +15,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -107,10 +110,11 @@ struct LeafPasses {
         return {};
     }
 
-    /// The losses of this rank's sequences of a held-out set, by `take(count, stream, deadline)`, which computes those of the first,
-    /// or takes part in what others do for theirs.
+    /// The losses of all ranks' sequences of a held-out set, of this one's by `take(count, stream, deadline)`, which computes those of the
+    /// first, or takes part in what others do for theirs; nothing where `stops()` has said so before one of these. It may be empty.
     template <class Take>
-    [[nodiscard]] Result<TokenMean> sum_losses(Batches& held_out, HostStream& stream, Take const& take) {
+    [[nodiscard]] Result<Optional<TokenMean>> sum_losses(Batches& held_out, HostStream& stream,
+                                                         std::function<bool()> const& stops, Take const& take) {
         auto const& held = held_out.options();
         if (held.context > batch.context)
             return Error{ErrorCode::shape_mismatch}
@@ -127,7 +131,16 @@ struct LeafPasses {
         // The rank with fewest leaves has memory for no more.
         if (weights.shares().is_shared()) rounds.at_once = std::min(rounds.at_once, batch.batch / place.ranks);
         TokenMean mean;
-        for (std::int64_t begin = 0; begin < rounds.all; begin += rounds.at_once) {
+        // All ranks ask as often, also those that have fewer passes.
+        auto const asked = stops ? most_passes(rounds, all) : rounds.passes();
+        for (std::int64_t round = 0; round < asked; ++round) {
+            if (stops) {
+                auto const stopped = is_said(stops());
+                if (!stopped) return stopped.error();
+                if (*stopped) return Optional<TokenMean>{};
+            }
+            auto const begin = round * rounds.at_once;
+            if (begin >= rounds.all) continue;
             auto const deadline = Deadline::after(options.own_timeout());
             auto const some = rounds.own(begin);
             for (std::int64_t i = 0; i < some; ++i) {
@@ -140,10 +153,31 @@ struct LeafPasses {
             if (!groups.is_counted() || some == 0) continue;
             if (auto const added = sequences.add_losses(some, mean); !added) return added.error();
         }
-        return mean;
+        if (auto const summed = mean.sum_over_ranks(groups.world()); !summed) return summed.error();
+        return Optional<TokenMean>{mean};
     }
 
 private:
+    /// Whether one of all ranks says so. It is no traffic of training.
+    [[nodiscard]] Result<bool> is_said(bool own) {
+        auto& ranks = groups.world();
+        auto const before = ranks.traffic();
+        std::int32_t any = own ? 1 : 0;
+        auto const done = all_reduce(ranks, TensorView<std::int32_t, 1, Host>{&any, {1}}, ReduceOp::max);
+        ranks.traffic() = before;
+        return done ? Result<bool>(any > 0) : Result<bool>(done.error());
+    }
+    /// Of so many sequences the passes of the data-parallel rank that has most of these.
+    [[nodiscard]] std::int64_t most_passes(LeafRounds const& own, std::int64_t all) {
+        if (weights.shares().is_shared()) return own.passes();
+        std::int64_t most = 0;
+        auto const ranks = groups.place_in_data().ranks;
+        for (std::int64_t rank = 0; rank < ranks; ++rank) {
+            auto const at_once = std::min(options.micro_batch, split_units(batch.batch, ranks, rank).size());
+            most = std::max(most, ceil_divide(split_units(all, ranks, rank).size(), at_once));
+        }
+        return most;
+    }
     /// Of sequences that data-parallel ranks share evenly, of which this one has so many.
     [[nodiscard]] LeafRounds rounds_of(std::int64_t own, std::int64_t all) {
         if (!weights.shares().is_shared()) return {own, own, pass.limits().sequences};

@@ -60,6 +60,15 @@ template <Communicator C>
     return std::optional<Error>(error);
 }
 
+/// Makes the sums of a step's gradients by `sum()`: there is no difference to be seen.
+///
+/// Errors  those of `sum`
+template <class Sum>
+[[nodiscard]] Result<std::optional<Error>> sum_once(Sum const& sum) {
+    if (auto const done = sum(); !done) return done.error();
+    return std::optional<Error>{};
+}
+
 /// Makes the sums of a step's gradients by `sum()` twice, from the same data, and compares: what a processor or its memory gets wrong once
 /// is seen, also where it is a number. What differs is returned; the sums are those of the second time. `sum` sets the deadline.
 ///
