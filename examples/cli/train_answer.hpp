@@ -113,6 +113,8 @@ struct TrainAnswer {
     std::int64_t steps = 0;
     std::int64_t tokens = 0;
     std::optional<double> first_loss, last_loss, valid_loss, best_valid_loss;
+    /// A signal ended the validation after the last step that was taken.
+    bool owes_validation = false;
     /// SHA-256 of the last checkpoint's model.safetensors; empty: there is none.
     std::string weights_hash;
     /// Of all steps that were taken here, on the first rank; and what they and the end waited for checkpoints.

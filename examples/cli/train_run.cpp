@@ -288,6 +288,7 @@ private:
         answer_.last_loss = optional(state_.last_loss);
         answer_.valid_loss = optional(state_.valid_loss);
         answer_.best_valid_loss = optional(state_.best_valid_loss);
+        answer_.owes_validation = state_.owes_validation;
         answer_.rows = report_->rows();
         return report_->end();
     }
@@ -385,7 +386,7 @@ template <OptimizerRule Rule>
     if (job.restarts != nullptr) answer.restarts = job.restarts->restarts();
     for (auto const step : list_checkpoints(request.out))
         answer.checkpoints.insert(answer.checkpoints.begin(), request.out + "/" + checkpoint_name(step));
-    bool const is_finished = answer.steps >= answer.plan.steps;
+    bool const is_finished = answer.steps >= answer.plan.steps && !answer.owes_validation;
     answer.stopped_by = is_finished ? "steps" : stop_name(answer.signal);
     auto const last = request.out + "/" + checkpoint_name(answer.steps) + "/" + layout->files().front().file();
     auto const hash = sha256_of_file(last);
