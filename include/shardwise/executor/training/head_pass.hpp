@@ -66,19 +66,26 @@ struct HeadPass {
             if (head.bias.elements > 0) is_written[head.bias.number] = 1;
         }
         HeadLossOptions const options{.soft_cap = soft_cap};
-        bool const is_one = tensor.place.ranks == 1;
         if (is_held) {
             auto const& product = held[head.weight.held];
             HeldHead const own{product.own, decoded};
-            if (is_one) return cross_entropy_of(own, head.vocabulary, in, to, options, scratch, stream);
-            HeldHead const other{product.turned, decoded};
-            return shared_head_cross_entropy(tensor, own, other, head.vocabulary, in, to, options, scratch, stream);
+            return run(own, HeldHead{product.turned, decoded}, in, to, options, stream);
         }
-        if (is_one) return head_cross_entropy(in, to, options, scratch, stream);
         auto const columns = split_units(head.hidden, tensor.place.ranks, tensor.place.rank).size();
         DenseHead const own{in.head};
-        DenseHead const other{ConstMatrix(turned + head.turned, {head.vocabulary, columns})};
-        return shared_head_cross_entropy(tensor, own, other, head.vocabulary, in, to, options, scratch, stream);
+        if (tensor.place.ranks == 1) return head_cross_entropy(in, to, options, scratch, stream);
+        return run(own, DenseHead{ConstMatrix(turned + head.turned, {head.vocabulary, columns})}, in, to, options,
+                   stream);
+    }
+
+private:
+    /// By this rank's rows of the head, and by its columns of all rows.
+    template <class Head>
+    [[nodiscard]] Result<> run(Head const& own, Head const& other, HeadLoss const& in, HeadLossGradients const& to,
+                               HeadLossOptions const& options, HostStream& stream) const {
+        if (tensor.place.ranks == 1) return cross_entropy_of(own, head.vocabulary, in, to, options, scratch, stream);
+        SharedHead<Head> const shared{tensor, own, other};
+        return cross_entropy_of(shared, head.vocabulary, in, to, options, scratch, stream);
     }
 };
 

@@ -33,6 +33,10 @@ struct HeldHead {
                                          std::exchange(is_added, true), stream);
         });
     }
+    /// As DenseHead's; a frozen head has no gradient.
+    [[nodiscard]] static TensorView<float const, 2, Host> own(TensorView<float const, 2, Host> logits) {
+        return logits;
+    }
 
 private:
     template <class Visit>

@@ -217,6 +217,10 @@ struct DenseHead {
                                           bool is_added, HostStream& stream) const {
         return linear_input_gradient(gradient, weight, to, is_added, stream);
     }
+    /// The columns of all logits whose weights' gradient is made here.
+    [[nodiscard]] static TensorView<float const, 2, Host> own(TensorView<float const, 2, Host> logits) {
+        return logits;
+    }
 };
 
 /// head_cross_entropy with a head that makes its products itself; in.head is not read, and all else was checked.
@@ -243,7 +247,8 @@ template <class Head>
             if (!made) return made;
         }
         if (!to.head.empty()) {
-            if (auto const made = linear_weight_gradient(logits, part, to.head, is_added, stream); !made) return made;
+            auto const made = linear_weight_gradient(head.own(logits), part, to.head, is_added, stream);
+            if (!made) return made;
         }
         if (auto const made = head_bias_gradient(logits, to.bias, is_added, stream); !made) return made;
     }
