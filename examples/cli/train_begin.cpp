@@ -56,9 +56,7 @@ namespace {
 /// How many checkpoints the disk must have space for: the one that is written, and the one that stays until then where the run does not go
 /// on from one in its own folder.
 [[nodiscard]] std::int64_t checkpoints_to_come(TrainAnswer const& answer, ResumePoint const& from) {
-    bool const has_one =
-        !from.is_beginning() && from.folder == answer.request.out + "/" + checkpoint_name(from.state.step);
-    if (!has_one) return 2;
+    if (!from.is_in(answer.request.out)) return 2;
     return from.state.step < answer.plan.steps ? 1 : 0;
 }
 

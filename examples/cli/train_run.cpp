@@ -253,8 +253,7 @@ private:
             if (!saved.empty() && saved.back() == state_.step) return {};
         }
         // A checkpoint that the run went on from may lie elsewhere.
-        bool const is_there = state_.step == from_.state.step && !has_late_validation_;
-        if (is_there && from_.folder == target_.out + "/" + checkpoint_name(state_.step)) {
+        if (state_.step == from_.state.step && !has_late_validation_ && from_.is_in(target_.out)) {
             // Who wrote it may have been ended before older ones went.
             return is_first() ? prune_checkpoints(target_.out, state_.step, target_.keep) : Result<>();
         }

@@ -31,6 +31,10 @@ struct ResumePoint {
     std::vector<std::string> warnings;
 
     [[nodiscard]] bool is_beginning() const { return folder.empty(); }
+    /// Whether it is a checkpoint of the run that writes into this folder.
+    [[nodiscard]] bool is_in(std::string const& out) const {
+        return !is_beginning() && folder == out + "/" + checkpoint_name(state.step);
+    }
 };
 
 /// Success where a run with these settings and files may go on from a checkpoint.
