@@ -5,6 +5,7 @@
 #   find_package(shardwise REQUIRED COMPONENTS cuda)
 #   target_link_libraries(engine PRIVATE shardwise::cuda)
 #   shardwise_add_kernels(engine)
+#   shardwise_add_kernels(engine FORMATS bf16 q4_0 ELEMENTS bf16 HEADS 64 128)   # the kernels of these alone
 
 # A file that was found in an earlier run may be another installation's.
 unset(shardwise_kernels_source CACHE)
@@ -16,6 +17,8 @@ mark_as_advanced(shardwise_kernels_source)
 set(shardwise_kernel_families attention collectives products rows CACHE INTERNAL "")
 set(SHARDWISE_CUDA_ARCHITECTURES "80;90" CACHE STRING "Compute capabilities that the kernels are compiled for")
 set(SHARDWISE_HIP_ARCHITECTURES "gfx90a" CACHE STRING "AMD processors that the kernels are compiled for; wavefronts of 64")
+set(SHARDWISE_KERNELS "all" CACHE STRING
+    "Which kernels are compiled: all, or formats of weights, elements:A,B of activations and heads:A,B of attention (bf16;q4_0;heads:64,128)")
 
 # shardwise_try_hip(): sets shardwise_hip_works in the cache: whether hipcc makes an object; no is asked again. It does not without ROCm's device
 # libraries, which only it knows where to look for.
@@ -133,8 +136,49 @@ function(shardwise_compile_kernels vendor object source)
                        COMMAND_EXPAND_LISTS VERBATIM)
 endfunction()
 
-# shardwise_add_kernels(TARGET): links the kernels into TARGET, which links shardwise::cuda or shardwise::hip.
+# shardwise_kernel_list(OUT ITEM...): the definition that makes the kernels of some items (kernels/detail/kernel_list.hpp), such as bf16,
+# heads:64,128, all.
+function(shardwise_kernel_list out)
+    set(names "")
+    foreach(item IN LISTS ARGN)
+        string(FIND "${item}" ":" colon)
+        if(colon EQUAL -1)
+            list(APPEND names "${item}")
+            continue()
+        endif()
+        string(SUBSTRING "${item}" 0 ${colon} kind)
+        math(EXPR colon "${colon} + 1")
+        string(SUBSTRING "${item}" ${colon} -1 values)
+        string(REPLACE "," ";" values "${values}")
+        list(TRANSFORM values PREPEND "${kind}:")
+        list(APPEND names ${values})
+    endforeach()
+    list(JOIN names "," names)
+    if(NOT names MATCHES "^[a-z0-9_:]+(,[a-z0-9_:]+)*$")
+        message(FATAL_ERROR "SHARDWISE_KERNELS: \"${names}\" is no list of kernels, such as bf16;q4_0;heads:64,128")
+    endif()
+    set(${out} "-DSHARDWISE_KERNELS=${names}" PARENT_SCOPE)
+endfunction()
+
+# shardwise_add_kernels(TARGET [FORMATS NAME...] [ELEMENTS NAME...] [HEADS WIDTH...]): links the kernels into TARGET, which links
+# shardwise::cuda or shardwise::hip: of these formats of weights, elements of activations and widths of heads, or as SHARDWISE_KERNELS
+# says. A call whose kernel is left out is an error that names the item.
 function(shardwise_add_kernels target)
+    cmake_parse_arguments(arg "" "" "FORMATS;ELEMENTS;HEADS" ${ARGN})
+    if(arg_UNPARSED_ARGUMENTS OR arg_KEYWORDS_MISSING_VALUES)
+        message(FATAL_ERROR "shardwise_add_kernels(${target}): FORMATS, ELEMENTS and HEADS, each with values, not ${ARGN}")
+    endif()
+    set(items ${SHARDWISE_KERNELS})
+    if(arg_FORMATS OR arg_ELEMENTS OR arg_HEADS)
+        set(items ${arg_FORMATS})
+        foreach(kind ELEMENTS HEADS)
+            string(TOLOWER "${kind}" name)
+            foreach(value IN LISTS arg_${kind})
+                list(APPEND items "${name}:${value}")
+            endforeach()
+        endforeach()
+    endif()
+    shardwise_kernel_list(list ${items})
     get_target_property(libraries ${target} LINK_LIBRARIES)
     cmake_path(GET shardwise_kernels_source PARENT_PATH folder)
     set(has_vendor FALSE)
@@ -146,7 +190,7 @@ function(shardwise_add_kernels target)
         shardwise_assertion_flags(assertions ${target})
         foreach(family IN LISTS shardwise_kernel_families)
             set(object "${CMAKE_CURRENT_BINARY_DIR}/${target}-${family}-${vendor}.o")
-            shardwise_compile_kernels(${vendor} "${object}" "${folder}/instantiate/${family}.cu" -O3 ${assertions})
+            shardwise_compile_kernels(${vendor} "${object}" "${folder}/instantiate/${family}.cu" -O3 "${list}" ${assertions})
             target_sources(${target} PRIVATE "${object}")
             set_source_files_properties("${object}" PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
         endforeach()

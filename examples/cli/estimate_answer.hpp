@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/executor/training/trained_adapter.hpp>
 #include <shardwise/memory/estimate.hpp>
 #include <shardwise/memory/request.hpp>
 #include <shardwise/train/estimate_training.hpp>
@@ -18,12 +19,14 @@ namespace shardwise::cli {
 /// What ranks of `shardwise train` allocate for a training that was asked for, to the byte; or why it does not run.
 struct TrainedEstimate {
     std::vector<TrainingEstimate> ranks;
+    /// Elements that are trained; of an adapter its own.
+    std::int64_t parameters = 0;
     std::string refusal;
 };
 
-/// The same for a request in our convention; nothing in others.
+/// The same for a request in our convention, of an adapter where `low_rank` has one; nothing in others.
 [[nodiscard]] std::optional<TrainedEstimate> estimate_trained(LoadedModel const& loaded, EstimateRequest const& request,
-                                                              std::int64_t context);
+                                                              std::int64_t context, LowRankOptions const& low_rank);
 
 /// Gives the devices of an estimate what the trainer allocates on each, where it runs; parts of the model stay as they are.
 void count_as_trained(TrainedEstimate const& trained, Parallelism const& parallel, MemoryEstimate& estimate);
@@ -35,6 +38,7 @@ struct EstimateAnswer {
     MemoryEstimate estimate;
     std::vector<std::string> warnings;
     std::optional<TrainedEstimate> trained{};
+    LowRankOptions low_rank{};
 };
 
 [[nodiscard]] std::string estimate_json(EstimateAnswer const& answer);

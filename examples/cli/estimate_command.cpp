@@ -7,28 +7,51 @@
 #include "model_facts.hpp"
 #include "progress.hpp"
 #include "requests.hpp"
+#include "train_adapter.hpp"
 
+#include <string>
 #include <utility>
 
 namespace shardwise::cli {
 
 namespace {
 
-[[nodiscard]] ExitCode print_estimate(Arguments const& arguments, EstimateRequest request, ColorMode mode) {
+/// What an adapter needs of a request.
+[[nodiscard]] Result<> check_adapter(LowRankOptions const& low_rank, EstimateRequest const& request) {
+    if (low_rank.rank == 0) return {};
+    Error error{ErrorCode::invalid_argument};
+    error.in("--lora");
+    if (!request.training) return error.because("is of training").fix("add --training adam");
+    if (request.training->convention != MemoryConvention::shardwise)
+        return error.because("is counted as shardwise train allocates it").fix("leave out --convention");
+    return {};
+}
+
+[[nodiscard]] ExitCode print_estimate(Arguments const& arguments, EstimateRequest request, LowRankOptions low_rank,
+                                      ColorMode mode) {
     auto const fail = [&](Error const& error) {
         // Flags that do not go together are wrong usage, whatever the library calls them.
         bool const is_usage = error.code() == ErrorCode::invalid_argument || error.subject().substr(0, 2) == "--";
         return report(error, is_usage ? Stage::arguments : Stage::work, arguments.json);
     };
-    auto const loaded =
+    auto loaded =
         with_progress(mode, [&](Observer const& observer) { return load_known_model(*arguments.model, observer); });
     if (!loaded) return fail(loaded.error());
+    if (auto const held = hold_base(*loaded, request.quant, low_rank); !held) return fail(held.error());
     request = as_published(request, loaded->model.config);
-    auto estimate = estimate_memory(loaded->model, request);
+    // Training with an adapter is counted as it is allocated alone; of the model the weights are those that stay as they are.
+    auto counted = request;
+    if (low_rank.rank > 0) counted.training.reset();
+    auto estimate = estimate_memory(loaded->model, counted);
     if (!estimate) return fail(in_flags(estimate.error()));
     EstimateAnswer answer{
         .loaded = *loaded, .request = request, .estimate = *std::move(estimate), .warnings = loaded->warnings};
-    answer.trained = estimate_trained(*loaded, request, answer.estimate.context);
+    answer.low_rank = std::move(low_rank);
+    answer.trained = estimate_trained(*loaded, request, answer.estimate.context, answer.low_rank);
+    if (answer.low_rank.rank > 0 && !answer.trained->refusal.empty()) {
+        auto const reason = "shardwise train does not run this: " + answer.trained->refusal;
+        return report(Error{ErrorCode::unsupported}.in("--lora").because(reason), Stage::work, arguments.json);
+    }
     if (answer.trained) count_as_trained(*answer.trained, request.parallel, answer.estimate);
     for (auto const assumption : answer.estimate.assumptions) {
         if (!is_warning(assumption)) continue;
@@ -52,7 +75,11 @@ ExitCode run_estimate(Arguments const& arguments) {
     if (!request) return report(request.error(), Stage::arguments, arguments.json);
     if (auto const given = check_model_given(arguments, "shardwise estimate llama-3-8b"); !given)
         return report(given.error(), Stage::arguments, arguments.json);
-    return print_estimate(arguments, *request, *color);
+    auto const low_rank = read_low_rank(arguments);
+    if (!low_rank) return report(low_rank.error(), Stage::arguments, arguments.json);
+    if (auto const checked = check_adapter(*low_rank, *request); !checked)
+        return report(checked.error(), Stage::arguments, arguments.json);
+    return print_estimate(arguments, *request, *low_rank, *color);
 }
 
 }  // namespace shardwise::cli

@@ -59,6 +59,10 @@ void write_trained(JsonWriter& json, EstimateAnswer const& answer) {
     auto const& trained = *answer.trained;
     json.begin_object().member("runs", trained.refusal.empty());
     write_text(json, "reason", trained.refusal);
+    if (answer.low_rank.rank > 0) {
+        json.key("adapter").begin_object().member("rank", answer.low_rank.rank);
+        json.member("parameters", trained.parameters).end_object();
+    }
     json.key("ranks").begin_array();
     for (auto const& rank : trained.ranks) {
         auto const& parts = rank.trainer;

@@ -88,6 +88,10 @@ constexpr std::array<Term, 6> all_terms{{{"weights", &MemoryTerms::weights, "\u2
                                    to_text(trained.ranks.front().staging) + " of it to write checkpoints beside steps"
                              : "shardwise train does not run this: " + trained.refusal) +
                "\n";
+        if (answer.low_rank.rank > 0)
+            out += style.dim("an adapter of rank " + std::to_string(answer.low_rank.rank) +
+                             " is trained: " + grouped(trained.parameters) + " parameters") +
+                   "\n";
     }
     if (!answer.request.training) {
         out += style.dim("activations: prefill " + to_text(largest.phases.prefill) + ", decode " +

@@ -150,6 +150,8 @@ struct Command {
 [[nodiscard]] OptionGroup train_step_options();
 /// --mode, --dp, --tp, --pp, --zero, --ranks, --threads, ... of `train`.
 [[nodiscard]] OptionGroup train_rank_options();
+/// --lora, --lora-targets, --lora-dropout.
+[[nodiscard]] OptionGroup adapter_options();
 /// --lora, --lora-alpha, --lora-targets, --lora-dropout, --merge, --quant of `train`.
 [[nodiscard]] OptionGroup train_adapter_options();
 /// --save-every, --keep, --resume, --timeout, --max-restarts, --max-skipped, ... of `train`.

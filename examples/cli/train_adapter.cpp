@@ -69,12 +69,16 @@ Result<LowRankOptions> read_low_rank(Arguments const& arguments) {
     return out;
 }
 
-Result<> hold_base(OpenCheckpoint& files, Model const& model, Optional<QuantScheme> const& quant,
-                   LowRankOptions& low_rank) {
+Result<> hold_base(LoadedModel& base, Optional<QuantScheme> const& quant, LowRankOptions& low_rank) {
     if (low_rank.rank == 0) return {};
-    auto const stored = StoredParameters::open(files, model);
-    if (!stored) return stored.error();
-    auto held = held_products(*stored, quant);
+    auto held = Result<HeldProducts>(HeldProducts{});
+    if (!base.files || base.files->source().weights.empty()) {
+        held = held_products(base.model, quant);
+    } else {
+        auto const stored = StoredParameters::open(*base.files, base.model);
+        if (!stored) return stored.error();
+        held = held_products(*stored, quant);
+    }
     if (!held) return held.error();
     low_rank.held = *std::move(held);
     return {};

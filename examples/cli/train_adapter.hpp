@@ -3,10 +3,10 @@
 
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/training/trained_adapter.hpp>
-#include <shardwise/model/files/open_checkpoint.hpp>
 #include <shardwise/train/checkpoint/checkpoint_files.hpp>
 
 #include "arguments.hpp"
+#include "load_model.hpp"
 
 #include <cstdint>
 #include <string>
@@ -18,11 +18,11 @@ namespace shardwise::cli {
 /// Errors  invalid_argument with the range, and for flags that exclude each other
 [[nodiscard]] Result<LowRankOptions> read_low_rank(Arguments const& arguments);
 
-/// Finds out how the products of an adapter's base are held; with no adapter nothing.
+/// Finds out how the products of an adapter's base are held: as its files say or, of a preset or a config, as its dtype does. With no
+/// adapter nothing.
 ///
 /// Errors  as StoredParameters and held_products
-[[nodiscard]] Result<> hold_base(OpenCheckpoint& files, Model const& model, Optional<QuantScheme> const& quant,
-                                 LowRankOptions& low_rank);
+[[nodiscard]] Result<> hold_base(LoadedModel& base, Optional<QuantScheme> const& quant, LowRankOptions& low_rank);
 
 /// What checkpoints of an adapter have beside it: PEFT's adapter_config.json in the place of the base's config.json, whose tokenizer
 /// stays; with no adapter nothing changes. `base` is the model's name.

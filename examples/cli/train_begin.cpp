@@ -57,7 +57,7 @@ namespace {
 /// on from one in its own folder.
 [[nodiscard]] std::int64_t checkpoints_to_come(TrainAnswer const& answer, ResumePoint const& from) {
     if (!from.is_in(answer.request.out)) return 2;
-    return from.state.step < answer.plan.steps ? 1 : 0;
+    return from.state.step < answer.plan.steps || from.state.owes_validation ? 1 : 0;
 }
 
 }  // namespace

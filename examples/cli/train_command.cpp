@@ -123,7 +123,7 @@ struct TrainInput {
             .in("--lora")
             .because("changes a model that is trained already, and this one begins from scratch")
             .fix("name a folder of safetensors");
-    if (auto const held = hold_base(files, model, request.quant, request.low_rank); !held) return held.error();
+    if (auto const held = hold_base(out->loaded, request.quant, request.low_rank); !held) return held.error();
     if (auto const checked = check_merged(request, files.source()); !checked) return checked.error();
     // What has no gradient is refused before data is read, also where degrees are still to be chosen.
     auto programs = make_programs(request, model);
@@ -240,6 +240,8 @@ struct TrainInput {
         Batches::create(*input.data.learned, input.data.learned_tokens,
                         {.context = *request.context, .batch = request.batch, .shuffles = true, .seed = request.seed});
     if (!batches) return batches.error();
+    auto const validation = validation_batches(request, input.data, *request.context);
+    if (!validation) return validation.error();
     auto const choice = choose_for(ranks, request, input, *batches, *budget);
     if (!choice) return choice.error();
     if (choice->has_left) return std::optional<TrainAnswer>();

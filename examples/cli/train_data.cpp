@@ -151,4 +151,22 @@ Result<TrainData> read_train_data(TrainRequest const& request, OpenCheckpoint& f
     return out;
 }
 
+Result<std::optional<Batches>> validation_batches(TrainRequest const& request, TrainData const& data,
+                                                  std::int64_t context) {
+    if (!request.valid && !request.valid_part) return Result<std::optional<Batches>>(std::nullopt);
+    auto const tokens = data.validated_tokens.size();
+    if (tokens <= context) {
+        return Error{ErrorCode::invalid_argument}
+            .in(request.valid ? "--valid" : "--valid-part")
+            .because("has too few tokens for a sequence of the context and the token after it")
+            .got(tokens)
+            .at_least(context + 1)
+            .fix("validate with more data, or give a smaller --context");
+    }
+    auto batches = Batches::create(request.valid ? *data.validated : *data.learned, data.validated_tokens,
+                                   {.context = context, .batch = 1, .shuffles = false});
+    if (!batches) return batches.error();
+    return Result<std::optional<Batches>>(*std::move(batches));
+}
+
 }  // namespace shardwise::cli

@@ -5,6 +5,7 @@
 #include <shardwise/core/split.hpp>
 #include <shardwise/model/files/open_checkpoint.hpp>
 #include <shardwise/tokenizer/files/load_tokenizer.hpp>
+#include <shardwise/train/batches.hpp>
 #include <shardwise/train/token_dataset.hpp>
 
 #include "train_request.hpp"
@@ -42,11 +43,6 @@ struct TrainData {
     std::string valid_hash;
     /// What tells the model that a run begins with, or an adapter's base, from all others; empty from scratch.
     std::string model_hash;
-
-    /// What is validated with; null where nothing is.
-    [[nodiscard]] TokenDataset const* validation() const {
-        return validated_tokens.size() == 0 ? nullptr : validated ? validated.get() : learned.get();
-    }
 };
 
 /// Opens the data; what is text is tokenised into `cache`, a folder that exists. All ids are looked at.
@@ -54,5 +50,11 @@ struct TrainData {
 /// Errors  those of load_tokenizer, tokenize_file, TokenFile and TokenDataset
 [[nodiscard]] Result<TrainData> read_train_data(TrainRequest const& request, OpenCheckpoint& files,
                                                 std::int64_t vocabulary, std::string const& cache);
+
+/// What a run validates with, in sequences of `context` tokens, which `data` outlives; nothing where it does not validate.
+///
+/// Errors  invalid_argument, named by the flag, where there is no whole sequence
+[[nodiscard]] Result<std::optional<Batches>> validation_batches(TrainRequest const& request, TrainData const& data,
+                                                                std::int64_t context);
 
 }  // namespace shardwise::cli

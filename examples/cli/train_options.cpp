@@ -250,27 +250,36 @@ constexpr std::array train_rank_table{
            .word = &Arguments::devices},
 };
 
+constexpr Option lora_option{
+    .flag = "--lora",
+    .value = "R",
+    .help = "train low-rank adapters (LoRA) of this rank instead of the weights; run --adapter runs them",
+    .word = &Arguments::lora};
+constexpr Option lora_targets_option{.flag = "--lora-targets",
+                                     .value = "NAME,...",
+                                     .help = "the products that have one, by the ends of their names",
+                                     .standard = "all of the layers",
+                                     .word = &Arguments::lora_targets,
+                                     .is_list = true};
+
+constexpr Option lora_dropout_option{
+    .flag = "--lora-dropout",
+    .value = "P",
+    .help = "the share of elements that become 0 in what the adapters read, in training only",
+    .standard = "0",
+    .word = &Arguments::lora_dropout};
+
+constexpr std::array adapter_table{lora_option, lora_targets_option, lora_dropout_option};
+
 constexpr std::array train_adapter_table{
-    Option{.flag = "--lora",
-           .value = "R",
-           .help = "train low-rank adapters (LoRA) of this rank instead of the weights; run --adapter runs them",
-           .word = &Arguments::lora},
+    lora_option,
     Option{.flag = "--lora-alpha",
            .value = "A",
            .help = "their scale times the rank",
            .standard = "8",
            .word = &Arguments::lora_alpha},
-    Option{.flag = "--lora-targets",
-           .value = "NAME,...",
-           .help = "the products that have one, by the ends of their names",
-           .standard = "all of the layers",
-           .word = &Arguments::lora_targets,
-           .is_list = true},
-    Option{.flag = "--lora-dropout",
-           .value = "P",
-           .help = "the share of elements that become 0 in what the adapters read, in training only",
-           .standard = "0",
-           .word = &Arguments::lora_dropout},
+    lora_targets_option,
+    lora_dropout_option,
     Option{
         .flag = "--merge",
         .help = "of --lora: writes at the end the base with the adapter in its weights, a model by itself: OUT/merged",
@@ -300,11 +309,13 @@ constexpr std::array train_safety_table{
            .standard = "auto",
            .suggestions = resume_words,
            .word = &Arguments::resume},
-    Option{.flag = "--timeout",
-           .value = "S",
-           .help = "seconds that a phase of a step may take (data, the passes of a micro-batch, sums, norm, optimizer, ...)",
-           .standard = "600",
-           .word = &Arguments::timeout},
+    Option{
+        .flag = "--timeout",
+        .value = "S",
+        .help =
+            "seconds that a phase of a step may take (data, the passes of a micro-batch, sums, norm, optimizer, ...)",
+        .standard = "600",
+        .word = &Arguments::timeout},
     Option{.flag = "--max-restarts",
            .value = "K",
            .help = "starts after a rank has died, from the last checkpoint, with the ranks that are left",
@@ -356,6 +367,9 @@ OptionGroup train_step_options() {
 }
 OptionGroup train_rank_options() {
     return {"Ranks", train_rank_table};
+}
+OptionGroup adapter_options() {
+    return {"Adapters", adapter_table};
 }
 OptionGroup train_adapter_options() {
     return {"Adapters", train_adapter_table};

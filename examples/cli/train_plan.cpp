@@ -170,7 +170,7 @@ Result<std::vector<TrainRankMemory>> predict_memory(TrainRequest const& request,
 }
 
 std::optional<TrainedEstimate> estimate_trained(LoadedModel const& loaded, EstimateRequest const& request,
-                                                std::int64_t context) {
+                                                std::int64_t context, LowRankOptions const& low_rank) {
     if (!request.training || request.training->convention != MemoryConvention::shardwise) return std::nullopt;
     auto const& model = loaded.model;
     auto const& plan = *request.training;
@@ -186,7 +186,7 @@ std::optional<TrainedEstimate> estimate_trained(LoadedModel const& loaded, Estim
     if (plan.attention == AttentionKind::eager && plan.recompute == Recompute::none)
         return refuse("its attention never keeps the matrix of probabilities");
     bool const is_gguf = loaded.files && loaded.files->source().kind == SourceKind::gguf;
-    if (request.quant || model.config.quant || is_gguf)
+    if (low_rank.rank == 0 && (request.quant || model.config.quant || is_gguf))
         return refuse("packed weights and GGUF files are trained with an adapter alone");
     TrainOptions options;
     options.micro_batch = micro_batch_of(request).batch;
@@ -206,10 +206,12 @@ std::optional<TrainedEstimate> estimate_trained(LoadedModel const& loaded, Estim
     auto const replica = degrees.tp * degrees.pp;
     std::vector<TrainingProgram> programs;
     for (std::int64_t rank = 0; rank < replica; ++rank) {
-        auto program = TrainingProgram::create(model, options.model_place(rank));
+        auto program = TrainingProgram::create(model, options.model_place(rank), low_rank);
         if (!program) return refuse(program.error().message());
         programs.push_back(std::move(*program));
     }
+    auto const& layout = programs.front().layout();
+    out.parameters = layout.adapter().empty() ? count_parameters(model.tree) : layout.whole_elements();
     for (std::int64_t rank = 0; rank < degrees.dp * replica; ++rank) {
         auto const& program = programs[static_cast<std::size_t>(rank % replica)];
         auto const count = [&](auto const& rule) -> Result<TrainingEstimate> {
@@ -254,7 +256,8 @@ void count_as_trained(TrainedEstimate const& trained, Parallelism const& paralle
         bool const is_of_others =
             assumption == Assumption::runtime_overhead || assumption == Assumption::mixed_precision_copy ||
             assumption == Assumption::blocked_attention || assumption == Assumption::saved_by_operators ||
-            assumption == Assumption::working_layer || assumption == Assumption::transient_buffers;
+            assumption == Assumption::working_layer || assumption == Assumption::transient_buffers ||
+            assumption == Assumption::whole_prefill || assumption == Assumption::chunked_prefill;
         if (!is_of_others) kept.insert(assumption);
     }
     kept.insert(Assumption::counted_as_trained);

@@ -154,6 +154,10 @@ TEST_CASE("estimate: what train allocates is what train predicts and holds itsel
     check({"--dp", "1", "--offload", "optimizer"}, {}, {"--batch", "1"}, 1);
     check({"--dp", "2", "--zero", "3", "--offload", "all"}, {"--batch", "1"}, {"--batch", "2", "--micro-batch", "1"},
           2);
+    // Of an adapter and the base that stays as it is, packed or not.
+    check({"--lora", "2", "--lora-targets", "q_proj,down_proj", "--tp", "2"}, {"--batch", "2"},
+          {"--batch", "2", "--micro-batch", "2"}, 2);
+    check({"--lora", "2", "--quant", "int8"}, {}, {"--batch", "1"}, 1);
     auto const reason = [](Words const& ways) {
         Words words{"estimate", "demo", "--training", "adam", "--json"};
         words.insert(words.end(), ways.begin(), ways.end());
@@ -162,7 +166,8 @@ TEST_CASE("estimate: what train allocates is what train predicts and holds itsel
     CHECK(reason({"--tp", "2", "--sequence-parallel"}) == "it has data- and tensor-parallel ranks and stages alone");
     CHECK(Answer(run({"estimate", "demo", "--json"}).out).is_null("train"));
     Answer const packed(
-        run({"estimate", SHARDWISE_SOURCE_DIR "/tests/golden/gguf/phi3-q8_0.gguf", "--training", "adam", "--json"}).out);
+        run({"estimate", SHARDWISE_SOURCE_DIR "/tests/golden/gguf/phi3-q8_0.gguf", "--training", "adam", "--json"})
+            .out);
     CHECK(packed.text("train", "reason") == "packed weights and GGUF files are trained with an adapter alone");
     CHECK(reason({"--attention", "eager"}) == "its attention never keeps the matrix of probabilities");
     // What does not run, and other conventions, are counted as before: a GPU's runtime, and weights in 16 bits.
@@ -194,4 +199,47 @@ TEST_CASE("estimate: a config.json is a MODEL, and a missing field is named") {
     auto const odd = run({"estimate", folder.write("odd.json", R"({"model_type": "llame"})")});
     CHECK(odd.status == 1);
     CHECK(odd.says("llama"));
+}
+
+TEST_CASE("estimate --lora: needs no weights, and is refused where train does not run it") {
+    auto const estimate = [](std::string const& model, std::vector<std::string> const& more) {
+        std::vector<std::string> words{"estimate", model,    "--training", "adam",  "--context",
+                                       "32",       "--lora", "2",          "--json"};
+        words.insert(words.end(), more.begin(), more.end());
+        return run(words);
+    };
+    for (auto const& more : std::vector<std::vector<std::string>>{{}, {"--quant", "int8"}}) {
+        Answer const files(estimate("demo", more).out);
+        Answer const config(estimate(SHARDWISE_SOURCE_DIR "/share/shardwise/demo/config.json", more).out);
+        CHECK(files.integer("train", "adapter", "rank") == 2);
+        CHECK(files.integer("train", "adapter", "parameters") > 0);
+        for (auto const* const name : {"weights", "optimizer", "activations", "total"})
+            CHECK(files.integer("train", "ranks", std::size_t{0}, name) ==
+                  config.integer("train", "ranks", std::size_t{0}, name));
+    }
+    // 8,030,261,248 parameters, 524,288 x 2 + 266,240 of them not in products: those in fp32, the others in 4 bits and a scale of 32 for each 64.
+    Answer const eight(estimate("llama-3-8b", {"--quant", "nf4"}).out);
+    CHECK(eight.integer("train", "ranks", std::size_t{0}, "weights") > 4'000'000'000);
+    CHECK(eight.integer("train", "ranks", std::size_t{0}, "total") < 9'000'000'000);
+
+    struct Case {
+        std::vector<std::string> words;
+        int status;
+        char const* says;
+    };
+    for (auto const& one : std::vector<Case>{
+             {{"estimate", "demo", "--lora", "2"}, 2, "--lora: is of training; add --training adam"},
+             {{"estimate", "demo", "--training", "adam", "--convention", "zero", "--lora", "2"},
+              2,
+              "leave out --convention"},
+             {{"estimate", "demo", "--training", "adam", "--lora-targets", "q_proj"}, 2, "add --lora R"},
+             {{"estimate", "demo", "--training", "adam", "--lora", "2", "--lora-targets", "q_prj"}, 1, "q_proj"},
+             {{"estimate", "mixtral-8x7b", "--training", "adam", "--lora", "2"},
+              1,
+              "--lora: shardwise train does not run this"}}) {
+        CAPTURE(one.says);
+        auto const ran = run(one.words);
+        CHECK_MESSAGE(ran.status == one.status, ran.err);
+        CHECK_MESSAGE(ran.says(one.says), ran.err);
+    }
 }

@@ -100,7 +100,8 @@ TEST_CASE("launch: wrong flags are usage errors that name the flag") {
         {{"--nnodes", "2", "--node-rank", "0", "--master-addr", "a"}, "--master-port: is missing"},
         {{"--nnodes", "2", "--node-rank", "0", "--master-addr", "a", "--master-port", "1", "--max-restarts", "1"},
          "--max-restarts: is for one machine"}};
-    for (auto const& [words, text] : wrong) {
+    for (auto const& [words, said] : wrong) {
+        std::string const& text = said;
         CAPTURE(text);
         auto const ran = launch(words, "exit 0");
         CHECK(ran.status == 2);
@@ -154,7 +155,8 @@ TEST_CASE("launch: an OOM kill that the control group counted is told") {
 TEST_CASE("launch: the same status for every exit code of a rank; 130, 143 and 129 after signals") {
     CHECK(launch({}, "exit 3").status == 1);
     CHECK(launch({}, "exit 130").status == 1);
-    for (auto const& [signal, status] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}, std::pair{SIGHUP, 129}}) {
+    for (auto const& [sent, status] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}, std::pair{SIGHUP, 129}}) {
+        int const signal = sent;
         CAPTURE(signal);
         auto const ran = interrupt(
             {"--nproc", "2"},

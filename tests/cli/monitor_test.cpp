@@ -240,9 +240,10 @@ TEST_CASE("monitor -- COMMAND: signals are passed on, and nothing is left behind
         int signal;
         int status;
     };
-    for (auto const& [name, last, signal, status] :
+    for (auto const& [called, last, signal, status] :
          {Case{"ends", "exit 5", 0, 5}, Case{"term", "exec sleep 60", SIGTERM, 143}, Case{"int", "exec sleep 60", SIGINT, 130},
           Case{"hup", "exec sleep 60", SIGHUP, 129}}) {
+        auto const& name = called;
         auto const ran = run_monitor(machine, {"--", "sh", "-c", script(name, last)}, [&, to = folder.path() + "/" + name, sent = signal](pid_t process) {
             CHECK(wait_for_file(to));
             std::this_thread::sleep_for(std::chrono::milliseconds(100));

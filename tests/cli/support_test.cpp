@@ -71,10 +71,10 @@ TEST_CASE("support: says what runs where, and why the rest does not") {
         // Logits are floats, so that no model bends others.
         CHECK(device.at("soft_cap") == "library");
         CHECK(in_floats.at("soft_cap") == "runs");
-        for (auto const& [name, level] : device)
-            CHECK_MESSAGE((level == in_floats.at(name) || name == "soft_cap"), name);
+        for (auto const& row : device)
+            CHECK_MESSAGE((row.second == in_floats.at(row.first) || row.first == "soft_cap"), row.first);
         CHECK(device.count("arg_max") == 0);
-        for (auto const& [name, level] : levels(answer, table, "cpu")) CHECK_MESSAGE(level != "runs", name);
+        for (auto const& row : levels(answer, table, "cpu")) CHECK_MESSAGE(row.second != "runs", row.first);
         CHECK(levels(answer, table, "metal").at("rms_norm") == "none");
     }
     REQUIRE(answer.size("levels") == 8);
@@ -90,8 +90,8 @@ TEST_CASE("support: says what runs where, and why the rest does not") {
     CHECK(levels(answer, "int8_activations", "cpu").at("bf16") == "none");
     CHECK(levels(answer, "int8_activations", "cuda").at("q4_0") == "none");
     // Of bf16 activations the same: the weights of bf16 alone.
-    for (auto const& [format, level] : levels(answer, "bf16_activations", "cpu"))
-        CHECK_MESSAGE(level == (format == "bf16" ? "runs" : "none"), format);
+    for (auto const& row : levels(answer, "bf16_activations", "cpu"))
+        CHECK_MESSAGE(row.second == (row.first == "bf16" ? "runs" : "none"), row.first);
     CHECK(levels(answer, "bf16_activations", "cpu").size() == levels(answer, "weights", "cpu").size());
     CHECK(levels(answer, "bf16_activations", "cuda").at("bf16") == "none");
     // What has no gradient is refused as train refuses it.
@@ -135,6 +135,6 @@ TEST_CASE("support: every kernel of the library has a row, and whether a device 
             on_devices.insert(name);
     }
     CHECK(on_devices.size() >= 5);
-    for (auto const& [name, level] : cuda) CHECK_MESSAGE((level != "none") == (on_devices.count(name) == 1), name);
+    for (auto const& row : cuda) CHECK_MESSAGE((row.second != "none") == (on_devices.count(row.first) == 1), row.first);
     for (auto const& name : on_devices) CHECK_MESSAGE(cuda.count(name) == 1, name);
 }

@@ -57,7 +57,8 @@ void check_tracks(std::vector<Event> const& events) {
     for (auto const& event : events) {
         if (event.phase == "X") tracks[{event.rank, event.track}].push_back(event);
     }
-    for (auto& [key, track] : tracks) {
+    for (auto& [place, track] : tracks) {
+        auto const& key = place;
         std::stable_sort(track.begin(), track.end(), [](Event const& a, Event const& b) {
             return a.begin != b.begin ? a.begin < b.begin : a.duration > b.duration;
         });

@@ -234,13 +234,14 @@ TEST_CASE("train: a run that would remove checkpoints of another, or later ones,
         std::string says;
     };
     std::string const fix = "; go on from it with --resume auto, or give another --out";
-    for (auto const& [more, says] : std::vector<Refused>{
+    for (auto const& [given, says] : std::vector<Refused>{
              {{"--resume", "none"}, newer + ": would be removed by a run that begins at step 0" + fix},
              {{"--resume", "none", "--seed", "3"}, newer + ": would be removed by a run that begins at step 0" + fix},
              {{"--seed", "3"}, newer + ": seed: is 3, and was 0 when the run began"},
              {{"--resume", "auto", "--seed", "3"}, newer + ": seed: is 3, and was 0 when the run began"},
              {{"--resume", older},
               newer + ": would be removed by a run that goes on from an earlier step (got 2)" + fix}}) {
+        auto const& more = given;
         CAPTURE(more);
         auto words = flags;
         words.insert(words.end(), more.begin(), more.end());

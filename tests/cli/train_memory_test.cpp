@@ -126,39 +126,39 @@ TEST_CASE("train: a process of 200 MB takes what is predicted of it within 5 %, 
     CHECK(static_cast<double>(taken.process) > 0.95 * predicted);
 }
 
-TEST_CASE("train --offload: the process takes what is predicted, and with all of the model two layers alone") {
-    testing::TemporaryFolder const folder;
-    auto const config = folder.write("config.json", config_of(256, 8, 512));
-    Training const training;
-    auto const train = [&](std::string const& offload) {
-        return take(training, config, offload,
-                    {"2", "--threads", "1", "--batch", "4", "--context", "8", "--offload", offload});
-    };
-    auto const none = train("none");
-    auto const all = train("all");
-    CHECK(all.answer.text("weights_hash") == none.answer.text("weights_hash"));
-    // Weights, sums of gradients and two moments.
-    auto const model = 4 * all.answer.integer("parameters", "total");
-    CHECK(none.predicted - all.predicted > 5 * model);
-    // Beside what is predicted a process takes the program itself, and of weights, gradients and two moments what one part of a step
-    // touches: less than the model.
-    auto const program = none.process - none.predicted;
-    CHECK(program > 0);
-    CAPTURE(model);
-    CHECK(model > 5 * pages_of_file);
-    CAPTURE(all.predicted);
-    CAPTURE(all.process);
-    CHECK(all.process < all.predicted + program + 4 * pages_of_file);
-    // Of the two moments what one parameter's step touches.
-    auto const optimizer = train("optimizer");
-    CHECK(optimizer.answer.text("weights_hash") == none.answer.text("weights_hash"));
-    CHECK(none.predicted - optimizer.predicted > 2 * model - pages_of_file);
-    CAPTURE(optimizer.predicted);
-    CAPTURE(optimizer.process);
-    CHECK(optimizer.process < optimizer.predicted + program + 2 * pages_of_file);
-}
-
 TEST_SUITE("long") {
+    TEST_CASE("train --offload: the process takes what is predicted, and with all of the model two layers alone") {
+        testing::TemporaryFolder const folder;
+        auto const config = folder.write("config.json", config_of(256, 8, 512));
+        Training const training;
+        auto const train = [&](std::string const& offload) {
+            return take(training, config, offload,
+                        {"2", "--threads", "1", "--batch", "4", "--context", "8", "--offload", offload});
+        };
+        auto const none = train("none");
+        auto const all = train("all");
+        CHECK(all.answer.text("weights_hash") == none.answer.text("weights_hash"));
+        // Weights, sums of gradients and two moments.
+        auto const model = 4 * all.answer.integer("parameters", "total");
+        CHECK(none.predicted - all.predicted > 5 * model);
+        // Beside what is predicted a process takes the program itself, and of weights, gradients and two moments what one part of a step
+        // touches: less than the model.
+        auto const program = none.process - none.predicted;
+        CHECK(program > 0);
+        CAPTURE(model);
+        CHECK(model > 5 * pages_of_file);
+        CAPTURE(all.predicted);
+        CAPTURE(all.process);
+        CHECK(all.process < all.predicted + program + 4 * pages_of_file);
+        // Of the two moments what one parameter's step touches.
+        auto const optimizer = train("optimizer");
+        CHECK(optimizer.answer.text("weights_hash") == none.answer.text("weights_hash"));
+        CHECK(none.predicted - optimizer.predicted > 2 * model - pages_of_file);
+        CAPTURE(optimizer.predicted);
+        CAPTURE(optimizer.process);
+        CHECK(optimizer.process < optimizer.predicted + program + 2 * pages_of_file);
+    }
+
     TEST_CASE("train: 20 MB of text take no more than 64 MB beside the training") {
         testing::TemporaryFolder const folder;
         auto const config = folder.write("config.json", config_of(32, 1, 1024));

@@ -283,12 +283,13 @@ TEST_CASE("train: options come from a file, flags win, and an unknown one is ref
         run({"train", training.model.folder.path(), "--config", options, "--out", training.out("again"), "--json"});
     CHECK_MESSAGE(again.status == 0, again.err);
     CHECK(Answer(again.out).text("weights_hash") == expected.text("weights_hash"));
-    for (auto const& [text, message] : std::vector<std::pair<std::string, std::string>>{
+    for (auto const& [written, message] : std::vector<std::pair<std::string, std::string>>{
              {R"({"weight_deacy": 1})", "weight_deacy: is no option of train; did you mean weight-decay?"},
              {R"({"fast": 1})", "fast: is neither true nor false"},
              {R"({"beta1": [1]})", "beta1: is neither a text nor a number"},
              {R"({"min_lr": 0, "min-lr": 0.0001})", "min-lr: is given twice"},
              {R"([1])", "is no object of options"}}) {
+        auto const& text = written;
         CAPTURE(text);
         auto const ran = training.run("bad", {"--config", training.folder.write("bad.json", text)});
         CHECK(ran.status != 0);
@@ -360,6 +361,7 @@ TEST_CASE("train: what does not run yet is refused by its flag, and nothing is w
                               {{"--steps", "1", "--epochs", "1"}, 2, "--steps, --epochs"},
                               {{"--min-lr", "1"}, 2, "--min-lr"},
                               {{"--valid-part", "1"}, 2, "--valid-part"},
+                              {{"--valid-part", "0.0001"}, 2, "--valid-part: has too few tokens for a sequence"},
                               {{"--schedule", "cosin"}, 2, "did you mean cosine?"},
                               {{"--svg", "-"}, 2, "--svg"}}) {
         CAPTURE(one.words);

@@ -25,7 +25,7 @@ foreach(source IN LISTS sources)
                       FLAGS ${shardwise_strict_flags} ${flags} "-I${PROJECT_SOURCE_DIR}/bench"
                             "-I${PROJECT_SOURCE_DIR}/tests/device")
     list(APPEND stamps "${stamp}")
-    if(NOT name MATCHES "^bench_(generate|load|perplexity)$")
+    if(NOT name MATCHES "^bench_(generate|load|perplexity|train)$")
         list(APPEND some "${stamp}")
     endif()
 endforeach()

@@ -16,9 +16,10 @@ foreach(header IN LISTS headers)
     shardwise_skipped_test(headers.${name} "its library is not installed: ${missing}")
 endforeach()
 
-# Each header alone and twice (chain by chain), then all of them in two units (in opposite orders) that are linked: all but
-# HIP's, whose runtime and CUDA's declare the same names. By clang++, which takes two thirds of g++'s time and reads the same
-# standard library. The suite takes every tenth chain; all of them, and g++, have the label `long`.
+# Each header alone and twice (chain by chain), then all of them in one unit that defines nothing a second one would define again: all
+# but HIP's, whose runtime and CUDA's declare the same names. By clang++, which takes two thirds of g++'s time and reads the same
+# standard library. The suite takes every twentieth chain; all of them, g++, and two units (in opposite orders) that are linked, have
+# the label `long`.
 include("${CMAKE_CURRENT_LIST_DIR}/header_chains.cmake")
 shardwise_header_chains(chains "${PROJECT_SOURCE_DIR}/include" ${headers})
 set(all_text "")
@@ -43,6 +44,7 @@ file(GLOB_RECURSE level_files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/*
 file(CONFIGURE OUTPUT "${header_dir}/all.cpp" CONTENT "${all_text}" @ONLY)
 file(CONFIGURE OUTPUT "${header_dir}/all_reversed.cpp" CONTENT "${all_text_reversed}int main() {}\n" @ONLY)
 
+set(only_inline "${CMAKE_CURRENT_LIST_DIR}/only_inline.cmake")
 add_custom_target(source_checks)
 foreach(compiler gcc clang)
     if(NOT shardwise_${compiler})
@@ -61,7 +63,7 @@ foreach(compiler gcc clang)
                           FLAGS ${shardwise_strict_flags} ${optional_flags})
         list(APPEND alone "${object}")
         math(EXPR number "${number} + 1")
-        math(EXPR turn "${number} % 10")
+        math(EXPR turn "${number} % 20")
         if(turn EQUAL 1)
             list(APPEND some "${object}")
         endif()
@@ -84,11 +86,18 @@ foreach(compiler gcc clang)
     add_custom_command(OUTPUT "${header_dir}/${compiler}/linked"
                        COMMAND "${shardwise_${compiler}}" ${linked} -o "${header_dir}/${compiler}/linked"
                        DEPENDS ${linked} COMMENT "${compiler}: all headers, linked" VERBATIM)
+    list(GET linked 0 all_headers)
+    set(inline_stamp "${header_dir}/${compiler}/only_inline")
+    add_custom_command(OUTPUT "${inline_stamp}"
+                       COMMAND "${CMAKE_COMMAND}" "-DNM=${CMAKE_NM}" "-DOBJECT=${all_headers}" -P "${only_inline}"
+                       COMMAND "${CMAKE_COMMAND}" -E touch "${inline_stamp}"
+                       DEPENDS "${all_headers}" "${only_inline}"
+                       COMMENT "${compiler}: all headers define what is inline" VERBATIM)
     add_custom_target(whole_headers_${compiler} DEPENDS ${alone} ${parsed} "${header_dir}/${compiler}/linked")
     shardwise_built_test(long.headers.${compiler} whole_headers_${compiler})
     set_tests_properties(long.headers.${compiler} PROPERTIES LABELS long TIMEOUT 7200)
     if(compiler STREQUAL "clang" OR NOT shardwise_clang)
-        add_custom_target(headers_${compiler} DEPENDS ${some} ${parsed} "${header_dir}/${compiler}/linked")
+        add_custom_target(headers_${compiler} DEPENDS ${some} ${parsed} "${inline_stamp}")
         add_dependencies(source_checks headers_${compiler})
         shardwise_built_test(headers.${compiler} headers_${compiler})
     endif()
@@ -140,6 +149,12 @@ foreach(source IN LISTS planted)
     string(REPLACE "// refused: " "" refusal "${refusal}")
     set_tests_properties(house.compile_fail.${name} PROPERTIES PASS_REGULAR_EXPRESSION "${refusal}")
 endforeach()
+
+# The same of what looks for definitions that are not inline.
+add_library(planted_unit OBJECT house/planted_units/defined_twice.cpp)
+add_test(NAME house.only_inline
+         COMMAND "${CMAKE_COMMAND}" "-DNM=${CMAKE_NM}" "-DOBJECT=$<TARGET_OBJECTS:planted_unit>" -P "${only_inline}")
+set_tests_properties(house.only_inline PROPERTIES PASS_REGULAR_EXPRESSION "would define again:\n    [0-9a-f]+ T of_one_unit\\(\\)\n")
 
 # Layers and file rules.
 shardwise_program(check_layers tests house/check_layers.cpp)

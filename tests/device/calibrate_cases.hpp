@@ -179,6 +179,7 @@ TEST_CASE("calibrate_device: each vendor call that fails ends it by its name, an
     for (auto const* const call : {"allocate", "allocate_pinned", "create_timed_event", "seconds_between", "copy",
                                    "clear", "create_stream", "launch_graph", "describe", "count_devices"}) {
         ++number;
+        if (testing::takes_samples() && number % 2 == 0) continue;
         for (std::size_t i = 0; i < afters.size(); ++i) {
             if (!testing::takes_alternative(number, i, afters.size())) continue;
             auto const after = afters[i];

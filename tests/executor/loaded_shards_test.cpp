@@ -307,6 +307,7 @@ TEST_CASE("load: the cache and the activations that a rank takes are those that 
         for (std::string const name : {"", "int4-g64", "Q8_0", "IQ4_NL", "Q4_K_M"}) {
             // Of a sample each family and each scheme has another number of ranks.
             ++round;
+            if (testing::takes_samples() && round % 2 == 0) continue;
             CAPTURE(name);
             std::optional<QuantScheme> scheme;
             if (!name.empty()) scheme = *parse_quant_scheme(name);
@@ -337,6 +338,6 @@ TEST_CASE("load: the cache and the activations that a rank takes are those that 
             }
         }
     });
-    CHECK(ranks > sampled_count(1'000, 300));
-    CHECK(uneven > sampled_count(100, 10));
+    CHECK(ranks > sampled_count(1'000, 100));
+    CHECK(uneven > sampled_count(100, 5));
 }

@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/device_format.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/kernels/detail/kernel_list.hpp>
 #include <shardwise/kernels/detail/portions_launch.cuh>
 #include <shardwise/kernels/embedding.cuh>
 
@@ -15,13 +16,15 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 /// By the format's kernel; hold_weight makes no weight of a format that has none.
 template <class Api, WeightFormat format>
 Result<> launch_weight_rows_if_run(WeightRowsCall const& call, typename Api::Stream stream) {
-    if constexpr (has_device_products(format)) {
+    if constexpr (!has_device_products(format)) {
+        return Error{ErrorCode::unsupported}.in("embedding").at(name_of(format));
+    } else if constexpr (!kernel_list<Api>.has(format)) {
+        return left_out("embedding", name_of(format));
+    } else {
         constexpr unsigned elements = DeviceChunk<format>::elements;
         auto const chunks = (call.table.inputs + elements - 1) / elements;
         return launch_portions<Api, WeightRowsCall>("embedding", &decode_table_rows<format>, &decode_table_rows<format>,
                                                     elements, true, call.tokens, chunks * elements, stream, call);
-    } else {
-        return Error{ErrorCode::unsupported}.in("embedding").at(traits(format).name);
     }
 }
 

@@ -4,6 +4,7 @@
 #include <shardwise/backend/detail/device_launch.cuh>
 #include <shardwise/backend/device_format.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/kernels/detail/kernel_list.hpp>
 #include <shardwise/kernels/multiply_experts.cuh>
 
 #include <cstddef>
@@ -14,17 +15,20 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 template <class Api, WeightFormat format>
 Result<> launch_multiply_experts_as(MultiplyExpertsCall const& call, typename Api::Stream stream) {
-    if constexpr (has_device_products(format)) {
+    if constexpr (!has_device_products(format)) {
+        return Error{ErrorCode::unsupported}.in("multiply_experts").at(name_of(format));
+    } else if constexpr (!kernel_list<Api>.has(format)) {
+        return left_out("multiply_experts", name_of(format));
+    } else {
         // What is more runs in the kernel's loop.
         constexpr std::int64_t max_blocks = 1 << 20;
         constexpr std::int64_t block_outputs = multiply_threads / Api::warp_size * expert_outputs;
         auto const tiles = (call.outputs - 1) / block_outputs + 1;
         auto const blocks = tiles < max_blocks / call.rows ? tiles * call.rows : max_blocks;
-        auto* const kernel = call.in_element == RowElement::f32 ? &multiply_expert_rows<Api, format, float>
-                                                                : &multiply_expert_rows<Api, format, std::uint16_t>;
-        return DeviceLaunch<Api>::launch("multiply_experts", kernel, blocks, multiply_threads, stream, call);
-    } else {
-        return Error{ErrorCode::unsupported}.in("multiply_experts").at(traits(format).name);
+        return launch_by_element<Api>("multiply_experts", call.in_element, [&](auto element) -> Result<> {
+            return DeviceLaunch<Api>::launch("multiply_experts", &multiply_expert_rows<Api, format, decltype(element)>,
+                                             blocks, multiply_threads, stream, call);
+        });
     }
 }
 

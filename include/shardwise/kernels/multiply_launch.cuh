@@ -4,6 +4,7 @@
 #include <shardwise/backend/detail/device_launch.cuh>
 #include <shardwise/backend/device_format.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/kernels/detail/kernel_list.hpp>
 #include <shardwise/kernels/detail/multiply_tiles.cuh>
 #include <shardwise/kernels/multiply.cuh>
 
@@ -22,18 +23,23 @@ Result<> launch_multiply_rows(MultiplyCall const& call, typename Api::Stream str
     auto const output_blocks = (call.weight.outputs - 1) / block_outputs + 1;
     auto const row_groups = (call.rows - 1) / rows + 1;
     auto const blocks = output_blocks < max_blocks / row_groups ? output_blocks * row_groups : max_blocks;
-    auto* const kernel = call.in_element == RowElement::f32
-                             ? &multiply_rows<Api, format, rows, outputs, depth, is_aligned, float>
-                             : &multiply_rows<Api, format, rows, outputs, depth, is_aligned, std::uint16_t>;
-    return DeviceLaunch<Api>::launch("multiply", kernel, blocks, multiply_threads, stream, call);
+    return launch_by_element<Api>("multiply", call.in_element, [&](auto element) -> Result<> {
+        return DeviceLaunch<Api>::launch(
+            "multiply", &multiply_rows<Api, format, rows, outputs, depth, is_aligned, decltype(element)>, blocks,
+            multiply_threads, stream, call);
+    });
 }
 
 template <class Api, WeightFormat format, int rows, class T>
 Result<> launch_multiply_tiles(MultiplyCall const& call, typename Api::Stream stream) {
-    constexpr std::int64_t max_blocks = 1 << 20;
-    auto const blocks = ((call.weight.outputs - 1) / matrix_outputs + 1) * ((call.rows - 1) / rows + 1);
-    return DeviceLaunch<Api>::launch("multiply", &multiply_tiles<Api, format, rows, T>,
-                                     blocks < max_blocks ? blocks : max_blocks, matrix_threads, stream, call);
+    if constexpr (kernel_list<Api>.has(row_element<T>)) {
+        constexpr std::int64_t max_blocks = 1 << 20;
+        auto const blocks = ((call.weight.outputs - 1) / matrix_outputs + 1) * ((call.rows - 1) / rows + 1);
+        return DeviceLaunch<Api>::launch("multiply", &multiply_tiles<Api, format, rows, T>,
+                                         blocks < max_blocks ? blocks : max_blocks, matrix_threads, stream, call);
+    } else {
+        return left_out("multiply", element_name(row_element<T>));
+    }
 }
 
 /// What is how many at once was tried on an H200 with weights of 4096 x 14336 and 14336 x 4096.
@@ -69,10 +75,12 @@ Result<> launch_multiply_as(MultiplyCall const& call, typename Api::Stream strea
 /// By the format's kernel; hold_weight makes no weight of a format that has none.
 template <class Api, WeightFormat format>
 Result<> launch_multiply_if_run(MultiplyCall const& call, typename Api::Stream stream) {
-    if constexpr (has_device_products(format)) {
-        return launch_multiply_as<Api, format>(call, stream);
+    if constexpr (!has_device_products(format)) {
+        return Error{ErrorCode::unsupported}.in("multiply").at(name_of(format));
+    } else if constexpr (!kernel_list<Api>.has(format)) {
+        return left_out("multiply", name_of(format));
     } else {
-        return Error{ErrorCode::unsupported}.in("multiply").at(traits(format).name);
+        return launch_multiply_as<Api, format>(call, stream);
     }
 }
 

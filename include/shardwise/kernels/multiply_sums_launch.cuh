@@ -4,6 +4,7 @@
 #include <shardwise/backend/detail/device_launch.cuh>
 #include <shardwise/backend/device_format.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/kernels/detail/kernel_list.hpp>
 #include <shardwise/kernels/multiply_sums.cuh>
 
 #include <cstddef>
@@ -19,9 +20,10 @@ Result<> launch_multiply_sums_rows(MultiplySumsCall const& call, typename Api::S
     auto const output_blocks = (call.weight.outputs - 1) / sums_outputs + 1;
     auto const row_groups = (call.rows - 1) / rows + 1;
     auto const blocks = output_blocks < max_blocks / row_groups ? output_blocks * row_groups : max_blocks;
-    auto* const kernel = call.in_element == RowElement::f32 ? &multiply_sums<Api, format, rows, layout, float>
-                                                            : &multiply_sums<Api, format, rows, layout, std::uint16_t>;
-    return DeviceLaunch<Api>::launch("multiply_sums", kernel, blocks, sums_threads, stream, call);
+    return launch_by_element<Api>("multiply_sums", call.in_element, [&](auto element) -> Result<> {
+        return DeviceLaunch<Api>::launch("multiply_sums", &multiply_sums<Api, format, rows, layout, decltype(element)>,
+                                         blocks, sums_threads, stream, call);
+    });
 }
 
 /// One row at a time, or four, which share what is read and decoded of the weight.
@@ -33,7 +35,11 @@ Result<> launch_multiply_sums_in(MultiplySumsCall const& call, typename Api::Str
 
 template <class Api, WeightFormat format>
 Result<> launch_multiply_sums_as(MultiplySumsCall const& call, typename Api::Stream stream) {
-    if constexpr (has_device_products(format)) {
+    if constexpr (!has_device_products(format)) {
+        return Error{ErrorCode::unsupported}.in("multiply_sums").at(name_of(format));
+    } else if constexpr (!kernel_list<Api>.has(format)) {
+        return left_out("multiply_sums", name_of(format));
+    } else {
         using Chunk = DeviceChunk<format>;
         static_assert(Chunk::elements * device_format(format).quant_bits == 128, "as sums_layout has it");
         switch (call.layout) {
@@ -48,8 +54,6 @@ Result<> launch_multiply_sums_as(MultiplySumsCall const& call, typename Api::Str
                 break;
         }
         return launch_multiply_sums_rows<Api, format, 1, SumsLayout::any>(call, stream);
-    } else {
-        return Error{ErrorCode::unsupported}.in("multiply_sums").at(traits(format).name);
     }
 }
 

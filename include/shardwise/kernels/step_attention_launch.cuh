@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/detail/device_launch.cuh>
 #include <shardwise/core/result.hpp>
+#include <shardwise/kernels/detail/kernel_list.hpp>
 #include <shardwise/kernels/step_attention.cuh>
 
 #include <algorithm>
@@ -26,30 +27,30 @@ struct SinglesKernel {
     int threads;
 };
 
-template <class Api, class Staged, class Cache>
+template <class Api, class Staged, class Cache, int heads>
 [[nodiscard]] SinglesKernel<Cache> choose_singles(StepAttentionCall<Cache> const& call, bool is_packed) {
-    auto const widest = std::max(call.key_dim, call.value_dim);
-    if (!is_packed || widest > 256 || !DeviceCode<Api>::has_own_warps)
-        return {&attend_any<Api, Staged, Cache, true>, 1, attention_threads};
-    bool const is_large = call.group > 4;
-    if (widest <= 64) {
-        if (is_large) return {&attend_singles<Api, Staged, Cache, 8, 1, 8>, 8, singles_threads};
-        return {&attend_singles<Api, Staged, Cache, 8, 1, 4>, 4, singles_threads};
+    if constexpr (heads != 0) {
+        constexpr int lanes = heads == 64 ? 8 : 16;
+        if (is_packed && DeviceCode<Api>::has_own_warps) {
+            if constexpr (heads == 256) {
+                return {&attend_singles<Api, Staged, Cache, lanes, 2, 4>, 4, singles_threads};
+            } else {
+                if (call.group > 4) return {&attend_singles<Api, Staged, Cache, lanes, 1, 8>, 8, singles_threads};
+                return {&attend_singles<Api, Staged, Cache, lanes, 1, 4>, 4, singles_threads};
+            }
+        }
     }
-    if (widest <= 128) {
-        if (is_large) return {&attend_singles<Api, Staged, Cache, 16, 1, 8>, 8, singles_threads};
-        return {&attend_singles<Api, Staged, Cache, 16, 1, 4>, 4, singles_threads};
-    }
-    return {&attend_singles<Api, Staged, Cache, 16, 2, 4>, 4, singles_threads};
+    return {&attend_any<Api, Staged, Cache, true>, 1, attention_threads};
 }
 
-template <class Api, class Staged, class Cache>
+/// `heads`: the width that the kernels are made for, 0 where they take any.
+template <class Api, class Staged, int heads, class Cache>
 Result<> launch_step_attention_of(StepAttentionCall<Cache> const& call, bool has_tiles, typename Api::Stream stream) {
     using Launch = DeviceLaunch<Api>;
     constexpr std::int64_t max_blocks = 1 << 13;
     bool const has_key_eights = has_eights(call.k, call.key_dim);
     bool const has_value_eights = has_eights(call.v, call.value_dim);
-    auto const singles = choose_singles<Api, Staged, Cache>(call, has_key_eights && has_value_eights);
+    auto const singles = choose_singles<Api, Staged, Cache, heads>(call, has_key_eights && has_value_eights);
     auto const head_tiles = call.kv_heads * ((call.group + singles.rows - 1) / singles.rows);
     auto const items = call.chunks * call.sequences * head_tiles;
     auto done = Launch::launch("attention", singles.kernel, std::min(items, max_blocks), singles.threads, stream, call);
@@ -62,25 +63,37 @@ Result<> launch_step_attention_of(StepAttentionCall<Cache> const& call, bool has
                               plan);
     }
     if (!done || !has_tiles) return done;
-    auto const launch_tiles = [&](auto kernel, int rows) {
-        auto const tiles =
-            first_tile(call, static_cast<std::int32_t>(call.sequences), static_cast<std::int32_t>(call.tokens), rows) +
-            1;
-        return Launch::launch("attention", kernel, std::min<std::int64_t>(std::int64_t{tiles} * call.kv_heads, 1 << 20),
-                              attention_threads, stream, call, has_key_eights, has_value_eights);
-    };
-    auto const widest = std::max(call.key_dim, call.value_dim);
-    if (widest <= 64) return launch_tiles(&attend_tiles<Api, Staged, Cache, 64>, tile_rows<64>);
-    if (widest <= 128) return launch_tiles(&attend_tiles<Api, Staged, Cache, 128>, tile_rows<128>);
-    if (widest <= 256) return launch_tiles(&attend_tiles<Api, Staged, Cache, 256>, tile_rows<256>);
-    return Launch::launch("attention", &attend_any<Api, Staged, Cache, false>,
-                          std::min(call.tokens * call.heads, max_blocks), attention_threads, stream, call);
+    if constexpr (heads != 0) {
+        auto const tiles = first_tile(call, static_cast<std::int32_t>(call.sequences),
+                                      static_cast<std::int32_t>(call.tokens), tile_rows<heads>) +
+                           1;
+        return Launch::launch("attention", &attend_tiles<Api, Staged, Cache, heads>,
+                              std::min<std::int64_t>(std::int64_t{tiles} * call.kv_heads, 1 << 20), attention_threads,
+                              stream, call, has_key_eights, has_value_eights);
+    } else {
+        return Launch::launch("attention", &attend_any<Api, Staged, Cache, false>,
+                              std::min(call.tokens * call.heads, max_blocks), attention_threads, stream, call);
+    }
+}
+
+template <class Api, int heads, class Cache>
+Result<> launch_step_attention_by(StepAttentionCall<Cache> const& call, bool has_tiles, typename Api::Stream stream) {
+    if constexpr (heads == 0 || kernel_list<Api>.has_heads(heads)) {
+        return launch_by_element<Api>("attention", call.element, [&](auto element) -> Result<> {
+            return launch_step_attention_of<Api, decltype(element), heads>(call, has_tiles, stream);
+        });
+    } else {
+        return left_out("attention", heads_name(heads));
+    }
 }
 
 template <class Api, class Cache>
 Result<> launch_step_attention(StepAttentionCall<Cache> const& call, bool has_tiles, typename Api::Stream stream) {
-    if (call.element == RowElement::f32) return launch_step_attention_of<Api, float>(call, has_tiles, stream);
-    return launch_step_attention_of<Api, std::uint16_t>(call, has_tiles, stream);
+    auto const widest = std::max(call.key_dim, call.value_dim);
+    if (widest <= 64) return launch_step_attention_by<Api, 64>(call, has_tiles, stream);
+    if (widest <= 128) return launch_step_attention_by<Api, 128>(call, has_tiles, stream);
+    if (widest <= 256) return launch_step_attention_by<Api, 256>(call, has_tiles, stream);
+    return launch_step_attention_by<Api, 0>(call, has_tiles, stream);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail
