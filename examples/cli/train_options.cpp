@@ -261,7 +261,6 @@ constexpr Option lora_targets_option{.flag = "--lora-targets",
                                      .standard = "all of the layers",
                                      .word = &Arguments::lora_targets,
                                      .is_list = true};
-
 constexpr Option lora_dropout_option{
     .flag = "--lora-dropout",
     .value = "P",
@@ -309,13 +308,11 @@ constexpr std::array train_safety_table{
            .standard = "auto",
            .suggestions = resume_words,
            .word = &Arguments::resume},
-    Option{
-        .flag = "--timeout",
-        .value = "S",
-        .help =
-            "seconds that a phase of a step may take (data, the passes of a micro-batch, sums, norm, optimizer, ...)",
-        .standard = "600",
-        .word = &Arguments::timeout},
+    Option{.flag = "--timeout",
+           .value = "S",
+           .help = "seconds that a phase of a step may take (data, the passes of a micro-batch, sums, norm, optimizer, ...)",
+           .standard = "600",
+           .word = &Arguments::timeout},
     Option{.flag = "--max-restarts",
            .value = "K",
            .help = "starts after a rank has died, from the last checkpoint, with the ranks that are left",

@@ -18,6 +18,7 @@
 #include <string>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 using namespace shardwise;
@@ -82,6 +83,55 @@ TEST_CASE("SharedMemory: a rank that is killed, crashes or ends is named to all 
             run_ranks({reduce_until_failure, reduce_until_failure, reduce_then(fate.act), reduce_until_failure},
                       {.timeout = 60s});
         check_survivors(outcomes, 2, fate.words, 2500ms);
+    }
+    CHECK(leaves_nothing_behind());
+}
+
+TEST_CASE(
+    "SharedMemory: lost tells of a rank that died or left, or of the group's first error, and of nothing before") {
+    struct Fate {
+        std::function<Result<>(SharedMemory&, Stage const&)> act;
+        ErrorCode code;
+        std::string words;
+    };
+    Fate const fates[] = {
+        {[](SharedMemory&, Stage const&) -> Result<> { return kill(getpid(), SIGKILL), Result<>(); },
+         ErrorCode::rank_lost, "rank 1: was ended by signal Killed"},
+        {[](SharedMemory& comm, Stage const& stage) -> Result<> {
+             { auto const left = std::move(comm); }
+             (void)stage.await(2);
+             return {};
+         },
+         ErrorCode::rank_lost, "rank 1: left the group"},
+        // Nobody joins its call.
+        {[](SharedMemory& comm, Stage const&) -> Result<> {
+             std::vector<float> data(10);
+             return all_reduce(comm, view(data));
+         },
+         ErrorCode::deadline_exceeded, "all_reduce"},
+    };
+    for (auto const& fate : fates) {
+        CAPTURE(fate.words);
+        Stage const stage;
+        Body const watches = [&](SharedMemory& comm) -> Result<> {
+            if (comm.lost()) return Error{ErrorCode::invalid_argument}.in("nobody").because("is lost yet");
+            stage.step();
+            auto const deadline = Deadline::after(20s);
+            while (!deadline.has_passed()) {
+                if (auto const error = comm.lost()) return stage.step(), *error;
+                std::this_thread::sleep_for(1ms);
+            }
+            return {};
+        };
+        Body const goes = [&](SharedMemory& comm) -> Result<> {
+            (void)stage.await(1);
+            return fate.act(comm, stage);
+        };
+        auto const outcomes = run_ranks({watches, goes}, {.timeout = 3s});
+        CAPTURE(outcomes[0].message);
+        CHECK_FALSE(outcomes[0].succeeded);
+        CHECK(outcomes[0].code == fate.code);
+        CHECK(outcomes[0].message.find(fate.words) != std::string::npos);
     }
     CHECK(leaves_nothing_behind());
 }

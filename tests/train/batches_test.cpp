@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <shardwise/hardware/system/process_memory.hpp>
 #include <shardwise/train/batches.hpp>
 
 #include <doctest/doctest.h>
@@ -6,6 +7,8 @@
 #include "temporary_folder.hpp"
 
 #include <set>
+#include <thread>
+#include <vector>
 
 using namespace shardwise;
 using namespace shardwise::testing;
@@ -104,4 +107,40 @@ TEST_CASE("Batches: what does not fill a batch, and positions within one, are re
           ErrorCode::shape_mismatch);
     CHECK(batches->read(0, {0, 2}, {nullptr, {2, 8}}, {ids.data(), {2, 8}}).error().code() ==
           ErrorCode::invalid_argument);
+}
+
+TEST_SUITE("large") {
+    TEST_CASE("Batches: copies that threads read share an epoch's order, and samples that are not shuffled need none") {
+        TemporaryFolder const folder;
+        constexpr std::int64_t samples = 1'000'000;
+        auto const dataset = counted(folder, samples + 1);
+        auto const held = [] { return read_process_memory()->resident.count(); };
+        auto const one = 8 * samples;
+        for (bool const shuffles : {false, true}) {
+            CAPTURE(shuffles);
+            auto const before = held();
+            auto const first =
+                Batches::create(dataset, {0, samples + 1}, {.context = 1, .batch = 8, .shuffles = shuffles, .seed = 3});
+            REQUIRE(first);
+            std::vector<Batches> copies(6, *first);
+            std::vector<std::vector<std::int64_t>> taken(copies.size());
+            // The last batch of an epoch, and the first of the next one.
+            for (auto const position : {samples - 8, samples}) {
+                std::vector<std::thread> threads;
+                for (std::size_t i = 0; i < copies.size(); ++i) {
+                    threads.emplace_back([&, i] {
+                        auto const at = copies[i].samples_at(position);
+                        if (at) taken[i].insert(taken[i].end(), at->begin(), at->end());
+                    });
+                }
+                for (auto& thread : threads) thread.join();
+            }
+            CHECK(taken[0].size() == 16);
+            for (auto const& each : taken) CHECK(each == taken[0]);
+            auto const more = held() - before;
+            CAPTURE(more);
+            CHECK(more < (shuffles ? 3 * one / 2 : one / 2));
+            if (shuffles) CHECK(more > one / 2);
+        }
+    }
 }

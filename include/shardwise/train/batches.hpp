@@ -6,11 +6,13 @@
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/kernels/backward/ignored_target.hpp>
+#include <shardwise/train/detail/epoch_order.hpp>
 #include <shardwise/train/distributed_sampler.hpp>
 #include <shardwise/train/token_dataset.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -37,7 +39,8 @@ struct BatchOptions {
 /// once; what is left at the end is dropped, as is the last batch of an epoch where it is not full. An epoch's order is that of
 /// DistributedSampler: batch b has the samples [b * batch, (b + 1) * batch) of it, on any number of ranks.
 ///
-/// Where a run is in its data is the number of samples that it has taken: nothing has to be replayed to go on.
+/// Where a run is in its data is the number of samples that it has taken: nothing has to be replayed to go on. Of shuffled samples the
+/// order of an epoch is kept, 8 bytes each, once for all copies of this, which may be read by threads of their own.
 class Batches {
 public:
     /// A target that has no loss.
@@ -96,17 +99,7 @@ public:
         }
         auto const number = position / batch;
         auto const epoch = number / batches_per_epoch();
-        if (epoch != epoch_) {
-            // Never two at a time.
-            order_ = {};
-            epoch_ = -1;
-            auto order = sampler_.order(epoch);
-            if (!order) return order.error();
-            order_ = std::move(*order);
-            epoch_ = epoch;
-        }
-        auto const* const first = order_.data() + number % batches_per_epoch() * batch;
-        return List<std::int64_t>(first, first + batch);
+        return order_->samples(epoch, number % batches_per_epoch() * batch, batch);
     }
 
     /// The sequences [begin, end) of the batch at a position: what they read, and what they should predict; a target that does not
@@ -153,11 +146,13 @@ public:
     void expect(std::int64_t position, UnitRange sequences) {
         auto const batch = options_.batch;
         bool const is_known =
-            position >= 0 && position % batch == 0 && position / batch / batches_per_epoch() == epoch_;
+            position >= 0 && position % batch == 0 && order_->has(position / batch / batches_per_epoch());
         if (!is_known || sequences.begin < 0 || sequences.end > batch) return;
-        auto const* const first = order_.data() + position / batch % batches_per_epoch() * batch;
+        auto const samples = samples_at(position);
+        if (!samples) return;
         for (auto i = sequences.begin; i < sequences.end; ++i)
-            dataset_->expect(tokens_.begin + first[i] * options_.context, options_.context + 1);
+            dataset_->expect(tokens_.begin + (*samples)[static_cast<std::size_t>(i)] * options_.context,
+                             options_.context + 1);
     }
 
 private:
@@ -165,16 +160,20 @@ private:
 
     Batches(TokenDataset const& dataset, UnitRange tokens, BatchOptions const& options,
             DistributedSampler const& sampler)
-        : dataset_(&dataset), tokens_(tokens), options_(options), sampler_(sampler), has_loss_(dataset.has_loss()) {}
+        : dataset_(&dataset),
+          tokens_(tokens),
+          options_(options),
+          sampler_(sampler),
+          has_loss_(dataset.has_loss()),
+          order_(std::make_shared<detail::EpochOrder>(sampler)) {}
 
     TokenDataset const* dataset_;
     UnitRange tokens_;
     BatchOptions options_;
     DistributedSampler sampler_;
     bool has_loss_;
-    /// The epoch whose order is kept.
-    std::int64_t epoch_ = -1;
-    List<std::int64_t> order_;
+    /// Copies share it.
+    std::shared_ptr<detail::EpochOrder> order_;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE
