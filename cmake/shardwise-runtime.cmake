@@ -12,6 +12,21 @@ find_path(shardwise_runtime_units run.cpp
                 "${CMAKE_CURRENT_LIST_DIR}/../../../include/shardwise/session/runtime" NO_DEFAULT_PATH)
 mark_as_advanced(shardwise_runtime_units)
 
+# shardwise_memory(OUT): the megabytes that this machine has, or the control group that bounds what is built in it.
+function(shardwise_memory out)
+    cmake_host_system_information(RESULT megabytes QUERY TOTAL_PHYSICAL_MEMORY)
+    if(EXISTS "/sys/fs/cgroup/memory.max")
+        file(STRINGS "/sys/fs/cgroup/memory.max" limit LIMIT_COUNT 1)
+        if(limit MATCHES "^[0-9]+$")
+            math(EXPR limit "${limit} / 1048576")
+            if(limit LESS megabytes)
+                set(megabytes ${limit})
+            endif()
+        endif()
+    endif()
+    set(${out} ${megabytes} PARENT_SCOPE)
+endfunction()
+
 # shardwise_add_runtime(): makes shardwise::runtime, which is built where somebody links it. shardwise::readers must be there.
 function(shardwise_add_runtime)
     if(TARGET shardwise::runtime)
@@ -49,8 +64,9 @@ function(shardwise_add_runtime)
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
         # g++ collects its garbage when it has used a GiB, not all the time.
         target_compile_options(shardwise_runtime PRIVATE --param=ggc-min-heapsize=1048576)
-        # But for the largest unit: half of the memory, and twice the time, which the own tests do not take (scripts/unit_memory.py does).
-        if(NOT SHARDWISE_RUNTIME_AS_BUILT)
+        # But for the largest unit where memory is short: half of it, in twice the time.
+        shardwise_memory(megabytes)
+        if(megabytes LESS 12000)
             set_property(SOURCE "${shardwise_runtime_units}/run.cpp" TARGET_DIRECTORY shardwise_runtime APPEND PROPERTY
                          COMPILE_OPTIONS --param=ggc-min-heapsize=131072 --param=ggc-min-expand=10)
         endif()

@@ -4,8 +4,8 @@
 
 Each unit is compiled by the command that BUILD/compile_commands.json has for it, into nothing, and the most that the compiler had at once
 (the kernel's count, which does not depend on what else runs) must not be above its limit. A unit that the list names and the build does
-not have fails. `sample` takes those that are marked so. Those that are marked `lean` are compiled as builds of users compile them, with
-garbage collected often (cmake/shardwise-runtime.cmake), which the own tests leave out for speed.
+not have fails. `sample` takes those that are marked so. Those that are marked `lean` are compiled as they are where
+memory is short, with garbage collected often (cmake/shardwise-runtime.cmake).
 
 g++ collects its garbage as the build says for a unit by itself (--param=ggc-min-expand), and otherwise as it does where a machine has 1 GiB
 or more: the figures are the same everywhere.

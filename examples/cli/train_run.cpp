@@ -104,8 +104,11 @@ template <OptimizerRule Rule>
         answer.checkpoints.insert(answer.checkpoints.begin(), request.out + "/" + checkpoint_name(step));
     bool const is_finished = answer.steps >= answer.plan.steps && !answer.owes_validation;
     answer.stopped_by = is_finished ? "steps" : stop_name(answer.signal);
-    auto const last = request.out + "/" + checkpoint_name(answer.steps) + "/" + layout->files().front().file();
-    auto const hash = sha256_of_file(last);
+    auto const folder = request.out + "/" + checkpoint_name(answer.steps) + "/";
+    // The last file is the optimizer's.
+    std::vector<std::string> weights;
+    for (std::size_t i = 0; i + 1 < layout->files().size(); ++i) weights.push_back(folder + layout->files()[i].file());
+    auto const hash = sha256_of_files(weights);
     if (!hash) return hash.error();
     answer.weights_hash = *hash;
     return {};

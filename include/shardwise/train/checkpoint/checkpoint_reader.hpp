@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -31,16 +32,23 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     return CheckpointRecord::parse(*text, path);
 }
 
-/// The SHA-256 of a file, as 64 digits: what names a checkpoint's weights in reports.
+/// The SHA-256 of files, one after the other, as 64 digits: what names a checkpoint's weights in reports.
 ///
 /// Errors  file_not_found, file_unreadable
-[[nodiscard]] inline Result<std::string> sha256_of_file(std::string const& path) {
-    auto const file = RegularFile::open(path);
-    if (!file) return file.error();
+[[nodiscard]] inline Result<std::string> sha256_of_files(std::span<std::string const> paths) {
     Sha256 hash;
-    auto const read = for_each_chunk(*file, [&](std::uint64_t, std::string_view bytes) { hash.add(bytes); });
-    if (!read) return read.error();
+    for (auto const& path : paths) {
+        auto const file = RegularFile::open(path);
+        if (!file) return file.error();
+        auto const read = for_each_chunk(*file, [&](std::uint64_t, std::string_view bytes) { hash.add(bytes); });
+        if (!read) return read.error();
+    }
     return hash.hex();
+}
+
+/// The same of one file.
+[[nodiscard]] inline Result<std::string> sha256_of_file(std::string const& path) {
+    return sha256_of_files({&path, 1});
 }
 
 /// The open files of a checkpoint: gives any range of any tensor, to any rank.
