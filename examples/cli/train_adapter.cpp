@@ -31,6 +31,12 @@ void write_number(JsonWriter& json, std::string_view key, double value) {
         json.member(key, value);
 }
 
+[[nodiscard]] Result<HeldProducts> products_of(LoadedModel& base, Optional<QuantScheme> const& quant) {
+    if (!base.files || base.files->source().weights.empty()) return held_products(base.model, quant);
+    auto const stored = StoredParameters::open(*base.files, base.model);
+    return stored ? held_products(*stored, quant) : Result<HeldProducts>(stored.error());
+}
+
 }  // namespace
 
 Result<LowRankOptions> read_low_rank(Arguments const& arguments) {
@@ -71,14 +77,7 @@ Result<LowRankOptions> read_low_rank(Arguments const& arguments) {
 
 Result<> hold_base(LoadedModel& base, Optional<QuantScheme> const& quant, LowRankOptions& low_rank) {
     if (low_rank.rank == 0) return {};
-    auto held = Result<HeldProducts>(HeldProducts{});
-    if (!base.files || base.files->source().weights.empty()) {
-        held = held_products(base.model, quant);
-    } else {
-        auto const stored = StoredParameters::open(*base.files, base.model);
-        if (!stored) return stored.error();
-        held = held_products(*stored, quant);
-    }
+    auto held = products_of(base, quant);
     if (!held) return held.error();
     low_rank.held = *std::move(held);
     return {};

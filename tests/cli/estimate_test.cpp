@@ -217,7 +217,7 @@ TEST_CASE("estimate --lora: needs no weights, and is refused where train does no
             CHECK(files.integer("train", "ranks", std::size_t{0}, name) ==
                   config.integer("train", "ranks", std::size_t{0}, name));
     }
-    // 8,030,261,248 parameters, 524,288 x 2 + 266,240 of them not in products: those in fp32, the others in 4 bits and a scale of 32 for each 64.
+    // Of 8 billion parameters the products take 4 bits and a scale of 32 bits for each 64.
     Answer const eight(estimate("llama-3-8b", {"--quant", "nf4"}).out);
     CHECK(eight.integer("train", "ranks", std::size_t{0}, "weights") > 4'000'000'000);
     CHECK(eight.integer("train", "ranks", std::size_t{0}, "total") < 9'000'000'000);

@@ -234,20 +234,19 @@ TEST_CASE("train: a run that would remove checkpoints of another, or later ones,
         std::string says;
     };
     std::string const fix = "; go on from it with --resume auto, or give another --out";
-    for (auto const& [given, says] : std::vector<Refused>{
+    for (auto const& refused : std::vector<Refused>{
              {{"--resume", "none"}, newer + ": would be removed by a run that begins at step 0" + fix},
              {{"--resume", "none", "--seed", "3"}, newer + ": would be removed by a run that begins at step 0" + fix},
              {{"--seed", "3"}, newer + ": seed: is 3, and was 0 when the run began"},
              {{"--resume", "auto", "--seed", "3"}, newer + ": seed: is 3, and was 0 when the run began"},
              {{"--resume", older},
               newer + ": would be removed by a run that goes on from an earlier step (got 2)" + fix}}) {
-        auto const& more = given;
-        CAPTURE(more);
+        CAPTURE(refused.more);
         auto words = flags;
-        words.insert(words.end(), more.begin(), more.end());
+        words.insert(words.end(), refused.more.begin(), refused.more.end());
         auto const ran = training.run("run", words);
         CHECK(ran.status == 1);
-        CHECK_MESSAGE(ran.says(says), ran.err);
+        CHECK_MESSAGE(ran.says(refused.says), ran.err);
         CHECK(list_checkpoints(training.out("run")) == std::vector<std::int64_t>{4, 2});
     }
     CHECK(read_text(newer + "/model.safetensors") == weights);

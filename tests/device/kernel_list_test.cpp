@@ -73,7 +73,8 @@ TEST_CASE("KernelList: has what it names, and all of a kind that it names none o
     constexpr KernelList all{"all"};
     static_assert(all.has(WeightFormat::q6_k) && all.has(RowElement::f16) && all.has_heads(256));
     constexpr KernelList formats{"bf16,q4_0"};
-    static_assert(formats.has(WeightFormat::bf16) && formats.has(WeightFormat::q4_0) && !formats.has(WeightFormat::f32));
+    static_assert(formats.has(WeightFormat::bf16) && formats.has(WeightFormat::q4_0) &&
+                  !formats.has(WeightFormat::f32));
     static_assert(!formats.has(WeightFormat::q4_1) && formats.has(RowElement::f32) && formats.has_heads(64));
     constexpr KernelList heads{"heads:64 , heads:128"};
     static_assert(heads.has_heads(64) && heads.has_heads(128) && !heads.has_heads(256) && heads.has(WeightFormat::f32));
@@ -84,14 +85,15 @@ TEST_CASE("KernelList: has what it names, and all of a kind that it names none o
 
     CHECK(KernelList{"all"}.is_valid());
     CHECK(KernelList{"bf16, mxfp4,elements:fp32,heads:256"}.is_valid());
-    for (auto const* wrong : {"bf17", "f32", "heads:96", "elements:q4_0", "bf16,,q4_0", "heads", ":64", "heads:64,128"}) {
+    for (auto const* wrong :
+         {"bf17", "f32", "heads:96", "elements:q4_0", "bf16,,q4_0", "heads", ":64", "heads:64,128"}) {
         CAPTURE(wrong);
         CHECK_FALSE(KernelList{wrong}.is_valid());
     }
 }
 
 TEST_CASE("KernelList: a call whose kernel is left out is an error that names it and the option") {
-    std::string const behind = ": was left out of the kernels; compile them with it in SHARDWISE_KERNELS";
+    std::string const ending = ": was left out of the kernels; compile them with it in SHARDWISE_KERNELS";
     float values[16] = {};
 
     detail::MultiplyCall product{};
@@ -102,15 +104,15 @@ TEST_CASE("KernelList: a call whose kernel is left out is an error that names it
     product.weight.format = WeightFormat::q4_0;
     CHECK(is_started(detail::launch_multiply<FewApi>(product, 0)));
     product.in_element = RowElement::f32;
-    CHECK(refusal(detail::launch_multiply<FewApi>(product, 0)) == "multiply: elements:fp32" + behind);
+    CHECK(refusal(detail::launch_multiply<FewApi>(product, 0)) == "multiply: elements:fp32" + ending);
     product.rows = 64;
-    CHECK(refusal(detail::launch_multiply<FewApi>(product, 0)) == "multiply: elements:fp32" + behind);
+    CHECK(refusal(detail::launch_multiply<FewApi>(product, 0)) == "multiply: elements:fp32" + ending);
     product.in_element = RowElement::f16;
-    CHECK(refusal(detail::launch_multiply<FewApi>(product, 0)) == "multiply: elements:fp16" + behind);
+    CHECK(refusal(detail::launch_multiply<FewApi>(product, 0)) == "multiply: elements:fp16" + ending);
     product.in_element = RowElement::bf16;
     CHECK(is_started(detail::launch_multiply<FewApi>(product, 0)));
     product.weight.format = WeightFormat::q4_1;
-    CHECK(refusal(detail::launch_multiply<FewApi>(product, 0)) == "multiply: q4_1" + behind);
+    CHECK(refusal(detail::launch_multiply<FewApi>(product, 0)) == "multiply: q4_1" + ending);
 
     detail::MultiplySumsCall sums{};
     sums.rows = 1;
@@ -119,27 +121,27 @@ TEST_CASE("KernelList: a call whose kernel is left out is an error that names it
     sums.weight.format = WeightFormat::bf16;
     CHECK(is_started(detail::launch_multiply_sums<FewApi>(sums, 0)));
     sums.in_element = RowElement::f16;
-    CHECK(refusal(detail::launch_multiply_sums<FewApi>(sums, 0)) == "multiply_sums: elements:fp16" + behind);
+    CHECK(refusal(detail::launch_multiply_sums<FewApi>(sums, 0)) == "multiply_sums: elements:fp16" + ending);
     sums.weight.format = WeightFormat::f32;
-    CHECK(refusal(detail::launch_multiply_sums<FewApi>(sums, 0)) == "multiply_sums: fp32" + behind);
+    CHECK(refusal(detail::launch_multiply_sums<FewApi>(sums, 0)) == "multiply_sums: fp32" + ending);
 
     detail::MultiplyExpertsCall experts{};
     experts.rows = 1;
     experts.outputs = 1;
     experts.in_element = RowElement::f32;
     experts.format = WeightFormat::q4_0;
-    CHECK(refusal(detail::launch_multiply_experts<FewApi>(experts, 0)) == "multiply_experts: elements:fp32" + behind);
+    CHECK(refusal(detail::launch_multiply_experts<FewApi>(experts, 0)) == "multiply_experts: elements:fp32" + ending);
     experts.format = WeightFormat::mxfp4;
-    CHECK(refusal(detail::launch_multiply_experts<FewApi>(experts, 0)) == "multiply_experts: mxfp4" + behind);
+    CHECK(refusal(detail::launch_multiply_experts<FewApi>(experts, 0)) == "multiply_experts: mxfp4" + ending);
 
     detail::WeightRowsCall rows{};
     rows.table.format = WeightFormat::q8_0;
-    CHECK(refusal(detail::launch_weight_rows<FewApi>(rows, 0)) == "embedding: q8_0" + behind);
+    CHECK(refusal(detail::launch_weight_rows<FewApi>(rows, 0)) == "embedding: q8_0" + ending);
 
     detail::GemmCall gemm{};
     gemm.m = gemm.n = gemm.k = 1;
     CHECK(is_started(detail::launch_gemm<FewApi, Bfloat16>(gemm, 0)));
-    CHECK(refusal(detail::launch_gemm<FewApi, float>(gemm, 0)) == "gemm: elements:fp32" + behind);
+    CHECK(refusal(detail::launch_gemm<FewApi, float>(gemm, 0)) == "gemm: elements:fp32" + ending);
 
     detail::StepAttentionCall<float> attention{};
     attention.element = RowElement::bf16;
@@ -147,12 +149,12 @@ TEST_CASE("KernelList: a call whose kernel is left out is an error that names it
     attention.key_dim = attention.value_dim = 64;
     CHECK(is_started(detail::launch_step_attention<FewApi>(attention, false, 0)));
     attention.value_dim = 65;
-    CHECK(refusal(detail::launch_step_attention<FewApi>(attention, false, 0)) == "attention: heads:128" + behind);
+    CHECK(refusal(detail::launch_step_attention<FewApi>(attention, false, 0)) == "attention: heads:128" + ending);
     attention.key_dim = 256;
-    CHECK(refusal(detail::launch_step_attention<FewApi>(attention, false, 0)) == "attention: heads:256" + behind);
+    CHECK(refusal(detail::launch_step_attention<FewApi>(attention, false, 0)) == "attention: heads:256" + ending);
     // For any width there is one kernel, which no list leaves out.
     attention.key_dim = 257;
     CHECK(is_started(detail::launch_step_attention<FewApi>(attention, false, 0)));
     attention.element = RowElement::f32;
-    CHECK(refusal(detail::launch_step_attention<FewApi>(attention, false, 0)) == "attention: elements:fp32" + behind);
+    CHECK(refusal(detail::launch_step_attention<FewApi>(attention, false, 0)) == "attention: elements:fp32" + ending);
 }

@@ -2,16 +2,13 @@
 #pragma once
 
 #include <shardwise/backend/detail/device_launch.cuh>
-#include <shardwise/backend/device_format.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/kernels/detail/kernel_list.hpp>
 #include <shardwise/kernels/detail/multiply_tiles.cuh>
 #include <shardwise/kernels/multiply.cuh>
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
-#include <utility>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
@@ -72,28 +69,11 @@ Result<> launch_multiply_as(MultiplyCall const& call, typename Api::Stream strea
     return launch_multiply_rows<Api, format, most, multiply_outputs, 1>(call, stream);
 }
 
-/// By the format's kernel; hold_weight makes no weight of a format that has none.
-template <class Api, WeightFormat format>
-Result<> launch_multiply_if_run(MultiplyCall const& call, typename Api::Stream stream) {
-    if constexpr (!has_device_products(format)) {
-        return Error{ErrorCode::unsupported}.in("multiply").at(name_of(format));
-    } else if constexpr (!kernel_list<Api>.has(format)) {
-        return left_out("multiply", name_of(format));
-    } else {
-        return launch_multiply_as<Api, format>(call, stream);
-    }
-}
-
-template <class Api, std::size_t... format>
-Result<> launch_multiply_of(MultiplyCall const& call, typename Api::Stream stream, std::index_sequence<format...>) {
-    using Launch = Result<> (*)(MultiplyCall const&, typename Api::Stream);
-    constexpr Launch launches[] = {&launch_multiply_if_run<Api, static_cast<WeightFormat>(format)>...};
-    return launches[static_cast<std::size_t>(call.weight.format)](call, stream);
-}
-
 template <class Api>
 Result<> launch_multiply(MultiplyCall const& call, typename Api::Stream stream) {
-    return launch_multiply_of<Api>(call, stream, std::make_index_sequence<weight_format_count>{});
+    return launch_by_format<Api>("multiply", call.weight.format, [&](auto format) -> Result<> {
+        return launch_multiply_as<Api, decltype(format)::value>(call, stream);
+    });
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -7,9 +7,7 @@
 #include <shardwise/kernels/detail/kernel_list.hpp>
 #include <shardwise/kernels/multiply_sums.cuh>
 
-#include <cstddef>
 #include <cstdint>
-#include <utility>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
@@ -35,39 +33,27 @@ Result<> launch_multiply_sums_in(MultiplySumsCall const& call, typename Api::Str
 
 template <class Api, WeightFormat format>
 Result<> launch_multiply_sums_as(MultiplySumsCall const& call, typename Api::Stream stream) {
-    if constexpr (!has_device_products(format)) {
-        return Error{ErrorCode::unsupported}.in("multiply_sums").at(name_of(format));
-    } else if constexpr (!kernel_list<Api>.has(format)) {
-        return left_out("multiply_sums", name_of(format));
-    } else {
-        using Chunk = DeviceChunk<format>;
-        static_assert(Chunk::elements * device_format(format).quant_bits == 128, "as sums_layout has it");
-        switch (call.layout) {
-            case SumsLayout::chunks:
-                return launch_multiply_sums_in<Api, format, SumsLayout::chunks>(call, stream);
-            case SumsLayout::fours:
-                // Others have chunks of four, or blocks.
-                if constexpr (Chunk::begins_anywhere && Chunk::elements > 4)
-                    return launch_multiply_sums_in<Api, format, SumsLayout::fours>(call, stream);
-                break;
-            case SumsLayout::any:
-                break;
-        }
-        return launch_multiply_sums_rows<Api, format, 1, SumsLayout::any>(call, stream);
+    using Chunk = DeviceChunk<format>;
+    static_assert(Chunk::elements * device_format(format).quant_bits == 128, "as sums_layout has it");
+    switch (call.layout) {
+        case SumsLayout::chunks:
+            return launch_multiply_sums_in<Api, format, SumsLayout::chunks>(call, stream);
+        case SumsLayout::fours:
+            // Others have chunks of four, or blocks.
+            if constexpr (Chunk::begins_anywhere && Chunk::elements > 4)
+                return launch_multiply_sums_in<Api, format, SumsLayout::fours>(call, stream);
+            break;
+        case SumsLayout::any:
+            break;
     }
-}
-
-template <class Api, std::size_t... format>
-Result<> launch_multiply_sums_of(MultiplySumsCall const& call, typename Api::Stream stream,
-                                 std::index_sequence<format...>) {
-    using Launch = Result<> (*)(MultiplySumsCall const&, typename Api::Stream);
-    constexpr Launch launches[] = {&launch_multiply_sums_as<Api, static_cast<WeightFormat>(format)>...};
-    return launches[static_cast<std::size_t>(call.weight.format)](call, stream);
+    return launch_multiply_sums_rows<Api, format, 1, SumsLayout::any>(call, stream);
 }
 
 template <class Api>
 Result<> launch_multiply_sums(MultiplySumsCall const& call, typename Api::Stream stream) {
-    return launch_multiply_sums_of<Api>(call, stream, std::make_index_sequence<weight_format_count>{});
+    return launch_by_format<Api>("multiply_sums", call.weight.format, [&](auto format) -> Result<> {
+        return launch_multiply_sums_as<Api, decltype(format)::value>(call, stream);
+    });
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -80,7 +80,7 @@ public:
     [[nodiscard]] BatchOptions const& options() const { return options_; }
     /// Ids are below it.
     [[nodiscard]] std::int64_t vocabulary() const { return dataset_->vocabulary(); }
-    [[nodiscard]] std::int64_t samples() const { return sampler_.samples(); }
+    [[nodiscard]] std::int64_t samples() const { return order_->size(); }
     [[nodiscard]] std::int64_t batches_per_epoch() const { return samples() / options_.batch; }
 
     /// The samples of the batch at a position, in its order.
@@ -163,14 +163,12 @@ private:
         : dataset_(&dataset),
           tokens_(tokens),
           options_(options),
-          sampler_(sampler),
           has_loss_(dataset.has_loss()),
           order_(std::make_shared<detail::EpochOrder>(sampler)) {}
 
     TokenDataset const* dataset_;
     UnitRange tokens_;
     BatchOptions options_;
-    DistributedSampler sampler_;
     bool has_loss_;
     /// Copies share it.
     std::shared_ptr<detail::EpochOrder> order_;

@@ -2,14 +2,18 @@
 #pragma once
 
 #include <shardwise/backend/detail/row_element.hpp>
+#include <shardwise/backend/device_format.hpp>
 #include <shardwise/core/error.hpp>
+#include <shardwise/core/result.hpp>
 #include <shardwise/quant/weight_format.hpp>
 
 #include <cstddef>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
-// SHARDWISE_KERNELS: which kernels a unit of the vendor's compiler makes, as a list without quotes. It has formats of weights (`bf16`, `q4_0`),
-// elements of activations (`elements:bf16`) and widths of attention's heads (`heads:128`); of what it names none, all are made.
+// SHARDWISE_KERNELS: which kernels a unit of the vendor's compiler makes, as a list without quotes. It has formats of weights (`bf16`,
+// `q4_0`), elements of activations (`elements:bf16`) and widths of attention's heads (`heads:128`); of what it names none, all are made.
 #if !defined(SHARDWISE_KERNELS)
 #define SHARDWISE_KERNELS all
 #endif
@@ -114,10 +118,35 @@ static_assert(KernelList{SHARDWISE_TEXT(SHARDWISE_KERNELS)}.is_valid(),
         .fix("compile them with it in SHARDWISE_KERNELS");
 }
 
+template <class Api, WeightFormat format, class Launch>
+[[nodiscard]] Result<> launch_of_format(std::string_view kernel, Launch const& launch) {
+    if constexpr (!has_device_products(format)) {
+        return Error{ErrorCode::unsupported}.in(kernel).at(name_of(format));
+    } else if constexpr (!kernel_list<Api>.has(format)) {
+        return left_out(kernel, name_of(format));
+    } else {
+        return launch(std::integral_constant<WeightFormat, format>{});
+    }
+}
+
+template <class Api, class Launch, std::size_t... format>
+[[nodiscard]] Result<> launch_of_formats(std::string_view kernel, WeightFormat wanted, Launch const& launch,
+                                         std::index_sequence<format...>) {
+    using Call = Result<> (*)(std::string_view, Launch const&);
+    constexpr Call calls[] = {&launch_of_format<Api, static_cast<WeightFormat>(format), Launch>...};
+    return calls[static_cast<std::size_t>(wanted)](kernel, launch);
+}
+
+/// `launch` with a weight's format as a constant; an error where its products have no kernel. hold_weight makes no weight of a format that
+/// devices do not multiply by.
+template <class Api, class Launch>
+[[nodiscard]] Result<> launch_by_format(std::string_view kernel, WeightFormat format, Launch const& launch) {
+    return launch_of_formats<Api>(kernel, format, launch, std::make_index_sequence<weight_format_count>{});
+}
+
 /// `launch` with the type that a kernel reads activations as: float, or std::uint16_t for both that have two bytes.
 template <class Api, class Launch>
-[[nodiscard]] auto launch_by_element(std::string_view kernel, RowElement element, Launch const& launch)
-    -> decltype(launch(float{})) {
+[[nodiscard]] Result<> launch_by_element(std::string_view kernel, RowElement element, Launch const& launch) {
     constexpr auto const& list = kernel_list<Api>;
     if (!list.has(element)) return left_out(kernel, element_name(element));
     if constexpr (list.has(RowElement::f32)) {

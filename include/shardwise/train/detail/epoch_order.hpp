@@ -18,6 +18,8 @@ class EpochOrder {
 public:
     explicit EpochOrder(DistributedSampler const& sampler) : sampler_(sampler) {}
 
+    [[nodiscard]] std::int64_t size() const { return sampler_.samples(); }
+
     /// The samples [first, first + count) of an epoch's order. Of any thread.
     ///
     /// Errors  as DistributedSampler::order
