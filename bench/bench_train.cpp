@@ -3,6 +3,7 @@
 // SHARDWISE_PYTHON names a Python with torch. Ours are Deterministic: the same bits on any ranks and threads.
 
 #include <shardwise/backend/host/products.hpp>
+#include <shardwise/calibrate/memory_rates.hpp>
 #include <shardwise/kernels/attention.hpp>
 #include <shardwise/kernels/backward/attention.hpp>
 #include <shardwise/kernels/backward/cross_entropy.hpp>
@@ -120,12 +121,16 @@ void compare_ways(Report& report, std::string const& name, std::function<double(
     auto const middle = static_cast<std::size_t>(rounds / 2);
     report.add(name, own[middle] * 1e3, other_name, others[middle] * 1e3, "ms", ratios[middle], goal);
 }
-/// Steps in fp32 against ours in bf16: which of both `--precision auto` had better be.
+/// Steps in fp32 and in bf16, that of the default first: which of both `--precision auto` had better be.
 void compare_precisions(Report& report, StepCase const& one, int calls, int rounds) {
     Training const training(one.config, one.vocabulary, one.batch, one.context);
+    auto const level = choose_isa();
+    bool const is_bf16 = level && has_bf16_unit(*level);
     compare_ways(
-        report, one.name + ", auto (fp32)", [&] { return training.step(calls, 1); }, "ours in bf16",
-        [&] { return training.step(calls, 1, Dtype::bf16); }, rounds, 1.0);
+        report, one.name + (is_bf16 ? ", auto (bf16)" : ", auto (fp32)"),
+        [&] { return training.step(calls, 1, is_bf16 ? Dtype::bf16 : Dtype::f32); },
+        is_bf16 ? "ours in fp32" : "ours in bf16",
+        [&] { return training.step(calls, 1, is_bf16 ? Dtype::f32 : Dtype::bf16); }, rounds, 1.0);
 }
 /// What the same bits on any ranks cost.
 void compare_fast(Report& report, StepCase const& one, std::int32_t ranks, int calls, int rounds) {
@@ -208,16 +213,19 @@ void compare_adamw(Report& report, HostContext& context, HostStream& stream) {
     auto optimizer = take(ShardedOptimizer<AdamW>::create(
         context, AdamW{}, {{"weights", {weights.data(), {count}}, true}}, TensorPlace{}));
     std::int64_t number = 0;
-    race_peer(
-        report, "AdamW, 50 M elements", 1.0,
-        [&](int calls) {
-            return shortest(calls, stream, [&]() -> Result<> {
-                List<TensorView<float const, 1, Host>> const held{{gradients.data(), {count}}};
-                return optimizer.step({.number = ++number, .learning_rate = 3e-4, .gradient_factor = 1.0}, held,
-                                      stream);
-            });
-        },
-        {{" fused", job_of("\"kind\":\"adamw\",\"elements\":50000000")}}, 3, 5);
+    auto const step = [&](int calls) {
+        return shortest(calls, stream, [&]() -> Result<> {
+            List<TensorView<float const, 1, Host>> const held{{gradients.data(), {count}}};
+            return optimizer.step({.number = ++number, .learning_rate = 3e-4, .gradient_factor = 1.0}, held, stream);
+        });
+    };
+    race_peer(report, "AdamW, 50 M elements", 1.0, step,
+              {{" fused", job_of("\"kind\":\"adamw\",\"elements\":50000000")}}, 3, 5);
+    // Four floats of each element are read and three are written; a copy reads and writes each byte.
+    constexpr double bytes = 7.0 * sizeof(float) * static_cast<double>(count);
+    compare_ways(
+        report, "AdamW, 50 M elements, the memory it moves", [&] { return step(3); }, "copied by all threads",
+        [&] { return bytes / 2.0 / take(measure_copy_rate(context, {})); }, 5, 0.8);
 }
 
 void compare_products(Report& report, HostStream& stream) {

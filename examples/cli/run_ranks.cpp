@@ -9,6 +9,7 @@
 #include "values.hpp"
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -16,6 +17,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <sys/prctl.h>
 #include <thread>
 #include <unistd.h>
 #include <utility>
@@ -67,6 +69,8 @@ Result<RunRanks> RunRanks::find(Arguments const& arguments) {
     // One rank by itself is no group: its ranks are threads.
     out.is_group_ = environment->ranks > 1 || out.is_mpi_;
     if (out.is_group_) out.environment_ = *std::move(environment);
+    // torchrun's agent that is killed tells its ranks nothing: they end with it.
+    if (out.is_group_ && std::getenv("TORCHELASTIC_RUN_ID") != nullptr) (void)::prctl(PR_SET_PDEATHSIG, SIGKILL);
     return Result<RunRanks>(std::move(out));
 }
 

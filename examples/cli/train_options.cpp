@@ -147,7 +147,7 @@ constexpr std::array train_step_table{
            .word = &Arguments::clip},
     Option{.flag = "--precision",
            .value = "P",
-           .help = "what layers compute in; weights and sums are fp32 in each, auto is fp32",
+           .help = "what layers compute in; weights and sums are fp32 in each; auto is bf16 with AMX, else fp32",
            .standard = "auto",
            .choices = precision_words,
            .word = &Arguments::precision},

@@ -117,8 +117,9 @@ Result<TrainReport> TrainReport::begin(TrainRequest const& request, std::int64_t
     out.steps_ = steps;
     out.valid_every_ = std::max<std::int64_t>(1, valid_every);
     out.line_every_ = may_animate(color) ? 0 : std::max<std::int64_t>(1, steps / lines);
-    if (!request.csv) return out;
-    out.path_ = *request.csv;
+    if (!request.csv && !request.svg) return out;
+    // A run that goes on draws the steps before it, too.
+    out.path_ = request.csv.value_or(request.out + "/steps.csv");
     auto const kept =
         first > 0 ? kept_lines(out.path_, first, validated, out.rows_) : Result<std::string>(std::string(csv_head));
     if (!kept) return kept.error();

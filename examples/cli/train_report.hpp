@@ -21,6 +21,8 @@ public:
     /// `first` is the step behind which the run begins: lines of a CSV file that are behind it, of a run that went further, are cut off.
     /// Validation comes after each `valid_every` steps, and after the last one; `validated` is that of `first`, where it was done later.
     ///
+    /// With a picture alone the lines lie in the run's own folder.
+    ///
     /// Errors  file_unwritable; malformed_file for a CSV file that is not of a run, or lacks steps
     [[nodiscard]] static Result<TrainReport> begin(TrainRequest const& request, std::int64_t steps,
                                                    std::int64_t valid_every, std::int64_t first,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train_request.hpp"
 
+#include <shardwise/backend/host/isa.hpp>
 #include <shardwise/executor/held_format.hpp>
 
 #include "choices.hpp"
@@ -99,12 +100,14 @@ template <class Count>
     return {};
 }
 
-/// The words are checked already. The host's products of training take float32 whatever units it has: auto is fp32.
+/// The words are checked already. `auto` is bf16 where the processor has a unit that multiplies it.
 [[nodiscard]] Dtype read_precision(Arguments const& arguments) {
-    auto const is_word = [&](std::string_view word) {
-        return arguments.precision && equal_ignoring_case(*arguments.precision, word);
-    };
-    return is_word("bf16") ? Dtype::bf16 : is_word("fp16") ? Dtype::f16 : Dtype::f32;
+    auto const word = arguments.precision.value_or("auto");
+    auto const level = choose_isa();
+    if (equal_ignoring_case(word, "auto")) return level && has_bf16_unit(*level) ? Dtype::bf16 : Dtype::f32;
+    return equal_ignoring_case(word, "bf16")   ? Dtype::bf16
+           : equal_ignoring_case(word, "fp16") ? Dtype::f16
+                                               : Dtype::f32;
 }
 
 /// After precision, optimizer and degrees are read.
@@ -114,7 +117,7 @@ template <class Count>
     auto const refused = [](std::string_view flags, std::string_view reason, std::string_view advice) {
         return Error{ErrorCode::unsupported}.in(flags).because(reason).fix(advice);
     };
-    if (request.precision != Dtype::bf16)
+    if (!arguments.precision || !equal_ignoring_case(*arguments.precision, "bf16"))
         return refused("--kahan-sum", "is of weights in bf16", "add --precision bf16, or leave it out");
     if (request.optimizer != OptimizerKind::adam)
         return refused("--kahan-sum, --optimizer", "do not run together yet: adamw alone compensates",

@@ -93,6 +93,9 @@ TEST_CASE("onednn_gemm: shapes that do not go together are refused with the numb
     auto const refused = onednn_gemm(a, b, out, {}, stream);
     REQUIRE_FALSE(refused);
     CHECK(refused.error().message().find("inner extents") != std::string::npos);
+    auto const rounded = onednn_gemm(a, a, out, {.is_b_transposed = true, .rounds_to_bf16 = true}, stream);
+    REQUIRE_FALSE(rounded);
+    CHECK(rounded.error().message().find("rounds_to_bf16") != std::string::npos);
 }
 
 }  // namespace

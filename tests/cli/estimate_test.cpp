@@ -109,8 +109,8 @@ TEST_CASE("estimate: what train allocates is what train predicts and holds itsel
     auto const check = [&](Words ways, Words estimated, Words trained, std::size_t ranks) {
         auto const out = folder / ("out" + std::to_string(number++));
         Words of_estimate{"estimate", "demo", "--training", "adam", "--context", "32", "--json"};
-        Words of_train{"train", "demo",    "--data", data,           "--out", out,     "--context",
-                       "32",    "--steps", "2",      "--save-every", "1",     "--json"};
+        Words of_train{"train",   "demo", "--data",       data, "--out",  out,           "--context", "32",
+                       "--steps", "2",    "--save-every", "1",  "--json", "--precision", "fp32"};
         for (auto const* const words : {&ways, &estimated})
             of_estimate.insert(of_estimate.end(), words->begin(), words->end());
         for (auto const* const words : {&ways, &trained}) of_train.insert(of_train.end(), words->begin(), words->end());

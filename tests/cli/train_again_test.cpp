@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <filesystem>
 #include <string>
 #include <unistd.h>
 #include <vector>
@@ -142,4 +143,15 @@ TEST_CASE("monitor -- shardwise train: the run is the same, and what it took is 
     auto const report = ran.err.find("shardwise ended with exit code 0 after ");
     CHECK(report != std::string::npos);
     CHECK(ran.err.find("step 20/20  loss ") < report);
+}
+
+TEST_CASE("train --svg: a run that goes on draws the steps before it, too") {
+    Training const training;
+    Words const steps{"--steps", "4", "--save-every", "2", "--svg"};
+    (void)training.train("run", joined(steps, {training.out("whole.svg")}));
+    auto const whole = read_text(training.out("whole.svg"));
+    REQUIRE(std::filesystem::remove_all(training.out("run") + "/step-000004") > 0);
+    (void)training.train("run", joined(steps, {training.out("again.svg")}));
+    CHECK(whole.find("<polyline class=\"loss\"") != std::string::npos);
+    CHECK(read_text(training.out("again.svg")) == whole);
 }

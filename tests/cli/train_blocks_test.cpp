@@ -36,6 +36,7 @@ TEST_CASE(
                   "--batch",   "4",   "--context",      "8",      "--json",       "--lr",  "3e-3",
                   "--threads", "1",   "--steps",        "4",      "--save-every", "2",     "--optimizer",
                   "adam8bit"};
+        all.insert(all.end(), {"--precision", "fp32"});
         all.insert(all.end(), more.begin(), more.end());
         return all;
     };

@@ -91,6 +91,15 @@ private:
     Training training_;
 };
 
+/// What starts two ranks of a command line as torchrun's agent does, whose variables they have.
+Words agent() {
+    auto const port = std::to_string(20000 + ::getpid() % 30000);
+    auto const script =
+        "for rank in 0 1; do RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_PORT=" + port +
+        " MASTER_ADDR=127.0.0.1 TORCHELASTIC_RUN_ID=none \"$@\" & done; wait";
+    return {"bash", "-c", script, "agent", SHARDWISE_PROGRAM};
+}
+
 }  // namespace
 
 TEST_CASE(
@@ -109,6 +118,7 @@ TEST_CASE(
     runs.kill("threads", {SHARDWISE_PROGRAM}, {"--dp", "2", "--max-restarts", "1"});
     runs.kill("launched", launch({}), {"--zero", "2"});
     runs.kill("again", launch({"--max-restarts", "1"}), {});
+    runs.kill("agent", agent(), {});
     if (!runs.has_mpi()) return testing::note_absent_tool("MPI");
     runs.kill("mpi", mpirun(2, {}), {});
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <shardwise/backend/host/isa.hpp>
 #include <shardwise/train/checkpoint/checkpoint_reader.hpp>
 #include <shardwise/train/train_ranks.hpp>
 
@@ -200,8 +201,12 @@ TEST_CASE(
     "train --precision: in 16 bits the same weights on any ranks and after a restart, in less memory than predicted "
     "for fp32") {
     Training const training;
-    auto const single = training.train("fp32", {"--steps", "4", "--precision", "auto", "--micro-batch", "4"});
+    auto const single = training.train("fp32", {"--steps", "4", "--micro-batch", "4"});
     CHECK(single.text("options", "precision") == "fp32");
+    auto const level = choose_isa();
+    REQUIRE(level);
+    auto const by_default = training.train("auto", {"--steps", "1", "--precision", "auto"});
+    CHECK(by_default.text("options", "precision") == (has_bf16_unit(*level) ? "bf16" : "fp32"));
     auto const memory = [](Answer const& of, char const* what) {
         return of.integer("memory", "ranks", std::size_t{0}, what);
     };

@@ -32,11 +32,13 @@ struct Training {
     }
 
     [[nodiscard]] std::string out(std::string const& name) const { return folder.path() + "/" + name; }
-    /// The words of a command line; those in `more` are added.
+    /// The words of a command line; those in `more` are added. What machines compute in by default differs.
     [[nodiscard]] std::vector<std::string> words(std::string const& name, std::vector<std::string> const& more) const {
         std::vector<std::string> all{"train", model.folder.path(), "--data", data,     "--out", out(name), "--batch",
                                      "4",     "--context",         "8",      "--json", "--lr",  "3e-3",    "--threads",
                                      "1"};
+        if (std::find(more.begin(), more.end(), "--precision") == more.end())
+            all.insert(all.end(), {"--precision", "fp32"});
         all.insert(all.end(), more.begin(), more.end());
         return all;
     }

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -177,6 +178,19 @@ TEST_CASE_TEMPLATE("gemm is within the rounding of its sums, transposed or not, 
     check_gemm<float>(*bench, 1, 1, 1, {.is_a_transposed = true, .is_b_transposed = true});
     check_gemm<Bfloat16>(*bench, 9, 17, 24, {.is_b_transposed = true});
     check_gemm<Float16>(*bench, 9, 17, 24, {.is_a_transposed = true});
+}
+
+TEST_CASE_TEMPLATE("gemm refuses to round factors, which the host alone does", B, SHARDWISE_TEST_BACKENDS) {
+    if constexpr (std::is_same_v<B, Host>) return;
+    auto const bench = open_bench<B>();
+    if (!bench) return;
+    auto const factor = bench->send(std::vector<float>{1});
+    auto out = bench->send(std::vector<float>{5});
+    TensorView<float const, 2, B> const view(factor.data(), {1, 1});
+    auto const made = B::template gemm<float>(view, view, out.matrix(1, 1), {.rounds_to_bf16 = true}, bench->stream());
+    REQUIRE_FALSE(made);
+    CHECK(made.error().message() == "gemm: rounds_to_bf16: is of Host::gemm alone; give it factors of bf16");
+    CHECK(bench->fetch(out) == std::vector<float>{5});
 }
 
 TEST_CASE_TEMPLATE("gemm takes a view of one row whatever distance to the next it says", B, SHARDWISE_TEST_BACKENDS) {

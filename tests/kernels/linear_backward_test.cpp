@@ -77,8 +77,10 @@ TEST_CASE("linear_backward: three gradients within their roundings of float64's,
                     weight_gradient = weight_before;
                     bias_gradient = bias_before;
                     auto const dy = linear.out_gradient.read();
-                    REQUIRE(linear_input_gradient(dy, linear.weight.read(), in_gradient.view(), is_added, stream));
-                    REQUIRE(linear_weight_gradient(dy, linear.in.read(), weight_gradient.view(), is_added, stream));
+                    REQUIRE(linear_input_gradient(dy, linear.weight.read(), in_gradient.view(), {.is_added = is_added},
+                                                  stream));
+                    REQUIRE(linear_weight_gradient(dy, linear.in.read(), weight_gradient.view(), {.is_added = is_added},
+                                                   stream));
                     REQUIRE(linear_bias_gradient(dy, vector_of(bias_gradient), is_added, stream));
                     check_bounds(in_gradient, in_expected, is_added ? &in_before : nullptr);
                     check_bounds(weight_gradient, weight_expected, is_added ? &weight_before : nullptr);

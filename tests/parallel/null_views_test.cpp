@@ -213,10 +213,10 @@ TEST_CASE("Backward kernels refuse views that have elements but no memory") {
     using F = float const;
     using I = std::int32_t const;
     check("linear_input_gradient", [&](Views& v) {
-        return linear_input_gradient(v.view<F>({2, 3}), v.view<F>({3, 4}), v.view({2, 4}), false, s);
+        return linear_input_gradient(v.view<F>({2, 3}), v.view<F>({3, 4}), v.view({2, 4}), {}, s);
     });
     check("linear_weight_gradient", [&](Views& v) {
-        return linear_weight_gradient(v.view<F>({2, 3}), v.view<F>({2, 4}), v.view({3, 4}), false, s);
+        return linear_weight_gradient(v.view<F>({2, 3}), v.view<F>({2, 4}), v.view({3, 4}), {}, s);
     });
     check("linear_bias_gradient", [&](Views& v) {
         return linear_bias_gradient(v.view<F>({2, 3}), v.view<float>({3}), false, s);

@@ -112,7 +112,7 @@ struct DeviceBackend {
     /// Shapes  a [m, k], b [k, n], out [m, n]; a [k, m] or b [n, k] where transposed
     /// Memory  `out` overlaps neither factor; both stay alive until it is done
     /// Order   on `stream`
-    /// Errors  shape_mismatch
+    /// Errors  shape_mismatch; unsupported for factors that are to be rounded
     template <class T, class Out>
     [[nodiscard]] static Result<> gemm(TensorView<T const, 2, DeviceBackend> a, TensorView<T const, 2, DeviceBackend> b,
                                        TensorView<Out, 2, DeviceBackend> out, GemmOptions options, Stream& stream) {
@@ -123,6 +123,7 @@ struct DeviceBackend {
             return is_transposed ? detail::GemmCall::Factor{view.data(), 1, row, true}
                                  : detail::GemmCall::Factor{view.data(), row, 1, false};
         };
+        if (auto const known = refuse_rounding("gemm", options); !known) return known;
         auto const extents = gemm_extents("gemm", a, b, out, options);
         if (!extents) return extents.error();
         auto const [m, n, k] = *extents;

@@ -51,4 +51,16 @@ template <class A, class B, class Out>
     return extents;
 }
 
+/// Products that cannot round their factors refuse to; `call` is named.
+///
+/// Errors  unsupported
+[[nodiscard]] inline Result<> refuse_rounding(std::string_view call, GemmOptions const& options) {
+    if (!options.rounds_to_bf16) return {};
+    return Error{ErrorCode::unsupported}
+        .in(call)
+        .at("rounds_to_bf16")
+        .because("is of Host::gemm alone")
+        .fix("give it factors of bf16");
+}
+
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

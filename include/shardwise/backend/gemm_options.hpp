@@ -11,6 +11,8 @@ struct GemmOptions {
     bool is_b_transposed = false;
     /// Adds to what `out` holds instead of replacing it.
     bool accumulates = false;
+    /// Factors are rounded to bf16 before they are multiplied, to the nearest, ties to even. Of the host alone, which has units for it.
+    bool rounds_to_bf16 = false;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

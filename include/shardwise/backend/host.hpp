@@ -132,8 +132,9 @@ struct Host {
         return {};
     }
 
-    /// out = op(a) * op(b), sums in float, each in an order that depends on the inner extent and the instruction set only.
-    /// Defined in backend/host/gemm.hpp.
+    /// out = op(a) * op(b), sums in float, each in an order that depends on the inner extent, on the instruction set and on whether
+    /// floats are rounded to bf16 only. Rounded ones are multiplied by the level's unit for them, where it has one: it takes what is
+    /// below 2^-126 for zero. Defined in backend/host/gemm.hpp.
     ///
     /// Shapes  a [m, k], b [k, n], out [m, n]; a [k, m] or b [n, k] where transposed
     /// Memory  `out` overlaps neither factor; both stay alive until it is done

@@ -252,8 +252,8 @@ concept HasMultiply = HoldsWeights<B> && requires(KernelProbe<B, T> p, typename 
     B::multiply(p.in, weight, p.out, p.stream);
 };
 template <class B, class T = float>
-concept HasMultiplySums = HoldsWeights<B> && requires(KernelProbe<B, T> p, typename B::Weight const& weight,
-                                                      TensorView<float, 3, B> sums) {
+concept HasMultiplySums = HoldsWeights<B> &&
+    requires(KernelProbe<B, T> p, typename B::Weight const& weight, TensorView<float, 3, B> sums) {
     B::multiply_sums(p.in, weight, ProductSums{}, sums, p.stream);
 };
 
@@ -285,8 +285,8 @@ concept HasLayerNormBackward = requires(KernelProbe<B> p) {
 };
 template <class B>
 concept HasLinearBackward = requires(KernelProbe<B> p) {
-    linear_input_gradient(p.in, p.in, p.out, false, p.stream);
-    linear_weight_gradient(p.in, p.in, p.out, false, p.stream);
+    linear_input_gradient(p.in, p.in, p.out, {}, p.stream);
+    linear_weight_gradient(p.in, p.in, p.out, {}, p.stream);
     linear_bias_gradient(p.in, p.sums, false, p.stream);
 };
 template <class B>

@@ -57,8 +57,8 @@ struct Texts {
                                                 HostCommunicator* ranks = nullptr) {
     auto stream = trained.context.make_stream();
     auto const context = texts.context;
-    auto pass = TrainedModel::take(TrainingPass::create(
-        trained.context, trained.program, {.sequences = texts.sequences, .context = context}, {}, ranks));
+    auto pass = TrainedModel::take(TrainingPass::create(trained.context, trained.program,
+                                                        {.sequences = texts.sequences, .context = context}, {}, ranks));
     TensorView<std::int32_t const, 2, Host> const tokens(texts.ids.data(), {texts.sequences, context});
     auto const ran = pass.forward(trained.weights, tokens, stream, {}, {.sums_as_run = sums_as_run});
     REQUIRE_MESSAGE(ran, (ran ? "" : ran.error().message()));
@@ -74,7 +74,9 @@ struct Texts {
 
 }  // namespace
 
-TEST_CASE("TrainingPass: a validation pass has the logits of a deterministic run, bit for bit, on any tensor-parallel ranks") {
+TEST_CASE(
+    "TrainingPass: a validation pass has the logits of a deterministic run, bit for bit, on any tensor-parallel "
+    "ranks") {
     auto cases = golden_trainings();
     // Longer than what attention takes together, and more leaves than columns of one.
     constexpr auto wide =
@@ -102,7 +104,8 @@ TEST_CASE("TrainingPass: a validation pass has the logits of a deterministic run
     CHECK(differing > 0);
 }
 
-TEST_CASE("multiply_by_pieces: writes no further than its scratch, for any outputs up to those that it is counted for") {
+TEST_CASE(
+    "multiply_by_pieces: writes no further than its scratch, for any outputs up to those that it is counted for") {
     HostContext context({.threads = 2});
     auto stream = context.make_stream();
     constexpr std::int64_t inputs = 8;
@@ -123,8 +126,9 @@ TEST_CASE("multiply_by_pieces: writes no further than its scratch, for any outpu
                 for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<float>(i % 5) - 2.0F;
                 for (std::size_t i = 0; i < weight.size(); ++i) weight[i] = static_cast<float>(i % 7) - 3.0F;
                 std::vector<float> out(static_cast<std::size_t>(rows * outputs));
-                REQUIRE(detail::multiply_by_pieces({in.data(), {rows, inputs}}, {weight.data(), {outputs, inputs}}, false,
-                                                   sums, {out.data(), {rows, outputs}}, {scratch.data(), {size}}, stream));
+                REQUIRE(detail::multiply_by_pieces({in.data(), {rows, inputs}}, {weight.data(), {outputs, inputs}},
+                                                   {.is_b_transposed = true}, sums, {out.data(), {rows, outputs}},
+                                                   {scratch.data(), {size}}, stream));
                 REQUIRE(stream.synchronize(soon()));
                 CHECK(std::all_of(scratch.end() - guard, scratch.end(), [](float value) { return value == 7.0F; }));
                 // Small integers, whose sums are exact in any order.

@@ -25,7 +25,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 namespace detail {
 
 template <class T>
-[[nodiscard]] GemmFactor gemm_factor(TensorView<T const, 2, Host> view, bool is_transposed,
+[[nodiscard]] GemmFactor gemm_factor(TensorView<T const, 2, Host> view, bool is_transposed, bool is_rounded,
                                      GemmKernels const& kernels) {
     static_assert(std::is_same_v<T, float> || std::is_same_v<T, Bfloat16> || std::is_same_v<T, Float16>,
                   "host products take factors of float, Bfloat16 or Float16");
@@ -33,7 +33,21 @@ template <class T>
     auto const widen = std::is_same_v<T, float>      ? &portable::widen_f32
                        : std::is_same_v<T, Bfloat16> ? kernels.widen_bf16
                                                      : kernels.widen_f16;
-    return {reinterpret_cast<std::byte const*>(view.data()), view.stride(0) * size, size, is_transposed, widen};
+    return {
+        reinterpret_cast<std::byte const*>(view.data()), view.stride(0) * size, size, is_transposed, widen, is_rounded};
+}
+
+/// How a product of rounded factors is cut where a unit multiplies faster than they can be packed: in as few parts as keep all threads
+/// busy, of whole tiles.
+[[nodiscard]] constexpr ProductCut cut_rounded(std::int64_t rows, std::int64_t panels, std::int64_t inputs,
+                                               std::int64_t threads) {
+    auto const cut = cut_product(rows, panels, inputs, threads);
+    auto const parts = std::min(cut.panel_parts * cut.row_parts, 2 * threads);
+    ProductCut out;
+    if (parts <= 1) return out;
+    out.panel_parts = std::clamp<std::int64_t>(ceil_divide(panels, 16), 1, parts);
+    out.row_parts = std::clamp<std::int64_t>(ceil_divide(rows, 64), 1, ceil_divide(parts, out.panel_parts));
+    return out;
 }
 
 }  // namespace detail
@@ -50,8 +64,9 @@ Result<> Host::gemm(TensorView<T const, 2, Host> a, TensorView<T const, 2, Host>
     if (!stream.isa()) return stream.isa().error();
     if (m == 0 || n == 0) return {};
     auto const kernels = detail::gemm_kernels(*stream.isa());
-    detail::GemmTask const task{.a = detail::gemm_factor(a, options.is_a_transposed, kernels),
-                                .b = detail::gemm_factor(b, options.is_b_transposed, kernels),
+    bool const rounds = options.rounds_to_bf16;
+    detail::GemmTask const task{.a = detail::gemm_factor(a, options.is_a_transposed, rounds, kernels),
+                                .b = detail::gemm_factor(b, options.is_b_transposed, rounds, kernels),
                                 .m = m,
                                 .n = n,
                                 .k = k,
@@ -60,14 +75,20 @@ Result<> Host::gemm(TensorView<T const, 2, Host> a, TensorView<T const, 2, Host>
                                 .accumulates = options.accumulates};
     auto const panels = ceil_divide(n, detail::panel_outputs);
     auto const pairs = ceil_divide(panels, detail::tile_panels);
-    auto const cut = detail::cut_product(m, panels, k, stream.threads());
+    bool const has_unit = std::is_same_v<T, float> && rounds && kernels.multiply_rounded != nullptr;
+    auto const cut = (has_unit ? detail::cut_rounded : detail::cut_product)(m, panels, k, stream.threads());
     stream.submit_ranges(cut.panel_parts * cut.row_parts, 1, [=](std::int64_t first, std::int64_t last) {
         for (auto index = first; index < last; ++index) {
             auto const panel_part = index / cut.row_parts;
             auto const row_part = index % cut.row_parts;
-            detail::run_gemm(task, *kernels.tiles, m * row_part / cut.row_parts, m * (row_part + 1) / cut.row_parts,
-                             pairs * panel_part / cut.panel_parts * detail::tile_panels,
-                             std::min(pairs * (panel_part + 1) / cut.panel_parts * detail::tile_panels, panels));
+            auto const first_row = m * row_part / cut.row_parts;
+            auto const last_row = m * (row_part + 1) / cut.row_parts;
+            auto const first_panel = pairs * panel_part / cut.panel_parts * detail::tile_panels;
+            auto const last_panel = std::min(pairs * (panel_part + 1) / cut.panel_parts * detail::tile_panels, panels);
+            if (has_unit)
+                kernels.multiply_rounded(task, first_row, last_row, first_panel, last_panel);
+            else
+                detail::run_gemm(task, *kernels.tiles, first_row, last_row, first_panel, last_panel);
         }
     });
     return {};

@@ -201,6 +201,11 @@ namespace detail {
         .fix("use portable, neon, neon_i8mm, avx2, avx2_vnni, avx512, avx512_bf16 or amx");
 }
 
+/// Whether a level has a unit that multiplies bf16 several times as fast as floats, by which GemmOptions::rounds_to_bf16 gains.
+[[nodiscard]] constexpr bool has_bf16_unit(IsaLevel level) {
+    return level == IsaLevel::amx;
+}
+
 /// A level that products can use here.
 ///
 /// Errors  invalid_argument for one that the machine lacks

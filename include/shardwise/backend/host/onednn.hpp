@@ -17,9 +17,10 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Shapes  a [m, k], b [k, n], out [m, n]; a [k, m] or b [n, k] where transposed
 /// Memory  `out` overlaps neither factor; both stay alive until it is done
 /// Order   on `stream`
-/// Errors  shape_mismatch; through the stream, backend_failure with oneDNN's status
+/// Errors  shape_mismatch; unsupported for factors that are to be rounded; through the stream, backend_failure with oneDNN's status
 [[nodiscard]] inline Result<> onednn_gemm(TensorView<float const, 2, Host> a, TensorView<float const, 2, Host> b,
                                           TensorView<float, 2, Host> out, GemmOptions options, HostStream& stream) {
+    if (auto const known = refuse_rounding("onednn_gemm", options); !known) return known;
     auto const extents = gemm_extents("onednn_gemm", a, b, out, options);
     if (!extents) return extents.error();
     stream.submit([=, product = *extents]() -> Result<> {

@@ -30,7 +30,7 @@ struct HeldHead {
                                           bool is_added, HostStream& stream) const {
         return for_each(stream, [&](TensorView<float const, 2, Host> weight, UnitRange rows) {
             return linear_input_gradient(gradient.columns(rows.begin, rows.size()), weight, to,
-                                         std::exchange(is_added, true), stream);
+                                         {.is_added = std::exchange(is_added, true)}, stream);
         });
     }
     /// As DenseHead's; a frozen head has no gradient.

@@ -48,14 +48,14 @@ inline constexpr std::int64_t max_summand = std::int64_t{1} << 18U;
     return sums.scratch * std::min(rows * outputs, std::max(outputs, max_summand));
 }
 
-/// out = in * weight^T by the steps of `sums`, which has one result.
+/// out = in * op(weight) by the steps of `sums`, which has one result.
 ///
-/// Shapes  in [rows, inputs], out [rows, outputs], weight [outputs, inputs] or, transposed, [inputs, outputs]; scratch
-///         [pieces_workspace(sums, rows, outputs)] or more
+/// Shapes  in [rows, inputs], out [rows, outputs], weight [inputs, outputs] or, with options.is_b_transposed, [outputs, inputs];
+///         scratch [pieces_workspace(sums, rows, outputs)] or more
 /// Order   on `stream`
 /// Errors  as Host::gemm
 [[nodiscard]] inline Result<> multiply_by_pieces(TensorView<float const, 2, Host> in,
-                                                 TensorView<float const, 2, Host> weight, bool is_transposed,
+                                                 TensorView<float const, 2, Host> weight, GemmOptions options,
                                                  ProductSums const& sums, TensorView<float, 2, Host> out,
                                                  TensorView<float, 1, Host> scratch, HostStream& stream) {
     using Matrix = TensorView<float, 2, Host>;
@@ -73,9 +73,9 @@ inline constexpr std::int64_t max_summand = std::int64_t{1} << 18U;
             if (step.is_product()) {
                 auto const of = step.inputs;
                 auto const part =
-                    is_transposed ? weight.rows(of.begin, of.size()) : weight.columns(of.begin, of.size());
-                auto const done = Host::gemm<float>(in.rows(first, rows).columns(of.begin, of.size()), part, to,
-                                                    {.is_b_transposed = !is_transposed}, stream);
+                    options.is_b_transposed ? weight.columns(of.begin, of.size()) : weight.rows(of.begin, of.size());
+                auto const done =
+                    Host::gemm<float>(in.rows(first, rows).columns(of.begin, of.size()), part, to, options, stream);
                 if (!done) return done;
                 continue;
             }

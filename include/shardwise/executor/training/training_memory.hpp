@@ -104,8 +104,9 @@ namespace detail {
     return most;
 }
 
-/// Elements of the largest weight that is rounded for its products, or of the rows that are decoded together.
-[[nodiscard]] inline std::int64_t product_weight_elements(TrainingProgram const& program,
+/// Elements of the largest weight that is rounded for its products (those of bf16 do it themselves), or of the rows that are decoded
+/// together.
+[[nodiscard]] inline std::int64_t product_weight_elements(TrainingProgram const& program, Dtype precision,
                                                           std::vector<List<char>> const& rounded) {
     std::int64_t most = 0;
     auto const take_held = [&](TrainedParameter const& weight) {
@@ -121,7 +122,7 @@ namespace detail {
         for (std::size_t i = 0; i < operations.size(); ++i) {
             auto const& weight = block.operations[i].parameters[0];
             if (operations[i].kind != OpKind::linear || take_held(weight)) continue;
-            if (!reads_half(rounded[block.body], operations[i])) continue;
+            if (precision == Dtype::bf16 || !reads_half(rounded[block.body], operations[i])) continue;
             most = std::max({most, weight.elements, block.operations[i].turned_elements});
         }
     }
@@ -278,7 +279,8 @@ namespace detail {
     out.weights_at = out.gradients_at + 2 * out.gradient_size;
     out.scratch_at = out.weights_at + padded(leaf);
     out.product_weight_at = out.scratch_at + padded(out.scratch);
-    out.tables_at = out.product_weight_at + padded(detail::product_weight_elements(program, out.rounded));
+    out.tables_at =
+        out.product_weight_at + padded(detail::product_weight_elements(program, limits.precision, out.rounded));
     out.gathered_at = out.tables_at + tables;
     out.working = out.gathered_at + out.gathered.all();
     out.positions = rows;

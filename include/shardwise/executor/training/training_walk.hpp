@@ -120,9 +120,13 @@ struct TrainingWalk {
         auto const made = gradient(id);
         round_to_half(made.data(), made.data(), made.elements(), precision, stream);
     }
-    /// What a product reads as its weight, until the next one does.
+    /// Whether an operation's products round their factors to bf16.
+    [[nodiscard]] bool multiplies_bf16(Operation const& op) const {
+        return precision == Dtype::bf16 && reads_half(*rounded, op);
+    }
+    /// What a product reads as its weight, until the next one does: rounded but where the product does that.
     [[nodiscard]] float const* product_weight(Operation const& op, float const* from, std::int64_t elements) const {
-        if (rounded == nullptr || !reads_half(*rounded, op)) return from;
+        if (rounded == nullptr || !reads_half(*rounded, op) || multiplies_bf16(op)) return from;
         round_to_half(from, product_weight_memory, elements, precision, stream);
         return product_weight_memory;
     }

@@ -215,7 +215,7 @@ struct DenseHead {
     }
     [[nodiscard]] Result<> input_gradient(TensorView<float const, 2, Host> gradient, TensorView<float, 2, Host> to,
                                           bool is_added, HostStream& stream) const {
-        return linear_input_gradient(gradient, weight, to, is_added, stream);
+        return linear_input_gradient(gradient, weight, to, {.is_added = is_added}, stream);
     }
     /// The columns of all logits whose weights' gradient is made here.
     [[nodiscard]] static TensorView<float const, 2, Host> own(TensorView<float const, 2, Host> logits) {
@@ -247,7 +247,7 @@ template <class Head>
             if (!made) return made;
         }
         if (!to.head.empty()) {
-            auto const made = linear_weight_gradient(head.own(logits), part, to.head, is_added, stream);
+            auto const made = linear_weight_gradient(head.own(logits), part, to.head, {.is_added = is_added}, stream);
             if (!made) return made;
         }
         if (auto const made = head_bias_gradient(logits, to.bias, is_added, stream); !made) return made;

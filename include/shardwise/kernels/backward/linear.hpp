@@ -16,6 +16,14 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 // Of out = in * weight^T + bias. The three gradients are apart: a pipeline makes those of parameters later. A float bound to each:
 // a sum of n products has at most n + 1 roundings of the size of its products.
 
+/// How a gradient of a product is made.
+struct LinearGradientOptions {
+    /// Adds to what is there.
+    bool is_added = false;
+    /// GemmOptions::rounds_to_bf16.
+    bool rounds_to_bf16 = false;
+};
+
 /// in_gradient = out_gradient * weight, or += it.
 ///
 /// Shapes  out_gradient [tokens, outputs], weight [outputs, inputs], in_gradient [tokens, inputs]
@@ -23,22 +31,24 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Errors  shape_mismatch; what the stream says of its instruction set
 [[nodiscard]] inline Result<> linear_input_gradient(TensorView<float const, 2, Host> out_gradient,
                                                     TensorView<float const, 2, Host> weight,
-                                                    TensorView<float, 2, Host> in_gradient, bool is_added,
-                                                    HostStream& stream) {
-    return Host::gemm<float>(out_gradient, weight, in_gradient, {.accumulates = is_added}, stream);
+                                                    TensorView<float, 2, Host> in_gradient,
+                                                    LinearGradientOptions options, HostStream& stream) {
+    return Host::gemm<float>(out_gradient, weight, in_gradient,
+                             {.accumulates = options.is_added, .rounds_to_bf16 = options.rounds_to_bf16}, stream);
 }
 
 /// weight_gradient = out_gradient^T * in, or += it.
 ///
 /// Shapes  out_gradient [tokens, outputs], in [tokens, inputs], weight_gradient [outputs, inputs]
-/// Order   on `stream`; sums over the tokens in pieces of 256, as Host::gemm's
+/// Order   on `stream`; sums over the tokens as Host::gemm's, by default in pieces of 256
 /// Errors  shape_mismatch; what the stream says of its instruction set
 [[nodiscard]] inline Result<> linear_weight_gradient(TensorView<float const, 2, Host> out_gradient,
                                                      TensorView<float const, 2, Host> in,
-                                                     TensorView<float, 2, Host> weight_gradient, bool is_added,
-                                                     HostStream& stream) {
-    return Host::gemm<float>(out_gradient, in, weight_gradient, {.is_a_transposed = true, .accumulates = is_added},
-                             stream);
+                                                     TensorView<float, 2, Host> weight_gradient,
+                                                     LinearGradientOptions options, HostStream& stream) {
+    return Host::gemm<float>(
+        out_gradient, in, weight_gradient,
+        {.is_a_transposed = true, .accumulates = options.is_added, .rounds_to_bf16 = options.rounds_to_bf16}, stream);
 }
 
 /// bias_gradient = the sum of out_gradient's rows, or += it: in double in the order of the rows, rounded once before it is added.

@@ -90,8 +90,12 @@ inline void prepare_full(float const* row, std::int64_t inputs, std::byte* prepa
 template <class Tiles, int pieces>
 class TileProduct {
 public:
-    explicit TileProduct(ProductTask const& task)
-        : task_(task), steps_(ceil_divide(task.inputs.size(), step_inputs)), is_streamed_(task.rows <= pair_rows) {}
+    /// With `accumulates` it is added to what `out` holds.
+    explicit TileProduct(ProductTask const& task, bool accumulates = false)
+        : task_(task),
+          steps_(ceil_divide(task.inputs.size(), step_inputs)),
+          accumulates_(accumulates),
+          is_streamed_(task.rows <= pair_rows) {}
 
     [[gnu::noinline]] void run() {
         if (task_.rows <= pair_rows) {
@@ -233,7 +237,7 @@ private:
     template <int tile>
     void begin_tile(Place const& place, int panel) {
         auto const outputs = outputs_of(place.panel + panel);
-        if (place.first_step == 0 || outputs == 0) {
+        if ((place.first_step == 0 && !accumulates_) || outputs == 0) {
             tiles_.template clear<tile>();
         } else if (outputs == panel_outputs) {
             tiles_.template load<tile>(results<tile>(place, panel), task_.out_stride * 4);
@@ -260,6 +264,7 @@ private:
 
     ProductTask const& task_;
     std::int64_t steps_;
+    bool accumulates_;
     /// Weights stream past once.
     bool is_streamed_;
     std::int64_t shaped_rows_ = 0;

@@ -4,6 +4,7 @@
 #include <shardwise/backend/host/product/dense_tiles.hpp>
 #include <shardwise/backend/host/product/intrinsics.hpp>
 #include <shardwise/core/checked.hpp>
+#include <shardwise/quant/half_types.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -27,9 +28,21 @@ struct GemmFactor {
     bool is_transposed = false;
     /// Turns `count` neighbours into floats.
     void (*widen)(std::byte const* from, std::int64_t count, float* to) = nullptr;
+    /// Floats that are rounded to bf16.
+    bool is_rounded = false;
 
     [[nodiscard]] std::byte const* at(std::int64_t row, std::int64_t column) const {
         return data + row * row_bytes + column * element_bytes;
+    }
+    /// `count` neighbours as they are multiplied.
+    void read(std::byte const* from, std::int64_t count, float* to) const {
+        widen(from, count, to);
+        round(to, count);
+    }
+    /// Rounds floats that are multiplied, where that is asked for.
+    void round(float* values, std::int64_t count) const {
+        if (!is_rounded) return;
+        for (std::int64_t i = 0; i < count; ++i) values[i] = from_bf16(to_bf16(values[i]));
     }
 };
 
@@ -85,15 +98,16 @@ inline CopiedTile transpose_gemm_rows([[maybe_unused]] GemmFactor const& a, [[ma
 inline void copy_gemm_rows(GemmFactor const& a, std::int64_t row, std::int64_t rows, std::int64_t k, std::int64_t count,
                            float* copied) {
     if (!a.is_transposed) {
-        for (std::int64_t i = 0; i < rows; ++i) a.widen(a.at(row + i, k), count, copied + i * copied_stride);
+        for (std::int64_t i = 0; i < rows; ++i) a.read(a.at(row + i, k), count, copied + i * copied_stride);
         return;
     }
     auto const done = transpose_gemm_rows(a, row, rows, k, count, copied);
+    for (std::int64_t i = 0; i < done.rows; ++i) a.round(copied + i * copied_stride, done.inputs);
     float values[max_tile_rows];
     for (std::int64_t j = 0; j < count; ++j) {
         auto const first = j < done.inputs ? done.rows : 0;
         if (first == rows) continue;
-        a.widen(a.at(k + j, row + first), rows - first, values);
+        a.read(a.at(k + j, row + first), rows - first, values);
         for (std::int64_t i = first; i < rows; ++i) copied[i * copied_stride + j] = values[i - first];
     }
 }
@@ -107,15 +121,15 @@ inline void pack_gemm_panels(GemmFactor const& b, std::int64_t column, std::int6
     if (b.is_transposed) {
         float values[tile_inputs];
         for (std::int64_t i = 0; i < columns; ++i) {
-            b.widen(b.at(column + i, k), count, values);
+            b.read(b.at(column + i, k), count, values);
             auto* const to = packed + i / panel_outputs * panel_floats + i % panel_outputs;
             for (std::int64_t j = 0; j < count; ++j) to[j * panel_outputs] = values[j];
         }
     } else {
         for (std::int64_t j = 0; j < count; ++j) {
             for (std::int64_t i = 0; i < columns; i += panel_outputs) {
-                b.widen(b.at(k + j, column + i), std::min(panel_outputs, columns - i),
-                        packed + i / panel_outputs * panel_floats + j * panel_outputs);
+                b.read(b.at(k + j, column + i), std::min(panel_outputs, columns - i),
+                       packed + i / panel_outputs * panel_floats + j * panel_outputs);
             }
         }
     }
@@ -125,18 +139,22 @@ inline void pack_gemm_panels(GemmFactor const& b, std::int64_t column, std::int6
     }
 }
 
+/// The results of a product without inputs.
+inline void clear_gemm(GemmTask const& task, std::int64_t first_row, std::int64_t last_row, std::int64_t first_panel,
+                       std::int64_t last_panel) {
+    if (task.accumulates) return;
+    auto const begin = first_panel * panel_outputs;
+    auto const end = std::min(last_panel * panel_outputs, task.n);
+    for (auto row = first_row; row < last_row; ++row)
+        std::fill(task.out + row * task.out_stride + begin, task.out + row * task.out_stride + end, 0.0F);
+}
+
 /// Rows [first_row, last_row) by panels [first_panel, last_panel) of a product of two plain matrices. Sums as run_tiles sums.
 ///
 /// Memory  272 KiB of stack
 inline void run_gemm(GemmTask const& task, TileKernels const& kernels, std::int64_t first_row, std::int64_t last_row,
                      std::int64_t first_panel, std::int64_t last_panel) {
-    if (task.k == 0 && !task.accumulates) {
-        auto const begin = first_panel * panel_outputs;
-        auto const end = std::min(last_panel * panel_outputs, task.n);
-        for (auto row = first_row; row < last_row; ++row) {
-            std::fill(task.out + row * task.out_stride + begin, task.out + row * task.out_stride + end, 0.0F);
-        }
-    }
+    if (task.k == 0) return clear_gemm(task, first_row, last_row, first_panel, last_panel);
     alignas(64) float packed[gemm_panels * tile_inputs * panel_outputs];
     alignas(64) float copied[max_tile_rows * copied_stride];
     for (auto block = first_panel; block < last_panel; block += gemm_panels) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/host/isa.hpp>
+#include <shardwise/backend/host/product/dense_gemm.hpp>
 #include <shardwise/backend/host/product/dense_tiles.hpp>
 #include <shardwise/backend/host/product/task.hpp>
 #include <shardwise/core/on_call.hpp>
@@ -12,6 +13,7 @@
 #include <cstdint>
 
 #if SHARDWISE_HAS_BODY(KERNELS)
+#include <shardwise/backend/host/product/gemm_amx.hpp>
 #include <shardwise/backend/host/product/table.hpp>
 #endif
 
@@ -30,6 +32,9 @@ struct GemmKernels {
     TileKernels const* tiles = nullptr;
     void (*widen_bf16)(std::byte const* from, std::int64_t count, float* to) = nullptr;
     void (*widen_f16)(std::byte const* from, std::int64_t count, float* to) = nullptr;
+    /// Some rows and panels of a product of floats that are rounded to bf16, where the level has a unit for it; else null.
+    void (*multiply_rounded)(GemmTask const& task, std::int64_t first_row, std::int64_t last_row,
+                             std::int64_t first_panel, std::int64_t last_panel) = nullptr;
 };
 
 SHARDWISE_ON_CALL
@@ -47,7 +52,8 @@ SHARDWISE_ON_CALL_BODY
 GemmKernels gemm_kernels([[maybe_unused]] IsaLevel level) {
 #if defined(SHARDWISE_HAS_X86_LEVELS)
     if (level >= IsaLevel::avx512) {
-        return {&avx512::tile_kernels<avx512::ReadF32>, &avx2::widen_bf16, &avx2::widen_f16};
+        return {&avx512::tile_kernels<avx512::ReadF32>, &avx2::widen_bf16, &avx2::widen_f16,
+                level == IsaLevel::amx ? &amx::run_rounded_gemm<> : nullptr};
     }
     if (level >= IsaLevel::avx2) return {&avx2::float_tile_kernels, &avx2::widen_bf16, &avx2::widen_f16};
 #elif defined(SHARDWISE_HAS_ARM_LEVELS)

@@ -32,7 +32,7 @@ struct TrainedOp<LinearOp> : NeedsNoScratch {
         auto const bias = walk.weight(number, 1);
         return for_each_part(walk, op, number, false, trained.rows, [&](ConstMatrix weight, WeightRows const& part) {
             auto const to = out.columns(part.column, part.rows.size());
-            auto const done = multiply(walk, in, weight, trained, to);
+            auto const done = multiply(walk, op, in, weight, trained, to);
             if (!done || bias.empty()) return done;
             return add_row<float>(bias.part(part.rows.begin, part.rows.size()), to, walk.stream);
         });
@@ -52,15 +52,14 @@ struct TrainedOp<LinearOp> : NeedsNoScratch {
         auto const& trained = walk.block.operations[number];
         auto const weight = matrix_of(walk.parameter_gradient(number, 0).data(), op, trained);
         auto const bias = walk.parameter_gradient(number, 1);
-        bool const is_weight_added = walk.adds(number, 0);
+        LinearGradientOptions const weight_options{walk.adds(number, 0), walk.multiplies_bf16(op)};
         bool const is_bias_added = walk.adds(number, 1);
         for (auto const& part : trained.rows) {
             ConstMatrix const from = gradient.columns(part.column, part.rows.size());
             auto const to = part_of(weight, trained, part);
             // Turned round, the weight's gradient is that of a product whose sides have changed places.
-            auto const done = trained.is_transposed
-                                  ? linear_weight_gradient(in, from, to, is_weight_added, walk.stream)
-                                  : linear_weight_gradient(from, in, to, is_weight_added, walk.stream);
+            auto const done = trained.is_transposed ? linear_weight_gradient(in, from, to, weight_options, walk.stream)
+                                                    : linear_weight_gradient(from, in, to, weight_options, walk.stream);
             if (!done) return done;
             if (bias.empty()) continue;
             auto const summed =
@@ -72,12 +71,14 @@ struct TrainedOp<LinearOp> : NeedsNoScratch {
 
 private:
     /// out = in * weight^T.
-    [[nodiscard]] static Result<> multiply(TrainingWalk const& walk, ConstMatrix in, ConstMatrix weight,
-                                           TrainedOperation const& trained, Matrix out) {
+    [[nodiscard]] static Result<> multiply(TrainingWalk const& walk, Operation const& op, ConstMatrix in,
+                                           ConstMatrix weight, TrainedOperation const& trained, Matrix out) {
         auto const& sums = trained.run_sums;
+        GemmOptions const options{.is_b_transposed = !trained.is_transposed,
+                                  .rounds_to_bf16 = walk.multiplies_bf16(op)};
         if (walk.sums_as_run && !sums.steps.empty())
-            return multiply_by_pieces(in, weight, trained.is_transposed, sums, out, walk.scratch, walk.stream);
-        return Host::gemm<float>(in, weight, out, {.is_b_transposed = !trained.is_transposed}, walk.stream);
+            return multiply_by_pieces(in, weight, options, sums, out, walk.scratch, walk.stream);
+        return Host::gemm<float>(in, weight, out, options, walk.stream);
     }
     /// Calls visit(weight, rows) for rows of the weight that lie together, or, of a product that is held in a format of its own, for some at a
     /// time, which are decoded for it. With `is_turned` the copy that is cut along the other axis.
@@ -113,9 +114,12 @@ private:
         auto const& parts = is_turned ? trained.whole_rows : trained.rows;
         return for_each_part(walk, op, number, is_turned, parts, [&](ConstMatrix weight, WeightRows const& part) {
             ConstMatrix const from = gradient.columns(part.column, part.rows.size());
-            bool const adds = std::exchange(is_added, true);
-            if (!trained.is_transposed) return linear_input_gradient(from, weight, to, adds, walk.stream);
-            return Host::gemm<float>(from, weight, to, {.is_b_transposed = true, .accumulates = adds}, walk.stream);
+            LinearGradientOptions const options{std::exchange(is_added, true), walk.multiplies_bf16(op)};
+            if (!trained.is_transposed) return linear_input_gradient(from, weight, to, options, walk.stream);
+            return Host::gemm<float>(
+                from, weight, to,
+                {.is_b_transposed = true, .accumulates = options.is_added, .rounds_to_bf16 = options.rounds_to_bf16},
+                walk.stream);
         });
     }
     /// This rank's outputs of all ranks' inputs, and then those of all.
@@ -135,7 +139,7 @@ private:
             Matrix const made(tensor.share, {walk.sequence, own.size()});
             auto const done =
                 for_each_part(walk, turned, number, true, all, [&](ConstMatrix weight, WeightRows const& part) {
-                    return multiply(walk, in, weight, trained, made.columns(part.column, part.rows.size()));
+                    return multiply(walk, op, in, weight, trained, made.columns(part.column, part.rows.size()));
                 });
             if (!done) return done;
             if (!bias.empty()) {
