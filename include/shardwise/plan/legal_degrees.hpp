@@ -96,7 +96,9 @@ struct DegreeChoices {
         : max_pp(most.pp), max_dp(most.dp) {
         auto const& pins = request.pins;
         for (std::int64_t degree = 1; degree <= most.tp; ++degree) {
-            bool const is_out = request.is_even && !is_even_tp(config, degree);
+            bool is_known = request.tp_degrees.empty();
+            for (auto const known : request.tp_degrees) is_known = is_known || known == degree;
+            bool const is_out = !is_known || (request.is_even && !is_even_tp(config, degree));
             if (!is_out && pins.tp.value_or(degree) == degree) tp.push_back(degree);
         }
         for (auto const degree : expert_degrees(config.experts, most.ep)) {

@@ -54,6 +54,8 @@ struct PlanRequest {
     PlanObjective objective = PlanObjective::latency;
     /// The search keeps to these degrees.
     PlanPins pins{};
+    /// Tensor-parallel degrees that the search keeps to, ascending: those that a trainer runs; empty: all.
+    List<std::int64_t> tp_degrees{};
     /// The search keeps to even degrees (is_even): those that other engines run too.
     bool is_even = false;
     /// Training computes again what `estimate.training` says; else all three ways are tried.
