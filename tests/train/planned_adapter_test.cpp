@@ -82,6 +82,15 @@ void check(Model const& model, LowRankOptions const& options, Degrees const& deg
         begins.push_back(stage == degrees.pp ? 4 : split_units(4, degrees.pp, stage).begin);
     auto const estimate = estimate_memory(adapted, request_of(degrees), {begins.data(), begins.size()});
     REQUIRE(estimate);
+    // Whatever layers compute in, the trainer holds the same.
+    auto half = request_of(degrees);
+    half.dtype = Dtype::bf16;
+    auto const of_half = estimate_memory(adapted, half, {begins.data(), begins.size()});
+    REQUIRE(of_half);
+    CHECK(of_half->terms.weights == estimate->terms.weights);
+    CHECK(of_half->terms.gradients == estimate->terms.gradients);
+    CHECK(of_half->terms.optimizer == estimate->terms.optimizer);
+    CHECK(of_half->terms.activations < estimate->terms.activations);
     TrainOptions train;
     train.tp = static_cast<std::int32_t>(degrees.tp);
     train.pp = static_cast<std::int32_t>(degrees.pp);
@@ -225,7 +234,7 @@ TEST_CASE("plan of an adapter: nothing that can be tried is better than the sear
     CHECK(planned < 40);
 }
 
-TEST_CASE("plan of an adapter: keeps to the tensor-parallel degrees that are given") {
+TEST_CASE("plan of an adapter: keeps to the degrees that are given") {
     auto const model = describe(config_of("llama"));
     auto const topology = parse_topology("4xA100-40GB");
     REQUIRE((model && topology));
@@ -234,11 +243,16 @@ TEST_CASE("plan of an adapter: keeps to the tensor-parallel degrees that are giv
     auto const adapted = adapted_model(*program);
     PlanRequest request{.estimate = {.dtype = Dtype::f32, .batch = 1, .context = 64}};
     request.estimate.training = TrainingPlan{.has_adapter = true};
-    request.tp_degrees = {2};
-    auto const plan = plan_parallel(adapted, *topology, request);
+    request.limits = {.tp = {2}, .max_pp = 1, .max_ep = 1};
+    auto plan = plan_parallel(adapted, *topology, request);
     REQUIRE(plan);
     CHECK(plan->degrees.tp == 2);
+    CHECK(plan->degrees.pp == 1);
     for (auto const& other : plan->alternatives) CHECK(other.degrees.tp == 2);
+    // No other is there.
+    request.pins.pp = 2;
+    plan = plan_parallel(adapted, *topology, request);
+    CHECK(!plan);
 }
 
 TEST_CASE("plan of an adapter: a step exchanges its gradients alone, and frozen products have one backward product") {

@@ -45,6 +45,15 @@ struct PlanPins {
     Optional<std::int64_t> micro_batches{};
 };
 
+/// Degrees that a search keeps to beside its pins: those that a trainer runs.
+struct SearchLimits {
+    /// Tensor-parallel degrees, ascending; empty: all.
+    List<std::int64_t> tp{};
+    /// The most stages and expert-parallel ranks; 0: as many as there may be.
+    std::int64_t max_pp = 0;
+    std::int64_t max_ep = 0;
+};
+
 /// What is to be planned. The degrees of `estimate.parallel` are what is searched and are ignored; so are, in training, its
 /// sequence parallelism and what `estimate.training` computes again, unless they are fixed, and ZeRO's stage;
 /// `estimate.batch` counts the sequences of the whole job, split over data- and expert-parallel ranks; 0 leaves it to a
@@ -54,8 +63,7 @@ struct PlanRequest {
     PlanObjective objective = PlanObjective::latency;
     /// The search keeps to these degrees.
     PlanPins pins{};
-    /// Tensor-parallel degrees that the search keeps to, ascending: those that a trainer runs; empty: all.
-    List<std::int64_t> tp_degrees{};
+    SearchLimits limits{};
     /// The search keeps to even degrees (is_even): those that other engines run too.
     bool is_even = false;
     /// Training computes again what `estimate.training` says; else all three ways are tried.
