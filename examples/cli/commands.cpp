@@ -59,7 +59,7 @@ std::span<Command const> commands() {
                          {"shardwise plan mixtral-8x7b --devices 8xA100-80GB --tp 4 --ep 2", "what these degrees cost"},
                          {"shardwise plan llama-3-8b --devices '2x(8xA100-80GB)' --training adam --batch 256",
                           "how to train it"},
-                         {"shardwise plan llama-3-70b --devices 8xA100-80GB --training adam --lora 16 --quant nf4 --batch 64",
+                         {"shardwise plan llama-3-70b --devices 8xA100-80GB --training adam --lora 8 --quant nf4",
                           "how to train an adapter beside a base of four bits"}},
             .run = run_plan},
         Command{.name = "detect",

@@ -77,6 +77,7 @@ TEST_CASE(
     REQUIRE_MESSAGE(text.status == 0, text.err);
     CHECK(text.out.find("training an adapter of rank 1, ") != std::string::npos);
     // One rank of columns is not shared.
+    CHECK(text.out.find("no larger one that there are devices for is run by the trainer") != std::string::npos);
     Answer const plan(run(joined(asked, {"--batch", "1", "--json"})).out);
     CHECK(plan.integer("plan", "tp") == 1);
 
@@ -86,8 +87,9 @@ TEST_CASE(
     CHECK(run(eight).status == 3);
     Answer const packed(run(joined(eight, {"--quant", "nf4"})).out);
     CHECK(packed.text("request", "quant") == "nf4");
-    CHECK(packed.integer("ranks", std::size_t{0}, "weights") > 4'000'000'000);
-    CHECK(packed.integer("ranks", std::size_t{0}, "weights") < 8'000'000'000);
+    // 7.0 billion parameters of products in 4.5 bits each, the table and the head in fp32.
+    CHECK(packed.integer("ranks", std::size_t{0}, "weights") > 8'000'000'000);
+    CHECK(packed.integer("ranks", std::size_t{0}, "weights") < 8'500'000'000);
 
     struct Case {
         Words words;

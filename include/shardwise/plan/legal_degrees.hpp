@@ -99,9 +99,7 @@ struct DegreeChoices {
         if (limits.max_pp > 0 && limits.max_pp < max_pp) max_pp = limits.max_pp;
         auto const max_ep = limits.max_ep > 0 && limits.max_ep < most.ep ? limits.max_ep : most.ep;
         for (std::int64_t degree = 1; degree <= most.tp; ++degree) {
-            bool is_known = limits.tp.empty();
-            for (auto const known : limits.tp) is_known = is_known || known == degree;
-            bool const is_out = !is_known || (request.is_even && !is_even_tp(config, degree));
+            bool const is_out = !limits.has_tp(degree) || (request.is_even && !is_even_tp(config, degree));
             if (!is_out && pins.tp.value_or(degree) == degree) tp.push_back(degree);
         }
         for (auto const degree : expert_degrees(config.experts, max_ep)) {

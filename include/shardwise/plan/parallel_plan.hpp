@@ -45,6 +45,21 @@ struct PlanPins {
     Optional<std::int64_t> micro_batches{};
 };
 
+/// How a job is cut.
+struct PlanDegrees {
+    std::int64_t tp = 1;
+    std::int64_t pp = 1;
+    std::int64_t dp = 1;
+    std::int64_t ep = 1;
+    /// ZeRO's stage; 0 in inference.
+    std::int32_t zero = 0;
+    /// The micro-batches that a replica's batch is cut into on its way through the stages.
+    std::int64_t micro_batches = 1;
+
+    [[nodiscard]] constexpr std::int64_t ranks() const { return tp * pp * dp * ep; }
+    friend constexpr bool operator==(PlanDegrees const&, PlanDegrees const&) = default;
+};
+
 /// Degrees that a search keeps to beside its pins: those that a trainer runs.
 struct SearchLimits {
     /// Tensor-parallel degrees, ascending; empty: all.
@@ -52,6 +67,17 @@ struct SearchLimits {
     /// The most stages and expert-parallel ranks; 0: as many as there may be.
     std::int64_t max_pp = 0;
     std::int64_t max_ep = 0;
+
+    [[nodiscard]] bool has_tp(std::int64_t degree) const {
+        for (auto const known : tp) {
+            if (known == degree) return true;
+        }
+        return tp.empty();
+    }
+    [[nodiscard]] bool has(PlanDegrees const& degrees) const {
+        bool const is_long = max_pp > 0 && degrees.pp > max_pp;
+        return has_tp(degrees.tp) && !is_long && (max_ep == 0 || degrees.ep <= max_ep);
+    }
 };
 
 /// What is to be planned. The degrees of `estimate.parallel` are what is searched and are ignored; so are, in training, its
@@ -70,21 +96,6 @@ struct PlanRequest {
     bool is_recompute_fixed = false;
     /// Training is sequence-parallel where `estimate.parallel` says so, and only there; else both are tried.
     bool is_sequence_parallel_fixed = false;
-};
-
-/// How a job is cut.
-struct PlanDegrees {
-    std::int64_t tp = 1;
-    std::int64_t pp = 1;
-    std::int64_t dp = 1;
-    std::int64_t ep = 1;
-    /// ZeRO's stage; 0 in inference.
-    std::int32_t zero = 0;
-    /// The micro-batches that a replica's batch is cut into on its way through the stages.
-    std::int64_t micro_batches = 1;
-
-    [[nodiscard]] constexpr std::int64_t ranks() const { return tp * pp * dp * ep; }
-    friend constexpr bool operator==(PlanDegrees const&, PlanDegrees const&) = default;
 };
 
 /// A pipeline stage: consecutive layers, with what stands before the first and after the last.
