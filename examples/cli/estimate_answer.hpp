@@ -4,7 +4,10 @@
 #include <shardwise/executor/training/trained_adapter.hpp>
 #include <shardwise/memory/estimate.hpp>
 #include <shardwise/memory/request.hpp>
+#include <shardwise/train/adam8bit.hpp>
+#include <shardwise/train/adamw.hpp>
 #include <shardwise/train/estimate_training.hpp>
+#include <shardwise/train/sgd.hpp>
 
 #include "console.hpp"
 #include "load_model.hpp"
@@ -24,7 +27,27 @@ struct TrainedEstimate {
     std::string refusal;
 };
 
-/// The same for a request in our convention, of an adapter where `low_rank` has one; nothing in others.
+/// Why shardwise train does not run what is asked, whatever the degrees; empty where nothing speaks against it.
+[[nodiscard]] std::string training_refusal(LoadedModel const& loaded, EstimateRequest const& request, bool has_adapter);
+
+/// What the library's trainer takes of a request with a training.
+[[nodiscard]] TrainOptions train_options_of(EstimateRequest const& request);
+
+/// Calls `call(rule)` with an optimizer of this kind, as it is counted.
+template <class Call>
+[[nodiscard]] auto with_counted_rule(OptimizerKind kind, Call const& call) {
+    switch (kind) {
+        case OptimizerKind::adam:
+            break;
+        case OptimizerKind::sgd:
+            return call(Sgd{.momentum = 0.9});
+        case OptimizerKind::adam8bit:
+            return call(Adam8bit{});
+    }
+    return call(AdamW{});
+}
+
+/// What ranks allocate for a request in our convention, of an adapter where `low_rank` has one; nothing in others.
 [[nodiscard]] std::optional<TrainedEstimate> estimate_trained(LoadedModel const& loaded, EstimateRequest const& request,
                                                               std::int64_t context, LowRankOptions const& low_rank);
 

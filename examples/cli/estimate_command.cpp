@@ -16,17 +16,6 @@ namespace shardwise::cli {
 
 namespace {
 
-/// What an adapter needs of a request.
-[[nodiscard]] Result<> check_adapter(LowRankOptions const& low_rank, EstimateRequest const& request) {
-    if (low_rank.rank == 0) return {};
-    Error error{ErrorCode::invalid_argument};
-    error.in("--lora");
-    if (!request.training) return error.because("is of training").fix("add --training adam");
-    if (request.training->convention != MemoryConvention::shardwise)
-        return error.because("is counted as shardwise train allocates it").fix("leave out --convention");
-    return {};
-}
-
 [[nodiscard]] ExitCode print_estimate(Arguments const& arguments, EstimateRequest request, LowRankOptions low_rank,
                                       ColorMode mode) {
     auto const fail = [&](Error const& error) {

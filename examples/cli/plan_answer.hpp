@@ -8,6 +8,7 @@
 
 #include "console.hpp"
 #include "load_model.hpp"
+#include "plan_adapter.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -41,6 +42,17 @@ struct PlanAnswer {
     std::string reason{};
     std::vector<PlanFix> fixes{};
     std::vector<std::string> warnings{};
+    /// What is trained in the place of the model's weights, where that is asked for.
+    std::optional<PlannedAdapter> adapter{};
+
+    /// What is cut.
+    [[nodiscard]] Model const& model() const { return adapter ? adapter->model : loaded.model; }
+    /// What is run, with the packing of an adapter's base.
+    [[nodiscard]] EstimateRequest asked() const {
+        auto out = request.estimate;
+        if (adapter) out.quant = adapter->quant;
+        return out;
+    }
 
     [[nodiscard]] Device const& device_of(PlanRank const& rank) const {
         return topology.devices[static_cast<std::size_t>(rank.device)];

@@ -11,6 +11,7 @@
 #include "progress.hpp"
 #include "requests.hpp"
 #include "svg_picture.hpp"
+#include "train_adapter.hpp"
 #include "values.hpp"
 
 #include <algorithm>
@@ -106,7 +107,7 @@ namespace {
 [[nodiscard]] std::optional<ClosestCut> closest_that_fails(PlanAnswer const& answer, PlanRequest const& request) {
     std::optional<ClosestCut> closest;
     for (auto const& smallest : smallest_variants(request)) {
-        PlanSearch search(answer.loaded.model, answer.topology, smallest);
+        PlanSearch search(answer.model(), answer.topology, smallest);
         auto cut = find_closest_cut(search);
         if (cut.fits()) return std::nullopt;
         if (!closest) closest = std::move(cut);
@@ -116,7 +117,7 @@ namespace {
 
 /// Plans; not fitting is an answer with changes that would help.
 [[nodiscard]] Result<> answer_plan(PlanAnswer& answer) {
-    auto const& model = answer.loaded.model;
+    auto const& model = answer.model();
     answer.is_batch_chosen = answer.request.estimate.batch == 0;
     auto least = answer.request;
     if (answer.is_batch_chosen) least.estimate.batch = smallest_batch(least.pins);
@@ -144,19 +145,24 @@ namespace {
     return {};
 }
 
-[[nodiscard]] ExitCode print_plan(Arguments const& arguments, PlanRequest request, DeviceChoice devices,
-                                  Style const& style) {
+[[nodiscard]] ExitCode print_plan(Arguments const& arguments, PlanRequest request, LowRankOptions low_rank,
+                                  DeviceChoice devices, Style const& style) {
     auto const fail = [&](Error const& error) {
         bool const is_usage = error.code() == ErrorCode::invalid_argument || error.subject().substr(0, 2) == "--";
         return report(error, is_usage ? Stage::arguments : Stage::work, arguments.json);
     };
     auto const mode = *read_color(arguments);
-    auto const loaded =
+    auto loaded =
         with_progress(mode, [&](Observer const& observer) { return load_known_model(*arguments.model, observer); });
     if (!loaded) return fail(loaded.error());
     request.estimate = as_published(request.estimate, loaded->model.config);
+    auto const packing = quant_warning(*loaded, request.estimate);
+    auto const accelerators = static_cast<std::int64_t>(devices.topology.accelerators().size());
+    auto adapter = plan_adapter(*loaded, std::move(low_rank), accelerators, request);
+    if (!adapter) return report(adapter.error(), Stage::work, arguments.json);
     PlanAnswer answer{
         .loaded = *loaded, .request = request, .topology = std::move(devices.topology), .warnings = loaded->warnings};
+    answer.adapter = *std::move(adapter);
     // A description file lists the machine's cpu, whether it is wanted or not.
     bool const asks_for_more = arguments.devices->find('+') != std::string::npos;
     auto const idle = answer.topology.devices.size() - answer.topology.accelerators().size();
@@ -171,8 +177,7 @@ namespace {
     auto const& config = loaded->model.config;
     if (auto const warning = context_warning(config, context_of(request.estimate, config)); !warning.empty())
         answer.warnings.push_back(warning);
-    if (auto const warning = quant_warning(*loaded, request.estimate); !warning.empty())
-        answer.warnings.push_back(warning);
+    if (!packing.empty()) answer.warnings.push_back(packing);
     if (arguments.svg) {
         if (auto const written = write_picture(*arguments.svg, plan_picture(answer)); !written)
             return fail(written.error());
@@ -191,13 +196,17 @@ ExitCode run_plan(Arguments const& arguments) {
         return report(checked.error(), Stage::arguments, arguments.json);
     auto const request = read_plan_request(arguments);
     if (!request) return report(request.error(), Stage::arguments, arguments.json);
+    auto const low_rank = read_low_rank(arguments);
+    if (!low_rank) return report(low_rank.error(), Stage::arguments, arguments.json);
+    if (auto const checked = check_adapter(*low_rank, request->estimate); !checked)
+        return report(checked.error(), Stage::arguments, arguments.json);
     auto devices = choose_devices(*arguments.devices);
     if (!devices) return report(devices.error(), Stage::arguments, arguments.json);
     auto const limits = read_max_memory(arguments);
     if (!limits) return report(limits.error(), Stage::arguments, arguments.json);
     if (auto const limited = limit_memory(*limits, *devices); !limited)
         return report(limited.error(), Stage::arguments, arguments.json);
-    return print_plan(arguments, *request, *std::move(devices), style_of_stdout(*color));
+    return print_plan(arguments, *request, *low_rank, *std::move(devices), style_of_stdout(*color));
 }
 
 }  // namespace shardwise::cli

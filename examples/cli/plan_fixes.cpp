@@ -63,7 +63,7 @@ constexpr std::size_t full_node = 8;
 
 class PlanFixSearch {
 public:
-    explicit PlanFixSearch(PlanAnswer const& answer) : answer_(answer), model_(answer.loaded.model) {}
+    explicit PlanFixSearch(PlanAnswer const& answer) : answer_(answer), model_(answer.model()) {}
 
     std::vector<PlanFix> run() {
         try_pins();

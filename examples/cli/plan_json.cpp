@@ -58,7 +58,8 @@ template <class Meaning, std::size_t count>
     return {};
 }
 
-void write_training(JsonWriter& json, std::optional<TrainingPlan> const& training) {
+void write_training(JsonWriter& json, PlanAnswer const& answer) {
+    auto const& training = answer.request.estimate.training;
     json.key("training");
     if (!training) {
         json.value(nullptr);
@@ -68,11 +69,16 @@ void write_training(JsonWriter& json, std::optional<TrainingPlan> const& trainin
     json.member("offload", word_of(offload_choices, training->offload));
     json.member("recompute", word_of(recompute_choices, training->recompute));
     json.member("attention", word_of(attention_choices, training->attention));
-    json.member("convention", word_of(convention_choices, training->convention)).end_object();
+    json.member("convention", word_of(convention_choices, training->convention));
+    if (answer.adapter) {
+        json.key("adapter").begin_object().member("rank", answer.adapter->rank);
+        json.member("parameters", answer.adapter->parameters).end_object();
+    }
+    json.end_object();
 }
 
 void write_request(JsonWriter& json, PlanAnswer const& answer) {
-    auto const& request = answer.request.estimate;
+    auto const request = answer.asked();
     auto const& config = answer.loaded.model.config;
     json.key("request").begin_object().member("objective", shardwise::name_of(answer.request.objective));
     json.member("devices", describe_devices(answer.topology));
@@ -84,7 +90,7 @@ void write_request(JsonWriter& json, PlanAnswer const& answer) {
     write_text(json, "quant", request.quant ? std::string(shardwise::name_of(*request.quant).view()) : std::string());
     json.member("kv_dtype", traits(kv_dtype_of(request, config)).short_name);
     write_prefill_chunk(json, prefill_chunk_of(answer.loaded, request));
-    write_training(json, request.training);
+    write_training(json, answer);
     auto const& pins = answer.request.pins;
     json.key("pins").begin_object();
     auto const pin = [&](std::string_view name, auto const& degree) {

@@ -12,7 +12,7 @@ Picture plan_picture(PlanAnswer const& answer) {
     auto picture =
         picture_of(answer.plan.value_or(ParallelPlan{}), answer.topology, answer.request.estimate.utilization);
     picture.title = answer.loaded.name + ", " + short_count(count_parameters(answer.loaded.model.tree)) + " parameters";
-    picture.subtitle = describe_devices(answer.topology) + "; " + question_of(answer.loaded, answer.request.estimate) +
+    picture.subtitle = describe_devices(answer.topology) + "; " + question_of(answer.loaded, answer.asked()) +
                        "; objective " + std::string(shardwise::name_of(answer.request.objective));
     picture.is_fitting = answer.plan.has_value();
     if (!answer.plan) {

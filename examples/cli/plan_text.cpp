@@ -180,8 +180,8 @@ struct RankGroup {
     for (auto const& other : plan.alternatives) {
         bool const is_best_even = other.is_even && !is_even_known;
         is_even_known = is_even_known || other.is_even;
-        out += "  - " + describe_degrees(other.degrees) + (is_best_even ? " (the best even plan)" : "") + ": " + loss_text(other, plan.cost, answer.request.objective) +
-               " (" + duration(other.cost.step.total()) + step +
+        out += "  - " + describe_degrees(other.degrees) + (is_best_even ? " (the best even plan)" : "") + ": " +
+               loss_text(other, plan.cost, answer.request.objective) + " (" + duration(other.cost.step.total()) + step +
                grouped(static_cast<std::int64_t>(other.cost.tokens_per_second + 0.5)) + " tokens/s, fullest rank " +
                to_text(other.largest_rank) + ")" + (other.reason.empty() ? "" : ": " + other.reason) + "\n";
     }
@@ -194,8 +194,11 @@ std::string plan_text(PlanAnswer const& answer, Style const& style) {
     auto out = style.bold(escaped(answer.loaded.name)) + ", " +
                short_count(count_parameters(answer.loaded.model.tree)) + " parameters" +
                std::string(part_note(answer.loaded.model.config)) + ", on " + describe_devices(answer.topology) + "\n";
-    out += style.dim(question_of(answer.loaded, answer.request.estimate) +
-                     (answer.request.estimate.training ? "; training" : "") + "; objective " +
+    auto const training = answer.adapter ? "; training an adapter of rank " + std::to_string(answer.adapter->rank) +
+                                               ", " + grouped(answer.adapter->parameters) + " parameters"
+                          : answer.request.estimate.training ? std::string("; training")
+                                                             : std::string();
+    out += style.dim(question_of(answer.loaded, answer.asked()) + training + "; objective " +
                      std::string(shardwise::name_of(answer.request.objective)) +
                      utilization_text(answer.topology.devices, answer.request.estimate.utilization)) +
            "\n\n";

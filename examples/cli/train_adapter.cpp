@@ -75,6 +75,16 @@ Result<LowRankOptions> read_low_rank(Arguments const& arguments) {
     return out;
 }
 
+Result<> check_adapter(LowRankOptions const& low_rank, EstimateRequest const& request) {
+    if (low_rank.rank == 0) return {};
+    Error error{ErrorCode::invalid_argument};
+    error.in("--lora");
+    if (!request.training) return error.because("is of training").fix("add --training adam");
+    if (request.training->convention != MemoryConvention::shardwise)
+        return error.because("is counted as shardwise train allocates it").fix("leave out --convention");
+    return {};
+}
+
 Result<> hold_base(LoadedModel& base, Optional<QuantScheme> const& quant, LowRankOptions& low_rank) {
     if (low_rank.rank == 0) return {};
     auto held = products_of(base, quant);

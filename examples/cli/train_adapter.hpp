@@ -3,6 +3,7 @@
 
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/training/trained_adapter.hpp>
+#include <shardwise/memory/request.hpp>
 #include <shardwise/train/checkpoint/checkpoint_files.hpp>
 
 #include "arguments.hpp"
@@ -17,6 +18,11 @@ namespace shardwise::cli {
 ///
 /// Errors  invalid_argument with the range, and for flags that exclude each other
 [[nodiscard]] Result<LowRankOptions> read_low_rank(Arguments const& arguments);
+
+/// Whether a request is one of training in the trainer's own accounting, where it asks for an adapter.
+///
+/// Errors  invalid_argument
+[[nodiscard]] Result<> check_adapter(LowRankOptions const& low_rank, EstimateRequest const& request);
 
 /// Finds out how the products of an adapter's base are held: as its files say or, of a preset or a config, as its dtype does. With no
 /// adapter nothing.

@@ -169,6 +169,34 @@ Result<std::vector<TrainRankMemory>> predict_memory(TrainRequest const& request,
     return out;
 }
 
+std::string training_refusal(LoadedModel const& loaded, EstimateRequest const& request, bool has_adapter) {
+    auto const& plan = *request.training;
+    if (request.parallel.ep > 1 || request.parallel.sequence_parallel)
+        return "it has data- and tensor-parallel ranks and stages alone";
+    if (plan.attention == AttentionKind::eager && plan.recompute == Recompute::none)
+        return "its attention never keeps the matrix of probabilities";
+    bool const is_gguf = loaded.files && loaded.files->source().kind == SourceKind::gguf;
+    if (!has_adapter && (request.quant || loaded.model.config.quant || is_gguf))
+        return "packed weights and GGUF files are trained with an adapter alone";
+    return {};
+}
+
+TrainOptions train_options_of(EstimateRequest const& request) {
+    auto const& plan = *request.training;
+    TrainOptions options;
+    options.micro_batch = micro_batch_of(request).batch;
+    options.zero = static_cast<ZeroStage>(plan.zero);
+    options.recompute = plan.recompute;
+    options.tp = static_cast<std::int32_t>(request.parallel.tp);
+    options.pp = static_cast<std::int32_t>(request.parallel.pp);
+    // Where the state's file lies changes no size.
+    if (plan.offload != Offload::none) options.offload_folder = ".";
+    options.offloads_all = plan.offload == Offload::all;
+    // Without a dtype layers compute in fp32, whatever dtype the checkpoint has.
+    options.precision = request.dtype.value_or(Dtype::f32);
+    return options;
+}
+
 std::optional<TrainedEstimate> estimate_trained(LoadedModel const& loaded, EstimateRequest const& request,
                                                 std::int64_t context, LowRankOptions const& low_rank) {
     if (!request.training || request.training->convention != MemoryConvention::shardwise) return std::nullopt;
@@ -181,24 +209,9 @@ std::optional<TrainedEstimate> estimate_trained(LoadedModel const& loaded, Estim
         out.ranks.clear();
         return out;
     };
-    if (degrees.ep > 1 || degrees.sequence_parallel)
-        return refuse("it has data- and tensor-parallel ranks and stages alone");
-    if (plan.attention == AttentionKind::eager && plan.recompute == Recompute::none)
-        return refuse("its attention never keeps the matrix of probabilities");
-    bool const is_gguf = loaded.files && loaded.files->source().kind == SourceKind::gguf;
-    if (low_rank.rank == 0 && (request.quant || model.config.quant || is_gguf))
-        return refuse("packed weights and GGUF files are trained with an adapter alone");
-    TrainOptions options;
-    options.micro_batch = micro_batch_of(request).batch;
-    options.zero = static_cast<ZeroStage>(plan.zero);
-    options.recompute = plan.recompute;
-    options.tp = static_cast<std::int32_t>(degrees.tp);
-    options.pp = static_cast<std::int32_t>(degrees.pp);
-    // Where the state's file lies changes no size.
-    if (plan.offload != Offload::none) options.offload_folder = ".";
-    options.offloads_all = plan.offload == Offload::all;
-    // Without a dtype layers compute in fp32, whatever dtype the checkpoint has.
-    options.precision = request.dtype.value_or(Dtype::f32);
+    if (auto reason = training_refusal(loaded, request, low_rank.rank > 0); !reason.empty())
+        return refuse(std::move(reason));
+    auto const options = train_options_of(request);
     if (auto const checked = options.check(); !checked) return refuse(checked.error().message());
     // A batch that passes whole fills the pipeline once.
     auto const filled = request.micro_batches > 0 ? 1 : degrees.pp;
@@ -219,9 +232,7 @@ std::optional<TrainedEstimate> estimate_trained(LoadedModel const& loaded, Estim
             return estimate_training(program, rule, batch, options, {degrees.dp * replica, rank},
                                      !options.offloads_all);
         };
-        auto const estimate = plan.optimizer == OptimizerKind::adam  ? count(AdamW{})
-                              : plan.optimizer == OptimizerKind::sgd ? count(Sgd{.momentum = 0.9})
-                                                                     : count(Adam8bit{});
+        auto const estimate = with_counted_rule(plan.optimizer, count);
         if (!estimate) return refuse(estimate.error().message());
         out.ranks.push_back(*estimate);
     }

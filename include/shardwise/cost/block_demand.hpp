@@ -3,6 +3,7 @@
 
 #include <shardwise/cost/block_messages.hpp>
 #include <shardwise/memory/activations.hpp>
+#include <shardwise/model/low_rank_names.hpp>
 
 #include <cstdint>
 
@@ -12,6 +13,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct BlockPolicy {
     bool is_sequence_parallel = false;
     Recompute recompute = Recompute::none;
+    /// The halves of an adapter are trained alone: other products make no gradients of weights.
+    bool has_adapter = false;
 };
 
 /// What one operation asks of a device on the fullest rank.
@@ -24,6 +27,8 @@ struct OperationDemand {
     double elements = 0.0;
     std::int64_t experts = 0;
     std::int64_t experts_per_token = 0;
+    /// Its weights have no gradient.
+    bool is_frozen = false;
 };
 
 /// What one micro-batch asks for in one block, on whatever devices and links it runs and however experts are sharded:
@@ -54,8 +59,9 @@ struct BlockDemand {
         auto const elements = elements_of(op);
         if (op.kind == OpKind::linear) demand.dense_elements += elements;
         if (op.kind == OpKind::experts) demand.expert_elements += elements;
+        bool const is_frozen = policy.has_adapter && !op.parameters[0].empty() && !is_low_rank_half(op.parameters[0]);
         demand.operations.push_back(
-            {op.kind, work.flops, work.traffic + work.kv_read, elements, op.experts, op.experts_per_token});
+            {op.kind, work.flops, work.traffic + work.kv_read, elements, op.experts, op.experts_per_token, is_frozen});
     }
     demand.messages = list_messages(body, context, tp, is_table_dealt);
     demand.tokens = context.step.tokens();

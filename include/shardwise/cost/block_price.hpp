@@ -64,8 +64,13 @@ public:
             add(forward, once);
             if (!is_training) continue;
             // Gradients of the inputs and of the weights: twice the products. Weights are read once more, and their
-            // gradients are read and written.
-            add(backward, seconds(work, 2.0, 3.0));
+            // gradients are read and written. Frozen products make those of their inputs alone, and a
+            // frozen table none.
+            auto const weights = op.is_frozen ? weights_of(op.kind) : OpWeights::none;
+            if (weights == OpWeights::none)
+                add(backward, seconds(work, 2.0, 3.0));
+            else if (weights != OpWeights::table)
+                add(backward, once);
             bool const is_core = op.kind == OpKind::attention && policy_.recompute == Recompute::selective;
             if (is_core || is_repeated) add(backward, once);
         }

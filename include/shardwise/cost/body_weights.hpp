@@ -23,11 +23,30 @@ struct BodyWeights {
     double expert_parameters = 0.0;
     /// Of the dense ones, those that another block trains: a head that is the embedding's table.
     double tied_parameters = 0.0;
+    /// Of the dense ones and of experts those of an adapter's base, which nothing trains, and their bytes.
+    double frozen_dense = 0.0;
+    double frozen_experts = 0.0;
+    double frozen_dense_bytes = 0.0;
+    double frozen_expert_bytes = 0.0;
     /// Tables whose rows are sharded over the tensor-parallel ranks, so that each rank finds a part of the tokens.
     double dealt_tables = 0.0;
 
     /// What the optimizer updates here.
-    [[nodiscard]] constexpr double trained_dense() const { return dense_parameters - tied_parameters; }
+    [[nodiscard]] constexpr double trained_dense() const { return dense_parameters - tied_parameters - frozen_dense; }
+    [[nodiscard]] constexpr double trained_experts() const { return expert_parameters - frozen_experts; }
+
+    /// Without experts, and of experts alone, as data-parallel ranks exchange them.
+    [[nodiscard]] constexpr BodyWeights dense_alone() const {
+        auto out = *this;
+        out.experts = out.expert_parameters = out.frozen_experts = out.frozen_expert_bytes = 0.0;
+        return out;
+    }
+    [[nodiscard]] constexpr BodyWeights experts_alone() const {
+        return {.experts = experts,
+                .expert_parameters = expert_parameters,
+                .frozen_experts = frozen_experts,
+                .frozen_expert_bytes = frozen_expert_bytes};
+    }
 
     constexpr BodyWeights& operator+=(BodyWeights const& other) {
         dense += other.dense;
@@ -36,6 +55,10 @@ struct BodyWeights {
         dense_parameters += other.dense_parameters;
         expert_parameters += other.expert_parameters;
         tied_parameters += other.tied_parameters;
+        frozen_dense += other.frozen_dense;
+        frozen_experts += other.frozen_experts;
+        frozen_dense_bytes += other.frozen_dense_bytes;
+        frozen_expert_bytes += other.frozen_expert_bytes;
         dealt_tables += other.dealt_tables;
         return *this;
     }
@@ -46,6 +69,10 @@ struct BodyWeights {
                 factor * weights.dense_parameters,
                 factor * weights.expert_parameters,
                 factor * weights.tied_parameters,
+                factor * weights.frozen_dense,
+                factor * weights.frozen_experts,
+                factor * weights.frozen_dense_bytes,
+                factor * weights.frozen_expert_bytes,
                 factor * weights.dealt_tables};
     }
 };
@@ -83,6 +110,7 @@ public:
         weights.dense_parameters += sum([&](Tensor const& tensor, LayerPosition const& at) {
             return is_expert(tensor, at) ? std::int64_t{0} : elements(tensor, at);
         });
+        if (trains_adapter(request_)) add_frozen(weights, sum);
         weights.dealt_tables += sum([&](Tensor const& tensor, LayerPosition const&) {
             bool const is_dealt = tensor.shard.kind == ShardKind::units && tensor.shard.dim == 0;
             return std::int64_t{is_table(tensor) && is_dealt ? 1 : 0};
@@ -90,6 +118,21 @@ public:
     }
 
 private:
+    template <class Sum>
+    constexpr void add_frozen(BodyWeights& weights, Sum const& sum) const {
+        auto const of = [&](bool wants_experts, auto const& measure) {
+            return sum([&](Tensor const& tensor, LayerPosition const& at) {
+                bool const is_counted = is_frozen(tensor, request_) && is_expert(tensor, at) == wants_experts;
+                return is_counted ? measure(tensor, at) : std::int64_t{0};
+            });
+        };
+        auto const count = [this](Tensor const& tensor, LayerPosition const& at) { return elements(tensor, at); };
+        auto const weigh = [this](Tensor const& tensor, LayerPosition const& at) { return bytes(tensor, at); };
+        weights.frozen_dense += of(false, count);
+        weights.frozen_experts += of(true, count);
+        weights.frozen_dense_bytes += of(false, weigh);
+        weights.frozen_expert_bytes += of(true, weigh);
+    }
     static constexpr bool is_expert(Tensor const& tensor, LayerPosition const& at) {
         return at.is_expert || tensor.shard.experts > 0;
     }
@@ -123,7 +166,8 @@ private:
     }
     for (auto const& tie : parts.ties) {
         auto const body = parts.parts[tie.other].grained;
-        if (body < 0) continue;
+        // What is frozen is none of what a block trains already.
+        if (body < 0 || trains_adapter(request)) continue;
         auto const elements = shard_of(tie.tensor, request.parallel, place).elements();
         all[static_cast<std::size_t>(body)].tied_parameters += static_cast<double>(elements);
     }

@@ -98,8 +98,9 @@ public:
         return step;
     }
 
-    /// Bytes of a trained element: the model's type.
+    /// Bytes of a trained element: the model's type; of an adapter fp32.
     [[nodiscard]] constexpr double element_bytes() const {
+        if (trains_adapter(request_)) return 4.0;
         return static_cast<double>(bits(request_.dtype.value_or(model_->config.dtype_or(Dtype::f32)))) / 8.0;
     }
 
@@ -121,8 +122,8 @@ private:
     };
 
     constexpr BlockPolicy policy() const {
-        return {request_.parallel.sequence_parallel,
-                request_.training ? request_.training->recompute : Recompute::none};
+        return {request_.parallel.sequence_parallel, request_.training ? request_.training->recompute : Recompute::none,
+                trains_adapter(request_)};
     }
 
     constexpr Priced price(BlockSetting const& setting, DeviceRates const& rates) {

@@ -40,7 +40,7 @@ constexpr void note_assumptions(Model const& model, EstimateRequest const& reque
     if (!request.training) return;
     auto const& plan = *request.training;
     auto const dtype = request.dtype.value_or(config.dtype_or(Dtype::f32));
-    note(bits(dtype) < 32, Assumption::mixed_precision_copy);
+    note(bits(dtype) < 32 && !plan.has_adapter, Assumption::mixed_precision_copy);
     note(plan.optimizer == OptimizerKind::sgd, Assumption::momentum);
     note(parallel.pp > 1 && (is_own || is_megatron || is_paper), Assumption::full_pipeline);
     note(plan.convention == MemoryConvention::zero || plan.convention == MemoryConvention::deepspeed,
@@ -82,15 +82,18 @@ constexpr void note_assumptions(Model const& model, EstimateRequest const& reque
         return sum;
     };
     TrainingShare share{.dtype = whole.dtype.value_or(model.config.dtype_or(Dtype::f32))};
-    share.parameters = measure([](Tensor const& tensor, LayerPosition const&) {
-        return tensor.is_parameter() ? tensor.shape.elements() : std::int64_t{0};
+    share.parameters = measure([&](Tensor const& tensor, LayerPosition const&) {
+        return is_trained(tensor, whole) ? tensor.shape.elements() : std::int64_t{0};
     });
     share.buffer_bytes = Bytes{measure([&](Tensor const& tensor, LayerPosition const& at) {
         return tensor.is_parameter() ? std::int64_t{0} : weight_bytes(tensor, at, whole).count();
     })};
-    share.parameter_bytes = weights - share.buffer_bytes;
+    share.frozen_bytes = Bytes{measure([&](Tensor const& tensor, LayerPosition const& at) {
+        return is_frozen(tensor, whole) ? weight_bytes(tensor, at, whole).count() : std::int64_t{0};
+    })};
+    share.parameter_bytes = weights - share.buffer_bytes - share.frozen_bytes;
     share.state_bytes = Bytes{measure([&](Tensor const& tensor, LayerPosition const&) {
-        return tensor.is_parameter() ? optimizer_state_bytes(plan.optimizer, tensor.shape.elements()) : std::int64_t{0};
+        return is_trained(tensor, whole) ? optimizer_state_bytes(plan.optimizer, tensor.shape.elements()) : std::int64_t{0};
     })};
     return model_states(plan, share);
 }

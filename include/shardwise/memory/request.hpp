@@ -42,6 +42,9 @@ struct TrainingPlan {
     Recompute recompute = Recompute::none;
     AttentionKind attention = AttentionKind::blocked;
     MemoryConvention convention = MemoryConvention::shardwise;
+    /// The model has a low-rank adapter in it, as adapted_model makes one: the adapter's halves are trained, in fp32, and all else
+    /// stays as it is, in the bytes that the tree says.
+    bool has_adapter = false;
 };
 
 /// The degrees of parallelism; their product is the number of ranks.
@@ -126,6 +129,11 @@ inline constexpr std::int64_t default_context = 4096;
 /// means nothing without scales and counts as packed.
 [[nodiscard]] constexpr bool is_quantised(EstimateRequest const& request) {
     return request.quant || (request.dtype && !traits(*request.dtype).is_floating);
+}
+
+/// Training that leaves the model's own weights as they are.
+[[nodiscard]] constexpr bool trains_adapter(EstimateRequest const& request) {
+    return request.training && request.training->has_adapter;
 }
 
 namespace detail {

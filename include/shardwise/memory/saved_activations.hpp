@@ -3,6 +3,7 @@
 
 #include <shardwise/core/list.hpp>
 #include <shardwise/memory/activations.hpp>
+#include <shardwise/model/low_rank_names.hpp>
 #include <shardwise/op/work.hpp>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
@@ -109,7 +110,13 @@ private:
         total_ += Bytes{context_.step.tokens() * heads * shape.channels() * element_bytes() +
                         4 * chunks * heads * shape.values_per_key() * shape.key_dim * shape.value_dim};
     }
-    constexpr void add(LinearOp, Operation const& op) { keep_inputs(op); }
+    /// A frozen weight has no gradient that would read the input.
+    [[nodiscard]] constexpr bool is_frozen(Operation const& op) const {
+        return plan_.has_adapter && !is_low_rank_half(op.parameters[0]);
+    }
+    constexpr void add(LinearOp, Operation const& op) {
+        if (!is_frozen(op)) keep_inputs(op);
+    }
     constexpr void add(RouteOp, Operation const& op) {
         // The softmax over all experts.
         total_ += Bytes{4 * context_.step.tokens() * op.experts};
@@ -180,6 +187,7 @@ private:
     }
 
     constexpr void add(ExpertsOp, Operation const& op) {
+        if (is_frozen(op)) return;
         auto const in = op.inputs[0];
         if (context_.value(in).rows == Rows::routed) return keep(in);
         // The rows of the tokens that chose each expert, once for all products that read them.
@@ -211,7 +219,7 @@ private:
 /// results, each tensor once. Norms keep their input in the model's type and their rows' scales; under the convention
 /// `transformers` they keep the fp32 copies that its norms make. Attention in blocks keeps its log-sum-exp, eager
 /// attention its probabilities. Selective recomputation keeps q, k and v and computes attention again; full keeps the
-/// block's input only. No dropout.
+/// block's input only. Beside an adapter frozen products keep nothing. No dropout.
 ///
 /// Source  torch.autograd.graph.saved_tensors_hooks (scripts/golden/saved_activations.py); the division into none,
 ///         selective and full: Korthikanti et al., 2022, section 5

@@ -27,6 +27,8 @@ struct TrainingShare {
     std::int64_t parameters = 0;
     Bytes parameter_bytes{};
     Bytes buffer_bytes{};
+    /// Of an adapter's base: weights without gradients and states, which ZeRO's stage 3 shares like any others.
+    Bytes frozen_bytes{};
     /// Optimizer states of these parameters without the fp32 copy.
     Bytes state_bytes{};
     /// The weights of the largest layer or module: what ZeRO-3 and offloading hold whole.
@@ -64,13 +66,16 @@ inline constexpr Bytes gradient_bucket{25LL << 20U};
 
 namespace detail {
 
-/// Our own accounting: weights and gradients in the model's type; 16-bit models keep an fp32 copy with the optimizer.
+/// Our own accounting: weights and gradients in the model's type; 16-bit models keep an fp32 copy with the optimizer. An adapter is
+/// fp32 itself, whatever its base is.
 [[nodiscard]] constexpr ModelStates shardwise_states(TrainingPlan const& plan, TrainingShare const& share) {
     auto const share_of_zero = [&](Bytes bytes, std::int32_t from_stage) {
         return plan.zero >= from_stage ? Bytes{ceil_divide(bytes.count(), share.dp)} : bytes;
     };
-    auto const master = bits(share.dtype) < 32 ? Bytes{4 * share.parameters} : Bytes{0};
-    auto const parameters = share_of_zero(share.parameter_bytes, 3);
+    bool const has_master = bits(share.dtype) < 32 && !plan.has_adapter;
+    auto const master = has_master ? Bytes{4 * share.parameters} : Bytes{0};
+    auto const all_bytes = share.parameter_bytes + share.frozen_bytes;
+    auto const parameters = share_of_zero(all_bytes, 3);
     auto const gradients = share_of_zero(share.parameter_bytes, 2);
     auto const optimizer = share_of_zero(master + share.state_bytes, 1);
     ModelStates states{.weights = parameters + share.buffer_bytes, .gradients = gradients, .optimizer = optimizer};
@@ -86,7 +91,7 @@ namespace detail {
     if (plan.offload == Offload::all) {
         states.host += parameters + gradients;
         auto const working = 2 * share.largest_part;
-        states.weights = share.buffer_bytes + (working < share.parameter_bytes ? working : share.parameter_bytes);
+        states.weights = share.buffer_bytes + (working < all_bytes ? working : all_bytes);
         states.gradients = share.largest_part < share.parameter_bytes ? share.largest_part : share.parameter_bytes;
     }
     return states;
@@ -223,6 +228,12 @@ namespace detail {
             .because("is no stage of ZeRO")
             .got(plan.zero)
             .fix("stages are 0, 1, 2 and 3");
+    }
+    if (plan.has_adapter && plan.convention != MemoryConvention::shardwise) {
+        return Error{ErrorCode::unsupported}
+            .at("convention")
+            .because("counts no adapters")
+            .fix("use the convention shardwise");
     }
     if (is_quantised(request) || !traits(dtype).is_floating || bits(dtype) < 16) {
         return Error{ErrorCode::unsupported}

@@ -5,6 +5,7 @@
 #include <shardwise/memory/shard.hpp>
 #include <shardwise/model/config.hpp>
 #include <shardwise/model/family.hpp>
+#include <shardwise/model/low_rank_names.hpp>
 #include <shardwise/model/module_tree.hpp>
 #include <shardwise/model/tensor_weight.hpp>
 #include <shardwise/quant/quantized_bytes.hpp>
@@ -94,11 +95,22 @@ namespace detail {
 
 }  // namespace detail
 
+/// True for what training changes and keeps states of: parameters; beside an adapter its halves alone.
+[[nodiscard]] constexpr bool is_trained(Tensor const& tensor, EstimateRequest const& request) {
+    return tensor.is_parameter() && (!trains_adapter(request) || is_low_rank_half(tensor.name));
+}
+/// True for the parameters of an adapter's base.
+[[nodiscard]] constexpr bool is_frozen(Tensor const& tensor, EstimateRequest const& request) {
+    return tensor.is_parameter() && trains_adapter(request) && !is_low_rank_half(tensor.name);
+}
+
 /// The memory of one tensor: packed by the quantisation scheme, else recast by --dtype where it is floating, else as
-/// stored. Buffers that checkpoints do not store take none: they are computed, and engines hold them in their own form.
+/// stored. Buffers that checkpoints do not store take none: they are computed, and engines hold them in their own form. Beside an
+/// adapter a tensor takes what the tree says.
 [[nodiscard]] constexpr Bytes weight_bytes(Tensor const& tensor, LayerPosition const& position,
                                            EstimateRequest const& request) {
     if (tensor.kind == TensorKind::transient_buffer) return Bytes{0};
+    if (trains_adapter(request)) return tensor.bytes();
     if (request.quant) {
         auto const packed = quantized_bytes(*request.quant, detail::weight_of(tensor, position, request),
                                             detail::mixture_model(position));
@@ -117,7 +129,7 @@ namespace detail {
     auto share = tensor;
     share.shape = shard_of(tensor, request.parallel, place, position.grain).shape();
     if (share.shape == tensor.shape) return weight_bytes(tensor, position, request);
-    bool const is_packed = request.quant || (tensor.stored_bytes >= 0 && !request.dtype);
+    bool const is_packed = request.quant || (tensor.stored_bytes >= 0 && (!request.dtype || trains_adapter(request)));
     if (!is_packed) return weight_bytes(share, position, request);
     return Bytes{detail::share_of(weight_bytes(tensor, position, request).count(), share.shape.elements(),
                                   tensor.shape.elements())};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/model/block_program.hpp>
+#include <shardwise/model/low_rank_names.hpp>
 #include <shardwise/op/operation.hpp>
 
 #include <cstdint>
@@ -23,17 +24,6 @@ struct LowRankProduct {
     /// What A reads; nothing: what the product reads.
     ValueId in = no_value;
 };
-
-/// A parameter of an adapter, by its name.
-[[nodiscard]] constexpr bool is_low_rank_b(std::string_view parameter) {
-    return parameter.find(".lora_B.") != std::string_view::npos;
-}
-[[nodiscard]] constexpr bool is_low_rank_a(std::string_view parameter) {
-    return parameter.find(".lora_A.") != std::string_view::npos;
-}
-[[nodiscard]] constexpr bool is_low_rank_half(std::string_view parameter) {
-    return is_low_rank_a(parameter) || is_low_rank_b(parameter);
-}
 
 /// Appends what dropout leaves of a value: an operation that copies it, and drops elements where a pass says so (`is_low_rank_dropout`).
 [[nodiscard]] inline ValueId append_low_rank_dropout(BlockBody& out, ValueId in) {

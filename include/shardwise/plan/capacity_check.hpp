@@ -225,8 +225,9 @@ private:
         auto plan = *job_.training;
         plan.zero = degrees.zero;
         auto const states = model_states(plan, {.parameters = needs.parameters,
-                                                .parameter_bytes = needs.weights - needs.buffers,
+                                                .parameter_bytes = needs.weights - needs.buffers - needs.frozen,
                                                 .buffer_bytes = needs.buffers,
+                                                .frozen_bytes = needs.frozen,
                                                 .state_bytes = needs.states,
                                                 .dtype = dtype_,
                                                 .dp = degrees.dp});

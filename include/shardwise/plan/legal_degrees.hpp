@@ -95,11 +95,14 @@ struct DegreeChoices {
     DegreeChoices(ModelConfig const& config, DegreeLimits const& most, PlanRequest const& request)
         : max_pp(most.pp), max_dp(most.dp) {
         auto const& pins = request.pins;
+        auto const& limits = request.limits;
+        if (limits.max_pp > 0 && limits.max_pp < max_pp) max_pp = limits.max_pp;
+        auto const max_ep = limits.max_ep > 0 && limits.max_ep < most.ep ? limits.max_ep : most.ep;
         for (std::int64_t degree = 1; degree <= most.tp; ++degree) {
-            bool const is_out = request.is_even && !is_even_tp(config, degree);
+            bool const is_out = !limits.has_tp(degree) || (request.is_even && !is_even_tp(config, degree));
             if (!is_out && pins.tp.value_or(degree) == degree) tp.push_back(degree);
         }
-        for (auto const degree : expert_degrees(config.experts, most.ep)) {
+        for (auto const degree : expert_degrees(config.experts, max_ep)) {
             bool const is_out = request.is_even && !is_even_ep(config, degree);
             if (!is_out && pins.ep.value_or(degree) == degree) ep.push_back(degree);
         }

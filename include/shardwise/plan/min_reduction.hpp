@@ -53,13 +53,13 @@ namespace detail {
     return degrees.zero < 2 ? 2.0 : degrees.zero == 2 ? micro_batches + 1.0 : 3.0 * micro_batches;
 }
 
-/// What one gather of a model's weights takes at least where no groups are better than those of `site`.
+/// What one gather of a model's trained weights takes at least where no groups are better than those of `site`.
 [[nodiscard]] inline double min_gather_seconds(BodyWeights const& weights, StageSite const& site,
                                                StepSetting const& setting) {
     auto const gather = [&](double elements, RankGroup const& group) {
         return detail::min_gather_seconds(elements * setting.element_bytes, group, setting.efficiency);
     };
-    return gather(weights.trained_dense(), joined(site.ep, site.dp)) + gather(weights.expert_parameters, site.dp);
+    return gather(weights.trained_dense(), joined(site.ep, site.dp)) + gather(weights.trained_experts(), site.dp);
 }
 
 /// The least reduction of a model that is cut into `degrees.pp` stages and takes `gather` seconds to gather; `prices`

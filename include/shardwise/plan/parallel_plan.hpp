@@ -45,23 +45,6 @@ struct PlanPins {
     Optional<std::int64_t> micro_batches{};
 };
 
-/// What is to be planned. The degrees of `estimate.parallel` are what is searched and are ignored; so are, in training, its
-/// sequence parallelism and what `estimate.training` computes again, unless they are fixed, and ZeRO's stage;
-/// `estimate.batch` counts the sequences of the whole job, split over data- and expert-parallel ranks; 0 leaves it to a
-/// search for throughput in inference, and is the smallest that the pins allow elsewhere.
-struct PlanRequest {
-    EstimateRequest estimate{};
-    PlanObjective objective = PlanObjective::latency;
-    /// The search keeps to these degrees.
-    PlanPins pins{};
-    /// The search keeps to even degrees (is_even): those that other engines run too.
-    bool is_even = false;
-    /// Training computes again what `estimate.training` says; else all three ways are tried.
-    bool is_recompute_fixed = false;
-    /// Training is sequence-parallel where `estimate.parallel` says so, and only there; else both are tried.
-    bool is_sequence_parallel_fixed = false;
-};
-
 /// How a job is cut.
 struct PlanDegrees {
     std::int64_t tp = 1;
@@ -75,6 +58,44 @@ struct PlanDegrees {
 
     [[nodiscard]] constexpr std::int64_t ranks() const { return tp * pp * dp * ep; }
     friend constexpr bool operator==(PlanDegrees const&, PlanDegrees const&) = default;
+};
+
+/// Degrees that a search keeps to beside its pins: those that a trainer runs.
+struct SearchLimits {
+    /// Tensor-parallel degrees, ascending; empty: all.
+    List<std::int64_t> tp{};
+    /// The most stages and expert-parallel ranks; 0: as many as there may be.
+    std::int64_t max_pp = 0;
+    std::int64_t max_ep = 0;
+
+    [[nodiscard]] bool has_tp(std::int64_t degree) const {
+        for (auto const known : tp) {
+            if (known == degree) return true;
+        }
+        return tp.empty();
+    }
+    [[nodiscard]] bool has(PlanDegrees const& degrees) const {
+        bool const is_long = max_pp > 0 && degrees.pp > max_pp;
+        return has_tp(degrees.tp) && !is_long && (max_ep == 0 || degrees.ep <= max_ep);
+    }
+};
+
+/// What is to be planned. The degrees of `estimate.parallel` are what is searched and are ignored; so are, in training, its
+/// sequence parallelism and what `estimate.training` computes again, unless they are fixed, and ZeRO's stage;
+/// `estimate.batch` counts the sequences of the whole job, split over data- and expert-parallel ranks; 0 leaves it to a
+/// search for throughput in inference, and is the smallest that the pins allow elsewhere.
+struct PlanRequest {
+    EstimateRequest estimate{};
+    PlanObjective objective = PlanObjective::latency;
+    /// The search keeps to these degrees.
+    PlanPins pins{};
+    SearchLimits limits{};
+    /// The search keeps to even degrees (is_even): those that other engines run too.
+    bool is_even = false;
+    /// Training computes again what `estimate.training` says; else all three ways are tried.
+    bool is_recompute_fixed = false;
+    /// Training is sequence-parallel where `estimate.parallel` says so, and only there; else both are tried.
+    bool is_sequence_parallel_fixed = false;
 };
 
 /// A pipeline stage: consecutive layers, with what stands before the first and after the last.

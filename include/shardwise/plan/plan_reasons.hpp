@@ -109,7 +109,7 @@ private:
     /// True where the search could have looked at these degrees, but for what is in question.
     bool is_open(PlanDegrees const& other) const {
         bool const is_odd = search_.request().is_even && !is_even(search_.model().config, other);
-        return !is_odd && search_.can_count(other);
+        return !is_odd && search_.request().limits.has(other) && search_.can_count(other);
     }
     /// True of a degree that the request gives, which is said.
     bool is_given(Optional<std::int64_t> const& pin, std::string const& text) {
@@ -163,7 +163,8 @@ private:
         auto other = degrees_;
         other.tp = next_of(search_.choices().tp, tp);
         if (other.tp == 0) {
-            say(start + "no larger one that there are devices for is even");
+            bool const is_limited = !search_.request().limits.tp.empty();
+            say(start + "no larger one that there are devices for is " + (is_limited ? "run by the trainer" : "even"));
             return;
         }
         std::string note;
@@ -302,7 +303,8 @@ private:
     }
 
     void explain_sequence() {
-        if (!search_.job().training || degrees_.tp == 1) return;
+        // Who trains adapters is not sequence-parallel.
+        if (!search_.job().training || degrees_.tp == 1 || trains_adapter(search_.job())) return;
         auto const what = std::string(variant_.is_sequence_parallel ? "sequence parallel" : "not sequence parallel");
         if (search_.request().is_sequence_parallel_fixed) {
             say(what + ", as asked for");

@@ -19,6 +19,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct SlotNeeds {
     Bytes weights{};
     Bytes buffers{};
+    /// Of the weights, those of an adapter's base.
+    Bytes frozen{};
     Bytes states{};
     std::int64_t parameters = 0;
     Bytes kv_cache{};
@@ -32,6 +34,7 @@ struct SlotNeeds {
     void add(SlotNeeds const& other, std::int64_t count = 1) {
         weights += count * other.weights;
         buffers += count * other.buffers;
+        frozen += count * other.frozen;
         states += count * other.states;
         parameters += count * other.parameters;
         kv_cache += count * other.kv_cache;
@@ -44,6 +47,7 @@ struct SlotNeeds {
     /// Takes away the second name of a tied tensor.
     void drop(SlotNeeds const& tie) {
         weights -= tie.weights;
+        frozen -= tie.frozen;
         states -= tie.states;
         parameters -= tie.parameters;
     }
@@ -104,6 +108,9 @@ private:
             return tensor.is_parameter() ? std::int64_t{0} : shard_bytes(tensor, at, request_, place_).count();
         })};
         needs.states = Bytes{sum([&](Tensor const& tensor, LayerPosition const&) { return states(tensor); })};
+        if (trains_adapter(request_))
+            needs.frozen =
+                Bytes{sum([&](Tensor const& tensor, LayerPosition const& at) { return frozen(tensor, at); })};
         return needs;
     }
 
@@ -112,14 +119,18 @@ private:
         needs.weights = shard_bytes(tie.tensor, tie.position, request_, place_);
         needs.parameters = elements(tie.tensor);
         if (request_.training) needs.states = Bytes{states(tie.tensor)};
+        needs.frozen = Bytes{frozen(tie.tensor, tie.position)};
         return needs;
     }
 
     std::int64_t elements(Tensor const& tensor, UnitGrain grain = {}) const {
-        return tensor.is_parameter() ? shard_of(tensor, request_.parallel, place_, grain).elements() : 0;
+        return is_trained(tensor, request_) ? shard_of(tensor, request_.parallel, place_, grain).elements() : 0;
     }
     std::int64_t states(Tensor const& tensor) const {
-        return tensor.is_parameter() ? optimizer_state_bytes(request_.training->optimizer, elements(tensor)) : 0;
+        return is_trained(tensor, request_) ? optimizer_state_bytes(request_.training->optimizer, elements(tensor)) : 0;
+    }
+    std::int64_t frozen(Tensor const& tensor, LayerPosition const& at) const {
+        return is_frozen(tensor, request_) ? shard_bytes(tensor, at, request_, place_).count() : 0;
     }
 
     Model const& model_;
@@ -271,8 +282,9 @@ public:
 private:
     TrainingShare share_of_stage(SlotNeeds const& needs, std::int64_t dp) const {
         return {.parameters = needs.parameters,
-                .parameter_bytes = needs.weights - needs.buffers,
+                .parameter_bytes = needs.weights - needs.buffers - needs.frozen,
                 .buffer_bytes = needs.buffers,
+                .frozen_bytes = needs.frozen,
                 .state_bytes = needs.states,
                 .largest_part = needs.largest_part,
                 .largest_module = largest_module_,

@@ -98,8 +98,8 @@ private:
         auto dense = mean;
         dense.backward_seconds = dense.terms.compute = 1e300;
         auto experts = dense;
-        dense.weights.expert_parameters = 0.0;
-        experts.weights.dense_parameters = experts.weights.tied_parameters = 0.0;
+        dense.weights = dense.weights.dense_alone();
+        experts.weights = experts.weights.experts_alone();
         auto const one = data_parallel_seconds(dense, site, task_.degrees, task_.setting);
         auto const other = data_parallel_seconds(experts, site, task_.degrees, task_.setting);
         return one > other ? one : other;

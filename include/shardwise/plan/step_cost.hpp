@@ -54,7 +54,7 @@ namespace detail {
 ///
 /// Without ZeRO an all-reduce once a step. Stage 1 scatters the sums and gathers updated weights: the same bytes.
 /// Stage 2 scatters every micro-batch's gradients; stage 3 gathers weights for both passes of every micro-batch as
-/// well.
+/// well, and beside an adapter those of its base, which have no gradients.
 ///
 /// Source  Rajbhandari et al., ZeRO, 2020, section 7
 [[nodiscard]] constexpr double data_parallel_seconds(StageCost const& stage, StageSite const& site,
@@ -67,8 +67,15 @@ namespace detail {
         auto const gather = all_gather_seconds(bytes, group, setting.efficiency);
         return (degrees.zero == 1 ? 2.0 : degrees.zero == 2 ? m + 1.0 : 3.0 * m) * gather;
     };
-    auto const seconds = exchange(stage.weights.trained_dense(), joined(site.ep, site.dp)) +
-                         exchange(stage.weights.expert_parameters, site.dp);
+    auto const gather_frozen = [&](double bytes, RankGroup const& group) {
+        bool const is_held_whole = degrees.zero < 3 || group.ranks <= 1 || bytes <= 0.0;
+        return is_held_whole ? 0.0 : 2.0 * m * all_gather_seconds(bytes, group, setting.efficiency);
+    };
+    auto const& weights = stage.weights;
+    auto const seconds = exchange(weights.trained_dense(), joined(site.ep, site.dp)) +
+                         exchange(weights.trained_experts(), site.dp) +
+                         gather_frozen(weights.frozen_dense_bytes, joined(site.ep, site.dp)) +
+                         gather_frozen(weights.frozen_expert_bytes, site.dp);
     auto const hideable = degrees.zero < 2    ? stage.backward_seconds
                           : degrees.zero == 2 ? m * stage.backward_seconds
                                               : m * stage.terms.total();
@@ -83,7 +90,7 @@ namespace detail {
         static_cast<double>(optimizer_state_bytes(setting.optimizer, sample)) / static_cast<double>(sample);
     auto const each =
         2.0 * states + 2.0 * 4.0 + setting.element_bytes + (setting.element_bytes < 4.0 ? setting.element_bytes : 0.0);
-    auto const own = (stage.weights.trained_dense() + stage.weights.expert_parameters) /
+    auto const own = (stage.weights.trained_dense() + stage.weights.trained_experts()) /
                      static_cast<double>(degrees.zero >= 1 ? degrees.dp : 1);
     auto const rate = site.device->bandwidth * setting.efficiency.memory;
     return rate > 0.0 ? own * each / rate : 0.0;

@@ -82,8 +82,9 @@ public:
         std::string name;
         Tensor tensor;
         bool is_a = false;
-        /// Of the product's own weight.
+        /// Of the product's own weight, and whether the base has it as [inputs, outputs].
         std::string weight;
+        bool is_base_transposed = false;
     };
 
     [[nodiscard]] bool empty() const { return storage_ == nullptr; }
@@ -201,6 +202,7 @@ private:
             made.name = module + (is_a ? ".lora_A.weight" : ".lora_B.weight");
             made.is_a = is_a;
             made.weight = weight;
+            made.is_base_transposed = base.is_transposed;
             made.tensor = base;
             made.tensor.name = "weight";
             made.tensor.dtype = Dtype::f32;

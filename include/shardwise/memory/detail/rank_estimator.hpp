@@ -65,6 +65,7 @@ private:
     struct Held {
         Bytes weights{};
         Bytes buffers{};
+        Bytes frozen{};
         Bytes largest_part{};
         Bytes state_bytes{};
         std::int64_t parameters = 0;
@@ -127,16 +128,21 @@ private:
             return sum;
         };
         auto const elements = [&](Tensor const& tensor, LayerPosition const& at) {
-            return tensor.is_parameter() ? shard_of(tensor, parallel, place, at.grain).elements() : std::int64_t{0};
+            return is_trained(tensor, request_) ? shard_of(tensor, parallel, place, at.grain).elements()
+                                                : std::int64_t{0};
         };
         auto const buffers = [&](Tensor const& tensor, LayerPosition const& at) {
             return tensor.is_parameter() ? std::int64_t{0} : shard_bytes(tensor, at, request_, place).count();
         };
         auto const states = [&](Tensor const& tensor, LayerPosition const&) {
-            if (!tensor.is_parameter()) return std::int64_t{0};
+            if (!is_trained(tensor, request_)) return std::int64_t{0};
             return optimizer_state_bytes(request_.training->optimizer, shard_of(tensor, parallel, place).elements());
         };
+        auto const frozen = [&](Tensor const& tensor, LayerPosition const& at) {
+            return is_frozen(tensor, request_) ? shard_bytes(tensor, at, request_, place).count() : std::int64_t{0};
+        };
         std::int64_t buffer_bytes = 0;
+        std::int64_t frozen_bytes = 0;
         std::int64_t state_bytes = 0;
         for (auto const& part : parts_.parts) {
             auto const count = instances(part, device);
@@ -147,6 +153,7 @@ private:
             (void)add(held.parameters, count, part, elements);
             if (!request_.training) continue;
             (void)add(buffer_bytes, count, part, buffers);
+            if (trains_adapter(request_)) (void)add(frozen_bytes, count, part, frozen);
             (void)add(state_bytes, count, part, states);
         }
         for (auto const& tie : parts_.ties) {
@@ -154,8 +161,10 @@ private:
             held.weights -= shard_bytes(tie.tensor, tie.position, request_, place);
             held.parameters -= elements(tie.tensor, tie.position);
             if (request_.training) state_bytes -= states(tie.tensor, tie.position);
+            frozen_bytes -= frozen(tie.tensor, tie.position);
         }
         held.buffers = Bytes{buffer_bytes};
+        held.frozen = Bytes{frozen_bytes};
         held.state_bytes = Bytes{state_bytes};
         if (request_.training) {
             for (auto const& module : model_.tree.modules()) {
@@ -248,8 +257,9 @@ private:
     constexpr void train(DeviceEstimate& device, Held const& held, RankPlace const& place) const {
         auto const& plan = *request_.training;
         TrainingShare const share{.parameters = held.parameters,
-                                  .parameter_bytes = held.weights - held.buffers,
+                                  .parameter_bytes = held.weights - held.buffers - held.frozen,
                                   .buffer_bytes = held.buffers,
+                                  .frozen_bytes = held.frozen,
                                   .state_bytes = held.state_bytes,
                                   .largest_part = held.largest_part,
                                   .largest_module = held.largest_module,
