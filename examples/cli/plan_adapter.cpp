@@ -5,6 +5,7 @@
 
 #include "estimate_answer.hpp"
 #include "train_adapter.hpp"
+#include "train_plan.hpp"
 
 #include <algorithm>
 #include <string>
@@ -46,10 +47,7 @@ public:
             if (auto const tried = program(*pins.tp, 1); !tried) return tried.error();
             out.tp = {*pins.tp};
         }
-        auto const most = std::min(model_.config.heads, devices);
-        for (std::int64_t tp = 2; !pins.tp && tp <= most; ++tp) {
-            if (program(tp, 1)) out.tp.push_back(tp);
-        }
+        if (!pins.tp) out.tp = tensor_degrees(std::min(model_.config.heads, devices));
         auto const stages = pins.pp.value_or(2);
         if (stages < 2 || stages > model_.program.layers()) return out;
         auto const tried = program(1, stages);
@@ -59,6 +57,18 @@ public:
     }
 
 private:
+    /// What speaks against a degree speaks against larger ones, but for blocks of an optimizer's state that ranks would cut.
+    [[nodiscard]] List<std::int64_t> tensor_degrees(std::int64_t most) const {
+        bool const has_blocks = asked_.training->optimizer == OptimizerKind::adam8bit;
+        auto const runs = [&](std::int64_t tp) -> Result<bool> { return tp == 1 || program(tp, 1).has_value(); };
+        auto const last = has_blocks ? most : largest(most, runs).value_or(1);
+        List<std::int64_t> out{1};
+        for (std::int64_t tp = 2; tp <= last; ++tp) {
+            if (!has_blocks || *runs(tp)) out.push_back(tp);
+        }
+        return out;
+    }
+
     Model const& model_;
     EstimateRequest asked_;
     LowRankOptions const& low_rank_;

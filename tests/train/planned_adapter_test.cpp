@@ -12,6 +12,7 @@
 
 #include "../plan/plan_oracle.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <random>
 #include <string>
@@ -280,4 +281,36 @@ TEST_CASE("plan of an adapter: a step exchanges its gradients alone, and frozen 
     auto const share =
         static_cast<double>(program->layout().whole_elements()) / static_cast<double>(count_parameters(adapted.tree));
     CHECK(frozen.optimizer / whole.optimizer == doctest::Approx(share).epsilon(1e-6));
+}
+
+TEST_CASE("plan of an adapter: what is not trained by some tensor-parallel ranks is not by more of them") {
+    for (std::string_view const family : {"llama", "gpt2", "qwen2"}) {
+        auto config = config_of(family);
+        config.heads = 8;
+        config.head_dim = 8;
+        config.vocab_size = 6;
+        auto const model = describe(config);
+        REQUIRE(model);
+        auto const held = held_products(*model, *parse_quant_scheme("int8"));
+        REQUIRE(held);
+        for (std::int64_t rank = 1; rank <= 9; ++rank) {
+            for (auto const& base : {HeldProducts{}, *held}) {
+                bool runs = true;
+                std::int64_t largest = 0;
+                for (std::int64_t tp = 1; tp <= 9; ++tp) {
+                    TrainOptions options;
+                    options.tp = static_cast<std::int32_t>(tp);
+                    bool const is_trained =
+                        TrainingProgram::create(*model, options.model_place(0), {.rank = rank, .held = base})
+                            .has_value();
+                    CHECK((runs || !is_trained));
+                    runs = is_trained;
+                    if (runs) largest = tp;
+                }
+                // Six words, eight heads.
+                CHECK(largest <= std::min<std::int64_t>(rank, 6));
+                CHECK(largest >= 1);
+            }
+        }
+    }
 }
