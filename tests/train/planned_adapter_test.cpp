@@ -283,6 +283,28 @@ TEST_CASE("plan of an adapter: a step exchanges its gradients alone, and frozen 
     CHECK(frozen.optimizer / whole.optimizer == doctest::Approx(share).epsilon(1e-6));
 }
 
+TEST_CASE("plan of an adapter: a step gathers the bytes of the base that ranks hold, a tied table once") {
+    for (bool const is_tied : {false, true}) {
+        CAPTURE(is_tied);
+        auto const model = describe(config_of("llama", is_tied));
+        REQUIRE(model);
+        auto const program = TrainingProgram::create(*model, {}, {.rank = 4});
+        REQUIRE(program);
+        auto const adapted = adapted_model(*program);
+        auto const request = request_of({});
+        auto const parts = request_parts(adapted, request);
+        auto const weights = body_weights(adapted, parts, request);
+        BodyWeights sum;
+        parts.for_each_block(adapted.program, 0, 4, [&](std::size_t body, std::int64_t count) {
+            sum += static_cast<double>(count) * weights[body];
+        });
+        auto const [base, halves] = held_by(program->layout());
+        CHECK(sum.frozen_dense_bytes == static_cast<double>(base));
+        CHECK(sum.trained_dense() == static_cast<double>(halves));
+        CHECK(sum.trained_experts() == 0.0);
+    }
+}
+
 TEST_CASE("plan of an adapter: what is not trained by some tensor-parallel ranks is not by more of them") {
     for (std::string_view const family : {"llama", "gpt2", "qwen2"}) {
         auto config = config_of(family);

@@ -23,7 +23,7 @@ struct BodyWeights {
     double expert_parameters = 0.0;
     /// Of the dense ones, those that another block trains: a head that is the embedding's table.
     double tied_parameters = 0.0;
-    /// Of the dense ones and of experts those of an adapter's base, which nothing trains, and their bytes.
+    /// Of the dense ones, but for tied ones, and of experts those of an adapter's base, which nothing trains, and their bytes.
     double frozen_dense = 0.0;
     double frozen_experts = 0.0;
     double frozen_dense_bytes = 0.0;
@@ -166,10 +166,13 @@ private:
     }
     for (auto const& tie : parts.ties) {
         auto const body = parts.parts[tie.other].grained;
-        // What is frozen is none of what a block trains already.
-        if (body < 0 || trains_adapter(request)) continue;
-        auto const elements = shard_of(tie.tensor, request.parallel, place).elements();
-        all[static_cast<std::size_t>(body)].tied_parameters += static_cast<double>(elements);
+        if (body < 0) continue;
+        auto const elements = static_cast<double>(shard_of(tie.tensor, request.parallel, place).elements());
+        auto& own = all[static_cast<std::size_t>(body)];
+        own.tied_parameters += elements;
+        if (!trains_adapter(request)) continue;
+        own.frozen_dense -= elements;
+        own.frozen_dense_bytes -= static_cast<double>(shard_bytes(tie.tensor, tie.position, request, place).count());
     }
     for (std::size_t body = 0; body < all.size(); ++body) {
         if (layers[body] > 1.0) all[body] = (1.0 / layers[body]) * all[body];
