@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/version.hpp>
+
 #include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
