@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <fcntl.h>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -29,12 +30,12 @@ public:
     explicit PeerProcess(std::string const& command) {
         std::array<int, 2> to{};
         std::array<int, 2> from{};
-        if (command.empty() || ::pipe(to.data()) != 0 || ::pipe(from.data()) != 0) return;
+        // A second peer that had the first one's ends would keep it from ending.
+        if (command.empty() || ::pipe2(to.data(), O_CLOEXEC) != 0 || ::pipe2(from.data(), O_CLOEXEC) != 0) return;
         child_ = ::fork();
         if (child_ == 0) {
             ::dup2(to[0], 0);
             ::dup2(from[1], 1);
-            for (int const end : {to[0], to[1], from[0], from[1]}) ::close(end);
             ::execl("/bin/sh", "sh", "-c", command.c_str(), static_cast<char*>(nullptr));
             ::_exit(127);
         }
