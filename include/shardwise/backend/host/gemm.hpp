@@ -37,17 +37,17 @@ template <class T>
         reinterpret_cast<std::byte const*>(view.data()), view.stride(0) * size, size, is_transposed, widen, is_rounded};
 }
 
-/// How a product of rounded factors is cut where a unit multiplies faster than they can be packed: in as few parts as keep all threads
-/// busy, of whole tiles.
-[[nodiscard]] constexpr ProductCut cut_rounded(std::int64_t rows, std::int64_t panels, std::int64_t inputs,
-                                               std::int64_t threads) {
-    auto const cut = cut_product(rows, panels, inputs, threads);
-    auto const parts = std::min(cut.panel_parts * cut.row_parts, 2 * threads);
+/// How a product of two plain matrices is cut, whose parts each pack what they read of both: in few parts of many rows and panels, as
+/// long as all threads have one.
+[[nodiscard]] constexpr ProductCut cut_gemm(std::int64_t rows, std::int64_t panels, std::int64_t inputs,
+                                            std::int64_t threads) {
+    auto const fine = cut_product(rows, panels, inputs, threads);
+    auto const parts = std::min(fine.panel_parts * fine.row_parts, 2 * threads);
+    if (parts <= 1) return {};
     ProductCut out;
-    if (parts <= 1) return out;
     out.panel_parts = std::clamp<std::int64_t>(ceil_divide(panels, 16), 1, parts);
     out.row_parts = std::clamp<std::int64_t>(ceil_divide(rows, 64), 1, ceil_divide(parts, out.panel_parts));
-    return out;
+    return out.panel_parts * out.row_parts < threads ? fine : out;
 }
 
 }  // namespace detail
@@ -76,7 +76,7 @@ Result<> Host::gemm(TensorView<T const, 2, Host> a, TensorView<T const, 2, Host>
     auto const panels = ceil_divide(n, detail::panel_outputs);
     auto const pairs = ceil_divide(panels, detail::tile_panels);
     bool const has_unit = std::is_same_v<T, float> && rounds && kernels.multiply_rounded != nullptr;
-    auto const cut = (has_unit ? detail::cut_rounded : detail::cut_product)(m, panels, k, stream.threads());
+    auto const cut = detail::cut_gemm(m, panels, k, stream.threads());
     stream.submit_ranges(cut.panel_parts * cut.row_parts, 1, [=](std::int64_t first, std::int64_t last) {
         for (auto index = first; index < last; ++index) {
             auto const panel_part = index / cut.row_parts;
