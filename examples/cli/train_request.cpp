@@ -103,8 +103,10 @@ template <class Count>
 /// The words are checked already. `auto` is bf16 where the processor has a unit that multiplies it.
 [[nodiscard]] Dtype read_precision(Arguments const& arguments) {
     auto const word = arguments.precision.value_or("auto");
-    auto const level = choose_isa();
-    if (equal_ignoring_case(word, "auto")) return level && has_bf16_unit(*level) ? Dtype::bf16 : Dtype::f32;
+    if (equal_ignoring_case(word, "auto")) {
+        auto const level = choose_isa();
+        return level && has_bf16_unit(*level) ? Dtype::bf16 : Dtype::f32;
+    }
     return equal_ignoring_case(word, "bf16")   ? Dtype::bf16
            : equal_ignoring_case(word, "fp16") ? Dtype::f16
                                                : Dtype::f32;

@@ -59,7 +59,7 @@ struct BlockDemand {
         auto const elements = elements_of(op);
         if (op.kind == OpKind::linear) demand.dense_elements += elements;
         if (op.kind == OpKind::experts) demand.expert_elements += elements;
-        bool const is_frozen = policy.has_adapter && !op.parameters[0].empty() && !is_low_rank_half(op.parameters[0]);
+        bool const is_frozen = policy.has_adapter && has_base_weight(op);
         demand.operations.push_back(
             {op.kind, work.flops, work.traffic + work.kv_read, elements, op.experts, op.experts_per_token, is_frozen});
     }

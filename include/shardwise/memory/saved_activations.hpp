@@ -112,7 +112,7 @@ private:
     }
     /// A frozen weight has no gradient that would read the input.
     [[nodiscard]] constexpr bool is_frozen(Operation const& op) const {
-        return plan_.has_adapter && !is_low_rank_half(op.parameters[0]);
+        return plan_.has_adapter && has_base_weight(op);
     }
     constexpr void add(LinearOp, Operation const& op) {
         if (!is_frozen(op)) keep_inputs(op);

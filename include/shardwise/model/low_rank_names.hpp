@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/core/version.hpp>
+#include <shardwise/op/operation.hpp>
 
 #include <string_view>
 
@@ -16,6 +17,10 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 }
 [[nodiscard]] constexpr bool is_low_rank_half(std::string_view parameter) {
     return is_low_rank_a(parameter) || is_low_rank_b(parameter);
+}
+/// Whether an operation has a weight that is none of an adapter: one that stays as it is where the adapter is trained.
+[[nodiscard]] constexpr bool has_base_weight(Operation const& op) {
+    return !op.parameters[0].empty() && !is_low_rank_half(op.parameters[0]);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -151,7 +151,7 @@ private:
 
 /// A model with the adapter that a program trains as a description of its own, which estimator and plans read under
 /// TrainingPlan::has_adapter: the halves are tensors of the products that they stand beside ("...q_proj.lora_A.weight"), and operations
-/// behind those; every other parameter has the bytes that the trainer holds of it on one rank. `program` is that of one rank that shares
+/// after those; every other parameter has the bytes that the trainer holds of it on one rank. `program` is that of one rank that shares
 /// the model with no other; it outlives the answer, and so does its model.
 [[nodiscard]] inline Model adapted_model(TrainingProgram const& program) {
     return detail::AdaptedModelBuilder(program).build();

@@ -4,6 +4,7 @@
 #include <shardwise/backend/host/product/ask_ahead.hpp>
 #include <shardwise/backend/host/product/intrinsics.hpp>
 #include <shardwise/backend/host/product/quant_inline.hpp>
+#include <shardwise/backend/host/product/registers_avx512.hpp>
 #include <shardwise/kernels/detail/attention_task.hpp>
 #include <shardwise/kernels/detail/row_task.hpp>
 #include <shardwise/quant/half_types.hpp>
@@ -189,32 +190,7 @@ SHARDWISE_ALWAYS_INLINE double reduce_add(Doubles a) {
     return _mm512_reduce_add_pd(_mm512_add_pd(a.low, a.high));
 }
 
-/// Rows become columns.
-SHARDWISE_ALWAYS_INLINE void transpose(Floats (&t)[16]) {
-    Floats a[16];
-    SHARDWISE_UNROLL
-    for (int i = 0; i < 16; i += 4) {
-        __m512d const x0 = _mm512_castps_pd(_mm512_unpacklo_ps(t[i], t[i + 1]));
-        __m512d const x1 = _mm512_castps_pd(_mm512_unpackhi_ps(t[i], t[i + 1]));
-        __m512d const x2 = _mm512_castps_pd(_mm512_unpacklo_ps(t[i + 2], t[i + 3]));
-        __m512d const x3 = _mm512_castps_pd(_mm512_unpackhi_ps(t[i + 2], t[i + 3]));
-        a[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(x0, x2));
-        a[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(x0, x2));
-        a[i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(x1, x3));
-        a[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(x1, x3));
-    }
-    SHARDWISE_UNROLL
-    for (int i = 0; i < 4; ++i) {
-        Floats const y0 = _mm512_shuffle_f32x4(a[i], a[4 + i], 0x88);
-        Floats const y1 = _mm512_shuffle_f32x4(a[i], a[4 + i], 0xDD);
-        Floats const y2 = _mm512_shuffle_f32x4(a[8 + i], a[12 + i], 0x88);
-        Floats const y3 = _mm512_shuffle_f32x4(a[8 + i], a[12 + i], 0xDD);
-        t[i] = _mm512_shuffle_f32x4(y0, y2, 0x88);
-        t[4 + i] = _mm512_shuffle_f32x4(y1, y3, 0x88);
-        t[8 + i] = _mm512_shuffle_f32x4(y0, y2, 0xDD);
-        t[12 + i] = _mm512_shuffle_f32x4(y1, y3, 0xDD);
-    }
-}
+using avx512::transpose;
 
 /// The sum of all lanes of each vector, lanes added by halves: each step adds the halves of two vectors at a time.
 SHARDWISE_ALWAYS_INLINE Floats sum_lanes(Floats (&vectors)[16]) {

@@ -7,6 +7,7 @@
 #include <shardwise/backend/host/product/dense_tiles.hpp>
 #include <shardwise/backend/host/product/intrinsics.hpp>
 #include <shardwise/backend/host/product/quant_inline.hpp>
+#include <shardwise/backend/host/product/registers_avx512.hpp>
 #include <shardwise/backend/host/product/task.hpp>
 #include <shardwise/backend/host/product/tile_shapes.hpp>
 #include <shardwise/core/checked.hpp>
@@ -62,7 +63,7 @@ inline void prepare_full(float const* row, std::int64_t inputs, std::byte* prepa
     for (std::int64_t k = 0; k < inputs; k += step_inputs, prepared += full_pieces * value_bytes) {
         for (std::int64_t half = 0; half < 2; ++half) {
             auto const left = inputs - k - half * 16;
-            auto const mask = static_cast<__mmask16>(left >= 16 ? 0xffffU : left <= 0 ? 0U : (1U << left) - 1U);
+            auto const mask = avx512::first_of_16(left);
             __m512 const value = _mm512_maskz_loadu_ps(mask, row + k + half * 16);
             // Both kinds of NaN; the infinities.
             auto const is_nan = _mm512_fpclass_ps_mask(value, 0x81);

@@ -5,6 +5,7 @@
 #include <shardwise/backend/host/product/dense_tiles.hpp>
 #include <shardwise/backend/host/product/intrinsics.hpp>
 #include <shardwise/backend/host/product/quant_inline.hpp>
+#include <shardwise/backend/host/product/registers_avx512.hpp>
 #include <shardwise/backend/host/product/task.hpp>
 #include <shardwise/core/checked.hpp>
 
@@ -30,7 +31,7 @@ inline constexpr std::int64_t filled_inputs = 32;
 inline void prepare_rounded(float const* row, std::int64_t inputs, std::byte* prepared) {
     for (std::int64_t k = 0; k < round_up(inputs, filled_inputs); k += 16, prepared += 32) {
         auto const left = inputs - k;
-        auto const mask = static_cast<__mmask16>(left >= 16 ? 0xffffU : left <= 0 ? 0U : (1U << left) - 1U);
+        auto const mask = avx512::first_of_16(left);
         auto const rounded = _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, row + k));
         std::memcpy(prepared, &rounded, sizeof rounded);
     }

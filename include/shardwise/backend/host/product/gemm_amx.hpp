@@ -5,6 +5,7 @@
 #include <shardwise/backend/host/product/dense_gemm.hpp>
 #include <shardwise/backend/host/product/intrinsics.hpp>
 #include <shardwise/backend/host/product/quant_inline.hpp>
+#include <shardwise/backend/host/product/registers_avx512.hpp>
 #include <shardwise/backend/host/product/task.hpp>
 #include <shardwise/core/checked.hpp>
 #include <shardwise/quant/weight_format.hpp>
@@ -34,15 +35,10 @@ SHARDWISE_TARGET_BEGIN_AMX
 
 namespace detail::amx {
 
-/// The first `count` of 16.
-SHARDWISE_ALWAYS_INLINE __mmask16 first_of_16(std::int64_t count) {
-    return static_cast<__mmask16>(count >= 16 ? 0xffffU : count <= 0 ? 0U : (1U << static_cast<unsigned>(count)) - 1U);
-}
-
 /// 32 neighbours rounded to bf16: 16 pairs. Zeros follow the first `count`.
 SHARDWISE_ALWAYS_INLINE __m512i neighbour_pairs(float const* from, std::int64_t count) {
-    auto const first = _mm512_maskz_loadu_ps(first_of_16(count), from);
-    auto const second = _mm512_maskz_loadu_ps(first_of_16(count - 16), from + 16);
+    auto const first = _mm512_maskz_loadu_ps(avx512::first_of_16(count), from);
+    auto const second = _mm512_maskz_loadu_ps(avx512::first_of_16(count - 16), from + 16);
     auto const rounded = _mm512_cvtne2ps_pbh(second, first);
     __m512i out;
     std::memcpy(&out, &rounded, sizeof out);
@@ -62,41 +58,11 @@ SHARDWISE_ALWAYS_INLINE __m512i rounded_words(float const* from, __mmask16 mask)
 SHARDWISE_ALWAYS_INLINE __m512i row_pairs(GemmFactor const& factor, std::int64_t k, std::int64_t inputs,
                                           std::int64_t column, std::int64_t columns) {
     if (inputs <= 0) return _mm512_setzero_si512();
-    auto const mask = first_of_16(columns);
+    auto const mask = avx512::first_of_16(columns);
     auto const even = rounded_words(reinterpret_cast<float const*>(factor.at(k, column)), mask);
     if (inputs == 1) return even;
     auto const odd = rounded_words(reinterpret_cast<float const*>(factor.at(k + 1, column)), mask);
     return _mm512_or_si512(even, _mm512_slli_epi32(odd, 16));
-}
-
-/// Transposes 16 by 16 words.
-SHARDWISE_ALWAYS_INLINE void transpose_words(__m512i* rows) {
-    __m512i words[16];
-    SHARDWISE_UNROLL
-    for (int i = 0; i < 16; i += 2) {
-        words[i] = _mm512_unpacklo_epi32(rows[i], rows[i + 1]);
-        words[i + 1] = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
-    }
-    // Of 4 rows each, in its quarters: columns j, 4 + j, 8 + j, 12 + j.
-    __m512i quarters[16];
-    SHARDWISE_UNROLL
-    for (int i = 0; i < 16; i += 4) {
-        quarters[i] = _mm512_unpacklo_epi64(words[i], words[i + 2]);
-        quarters[i + 1] = _mm512_unpackhi_epi64(words[i], words[i + 2]);
-        quarters[i + 2] = _mm512_unpacklo_epi64(words[i + 1], words[i + 3]);
-        quarters[i + 3] = _mm512_unpackhi_epi64(words[i + 1], words[i + 3]);
-    }
-    SHARDWISE_UNROLL
-    for (int j = 0; j < 4; ++j) {
-        auto const upper_even = _mm512_shuffle_i32x4(quarters[j], quarters[4 + j], 0x88);
-        auto const upper_odd = _mm512_shuffle_i32x4(quarters[j], quarters[4 + j], 0xdd);
-        auto const lower_even = _mm512_shuffle_i32x4(quarters[8 + j], quarters[12 + j], 0x88);
-        auto const lower_odd = _mm512_shuffle_i32x4(quarters[8 + j], quarters[12 + j], 0xdd);
-        rows[j] = _mm512_shuffle_i32x4(upper_even, lower_even, 0x88);
-        rows[4 + j] = _mm512_shuffle_i32x4(upper_odd, lower_odd, 0x88);
-        rows[8 + j] = _mm512_shuffle_i32x4(upper_even, lower_even, 0xdd);
-        rows[12 + j] = _mm512_shuffle_i32x4(upper_odd, lower_odd, 0xdd);
-    }
 }
 
 /// Rows [row, row + rows) and inputs [k, k + count) of the first factor, rounded; zeros fill the last step.
@@ -105,22 +71,20 @@ SHARDWISE_ALWAYS_INLINE void transpose_words(__m512i* rows) {
 inline void pack_rows(GemmFactor const& a, std::int64_t row, std::int64_t rows, std::int64_t k, std::int64_t count,
                       std::byte* packed) {
     if (!a.is_transposed) {
-        for (std::int64_t i = 0; i < rows; ++i, packed += packed_row_bytes) {
-            auto const* const from = reinterpret_cast<float const*>(a.at(row + i, k));
-            for (std::int64_t j = 0; j < count; j += step_inputs)
-                _mm512_storeu_si512(packed + j * 2, neighbour_pairs(from + j, count - j));
-        }
+        for (std::int64_t i = 0; i < rows; ++i, packed += packed_row_bytes)
+            avx512_bf16::prepare_rounded(reinterpret_cast<float const*>(a.at(row + i, k)), count, packed);
         return;
     }
     for (std::int64_t j = 0; j < count; j += step_inputs) {
         for (std::int64_t i = 0; i < rows; i += 16) {
-            __m512i pairs[16];
+            __m512 pairs[16];
             SHARDWISE_UNROLL
             for (int pair = 0; pair < 16; ++pair)
-                pairs[pair] = row_pairs(a, k + j + 2 * pair, count - j - 2 * pair, row + i, rows - i);
-            transpose_words(pairs);
+                pairs[pair] =
+                    _mm512_castsi512_ps(row_pairs(a, k + j + 2 * pair, count - j - 2 * pair, row + i, rows - i));
+            avx512::transpose(pairs);
             for (std::int64_t to = 0; to < std::min<std::int64_t>(rows - i, 16); ++to)
-                _mm512_storeu_si512(packed + (i + to) * packed_row_bytes + j * 2, pairs[to]);
+                _mm512_storeu_ps(packed + (i + to) * packed_row_bytes + j * 2, pairs[to]);
         }
     }
 }
@@ -143,16 +107,16 @@ inline void pack_panels(GemmFactor const& b, std::int64_t column, std::int64_t c
     }
     for (std::int64_t i = 0; i < columns; i += panel_outputs) {
         for (std::int64_t j = 0; j < count; j += step_inputs, packed += weight_bytes) {
-            __m512i pairs[16];
+            __m512 pairs[16];
             for (std::int64_t of = 0; of < panel_outputs; ++of) {
-                pairs[of] = _mm512_setzero_si512();
+                pairs[of] = _mm512_setzero_ps();
                 if (i + of >= columns) continue;
                 auto const* const from = reinterpret_cast<float const*>(b.at(column + i + of, k + j));
-                pairs[of] = neighbour_pairs(from, count - j);
+                pairs[of] = _mm512_castsi512_ps(neighbour_pairs(from, count - j));
             }
-            transpose_words(pairs);
+            avx512::transpose(pairs);
             SHARDWISE_UNROLL
-            for (int pair = 0; pair < 16; ++pair) _mm512_store_si512(packed + pair * 64, pairs[pair]);
+            for (int pair = 0; pair < 16; ++pair) _mm512_store_ps(packed + pair * 64, pairs[pair]);
         }
     }
 }
