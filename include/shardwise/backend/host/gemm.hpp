@@ -45,7 +45,7 @@ template <class T>
     auto const parts = std::min(fine.panel_parts * fine.row_parts, 2 * threads);
     if (parts <= 1) return {};
     ProductCut out;
-    out.panel_parts = std::clamp<std::int64_t>(ceil_divide(panels, 16), 1, parts);
+    out.panel_parts = std::clamp<std::int64_t>(ceil_divide(panels, gemm_panels), 1, parts);
     out.row_parts = std::clamp<std::int64_t>(ceil_divide(rows, 64), 1, ceil_divide(parts, out.panel_parts));
     return out.panel_parts * out.row_parts < threads ? fine : out;
 }

@@ -3,64 +3,16 @@
 
 #include <shardwise/backend/host/product/panel.hpp>
 #include <shardwise/backend/host/product/source.hpp>
+#include <shardwise/backend/host/product/transpose_words.hpp>
 #include <shardwise/backend/weight_source.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
-
-/// Four words of 32 bits in a register.
-using FourWords = std::uint32_t __attribute__((vector_size(16)));
-
-/// Writes four rows of four words as columns, in registers.
-inline void turn_four_words(std::byte const* rows, std::int64_t row_bytes, std::byte* out) {
-    auto const load = [&](std::int64_t row) {
-        FourWords value;
-        std::memcpy(&value, rows + row * row_bytes, sizeof value);
-        return value;
-    };
-    auto const a = load(0);
-    auto const b = load(1);
-    auto const c = load(2);
-    auto const d = load(3);
-    FourWords const ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
-    FourWords const ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-    FourWords const cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
-    FourWords const cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-    FourWords const turned[] = {
-        __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5), __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7),
-        __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5), __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7)};
-    for (std::int64_t i = 0; i < 4; ++i) std::memcpy(out + i * panel_outputs * 4, &turned[i], sizeof(FourWords));
-}
-
-/// Writes 16 rows of words as columns. A cache line of each row is used up at once: rows that lie a power of two apart share the
-/// places of the first-level cache, which has fewer than 16 for them.
-///
-/// Shapes  rows: 16 of `words` words, `row_bytes` apart; out [words, 16]
-inline void turn_words(std::byte const* rows, std::int64_t row_bytes, std::int64_t words, std::byte* out) {
-    static_assert(panel_outputs == 16);
-    constexpr std::int64_t line_words = 16;
-    auto const turn = [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t row = 0; row < panel_outputs; row += 4) {
-            for (auto word = begin; word < end; word += 4) {
-                turn_four_words(rows + row * row_bytes + word * 4, row_bytes, out + (word * panel_outputs + row) * 4);
-            }
-        }
-    };
-    std::int64_t word = 0;
-    for (; word + line_words <= words; word += line_words) turn(word, word + line_words);
-    auto const whole = words - words % 4;
-    turn(word, whole);
-    for (word = whole; word < words; ++word) {
-        for (std::int64_t row = 0; row < panel_outputs; ++row)
-            std::memcpy(out + (word * panel_outputs + row) * 4, rows + row * row_bytes + word * 4, 4);
-    }
-}
 
 /// Panels of floats, whatever the source's format.
 ///
@@ -72,8 +24,8 @@ inline void pack_f32_panels(WeightSource const& source, std::byte* packed, std::
         auto const filled = std::min(panel_outputs, source.outputs - panel * panel_outputs);
         if (source.format == WeightFormat::f32 && filled == panel_outputs) {
             auto const row_bytes = source.inputs * 4;
-            turn_words(source.data.data() + panel * panel_outputs * row_bytes, row_bytes, source.inputs,
-                       reinterpret_cast<std::byte*>(out));
+            transpose_words(source.data.data() + panel * panel_outputs * row_bytes, row_bytes, panel_outputs,
+                            source.inputs, reinterpret_cast<std::byte*>(out), panel_outputs * 4);
             continue;
         }
         for (std::int64_t begin = 0; begin < source.inputs; begin += source_chunk) {
@@ -105,8 +57,8 @@ void pack_16_bit_panels(WeightSource const& source, std::byte* packed, std::int6
         if (group == 2 && filled == panel_outputs && source.inputs % 2 == 0) {
             // Two inputs are a word.
             auto const row_bytes = source.inputs * 2;
-            turn_words(source.data.data() + panel * panel_outputs * row_bytes, row_bytes, source.inputs / 2,
-                       reinterpret_cast<std::byte*>(out));
+            transpose_words(source.data.data() + panel * panel_outputs * row_bytes, row_bytes, panel_outputs,
+                            source.inputs / 2, reinterpret_cast<std::byte*>(out), panel_outputs * 4);
             continue;
         }
         std::fill_n(out, stride, std::uint16_t{0});
