@@ -122,12 +122,13 @@ constexpr Option peer_sums_option{
     .kind = ValueKind::file,
     .word = &Arguments::calibration};
 
-constexpr Option activations_option{.flag = "--activations",
-                                    .value = "D",
-                                    .help = "element type of activations between a device's kernels",
-                                    .standard = "fp32",
-                                    .choices = words_of<activation_choices>,
-                                    .word = &Arguments::activations};
+constexpr Option activations_option{
+    .flag = "--activations",
+    .value = "D",
+    .help = "element type of activations between a device's kernels",
+    .standard = "bf16 where all ranks are on devices that have kernels for it, else fp32",
+    .choices = words_of<activation_choices>,
+    .word = &Arguments::activations};
 
 constexpr std::array rank_table{
     Option{.flag = "--tp",

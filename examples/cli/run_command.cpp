@@ -353,7 +353,8 @@ ExitCode run_run(Arguments const& arguments) {
         if (*adapter) options->load.adapter = &**adapter;
         options->context = conversation_context(model->model.config);
         if (has_placement(arguments)) {
-            auto const limits = detail::conversation_limits(model->model.config, *options);
+            auto const limits =
+                detail::conversation_limits(model->model.config, *options, options->activations.value_or(Dtype::f32));
             auto const done = place_run(arguments, *model, limits, true, *options);
             if (!done) return refuse(done.error(), stage_of(done.error()));
         }
@@ -367,7 +368,8 @@ ExitCode run_run(Arguments const& arguments) {
     if (has_placement(arguments)) {
         auto input = read_input(arguments, *request, *options, true);
         if (!input) return refuse(input.error(), stage_of_input(input.error()));
-        auto const limits = detail::limits_for({input->request}, input->model.model, *options);
+        auto const limits = detail::limits_for({input->request}, input->model.model, *options,
+                                               options->activations.value_or(Dtype::f32));
         auto const done = place_run(arguments, input->model, limits, !ranks->is_group(), *options);
         if (!done) return refuse(done.error(), stage_of(done.error()));
         placed.emplace(*std::move(input));

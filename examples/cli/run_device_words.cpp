@@ -125,10 +125,11 @@ Result<DeviceComm> read_comm(Arguments const& arguments, RunDevices const& devic
         .fix("name them: --devices cuda:0");
 }
 
-Result<Dtype> read_activations(Arguments const& arguments, RunDevices const& devices) {
-    if (!arguments.activations) return Dtype::f32;
+Result<Optional<Dtype>> read_activations(Arguments const& arguments, RunDevices const& devices) {
+    if (!arguments.activations) return Optional<Dtype>{};
     auto const dtype = choose<Dtype>("--activations", *arguments.activations, activation_choices);
-    if (!dtype || !devices.empty() || *dtype == Dtype::f32) return dtype;
+    if (!dtype) return dtype.error();
+    if (!devices.empty() || *dtype == Dtype::f32) return Optional<Dtype>{*dtype};
     return Error{ErrorCode::unsupported}
         .in("--activations")
         .at(*arguments.activations)

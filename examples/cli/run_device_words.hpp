@@ -3,6 +3,7 @@
 
 #include <shardwise/core/dtype.hpp>
 #include <shardwise/core/list.hpp>
+#include <shardwise/core/optional.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/hardware/all_reduce_time.hpp>
 #include <shardwise/session/run_devices.hpp>
@@ -42,10 +43,10 @@ namespace shardwise::cli {
 /// Errors  invalid_argument for a word that is none of --comm; unsupported where there are no devices
 [[nodiscard]] Result<DeviceComm> read_comm(Arguments const& arguments, RunDevices const& devices);
 
-/// What activations lie in between those devices' kernels.
+/// What activations lie in between those devices' kernels; nothing where that is not asked for.
 ///
 /// Errors  invalid_argument for a word that is none of --activations; unsupported for others than fp32 where there are no devices
-[[nodiscard]] Result<Dtype> read_activations(Arguments const& arguments, RunDevices const& devices);
+[[nodiscard]] Result<Optional<Dtype>> read_activations(Arguments const& arguments, RunDevices const& devices);
 
 /// --calibration, for ranks on devices: what sums over them were measured to take.
 ///

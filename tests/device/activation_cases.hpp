@@ -80,13 +80,13 @@ template <class B>
         for (std::size_t step = 0; step < rows.size(); ++step) {
             CAPTURE(i);
             CAPTURE(step);
-            check_moved(described, of.activations, rows[step], wanted[step]);
+            check_moved(described, *of.activations, rows[step], wanted[step]);
             auto const mine = static_cast<std::size_t>(found->generations[i].tokens[step]);
             auto const token = static_cast<std::size_t>(expected->generations[i].tokens[step]);
             if (mine == token) continue;
             // What follows is another text.
             auto const apart = static_cast<double>(wanted[step][token] - wanted[step][mine]);
-            CHECK(apart <= 2.0 * rounding_bound(described, of.activations, wanted[step]));
+            CHECK(apart <= 2.0 * rounding_bound(described, *of.activations, wanted[step]));
             break;
         }
     }
@@ -296,6 +296,52 @@ TEST_CASE("Models: neither the processor nor experts that groups share compute a
     REQUIRE_FALSE(refused);
     CHECK(refused.error().code() == ErrorCode::unsupported);
     CHECK(refused.error().message().find("on the processor") != std::string::npos);
+}
+
+TEST_CASE(
+    "Models: where nothing is asked for, devices have activations in bf16, but where ranks could not exchange them") {
+    using namespace shardwise;
+    using testing::TestDevice;
+    if (!testing::open_bench<TestDevice>()) return;
+    testing::FormulaModel const llama(testing::tiny_llama);
+    testing::FormulaModel const mixtral(testing::tiny_mixtral);
+    auto const logits_of = [](testing::FormulaModel const& model, testing::ModelCase const& of) {
+        testing::ModelLogits found;
+        auto const ran = testing::run_model<TestDevice>(model, of, testing::model_requests(of), &found);
+        REQUIRE_MESSAGE(ran, (ran ? "" : ran.error().message()));
+        for (auto const& rank : ran->ranks) CHECK(rank.held == rank.predicted);
+        return found;
+    };
+    auto const check_chosen = [&](testing::FormulaModel const& model, testing::ModelCase of, Dtype chosen) {
+        of.activations = {};
+        auto const found = logits_of(model, of);
+        for (auto const dtype : {Dtype::f32, Dtype::bf16}) {
+            if (dtype != chosen && chosen == Dtype::f32) continue;
+            of.activations = dtype;
+            CHECK((logits_of(model, of) == found) == (dtype == chosen));
+        }
+    };
+    check_chosen(llama, testing::rounded(testing::tiny_llama, Dtype::bf16, 2), Dtype::bf16);
+    auto shared = testing::rounded(testing::tiny_mixtral, Dtype::bf16);
+    shared.ep = 2;
+    check_chosen(mixtral, shared, Dtype::f32);
+    CHECK(detail::chosen_activations<Host>(llama.checkpoint->model, RunOptions{}) == Dtype::f32);
+    RunOptions options;
+    options.pp = 2;
+    options.devices.numbers = {0, RunDevices::processor};
+    CHECK(detail::chosen_activations<TestDevice>(llama.checkpoint->model, options) == Dtype::f32);
+    options.devices.numbers = {0, 0};
+    CHECK(detail::chosen_activations<TestDevice>(llama.checkpoint->model, options) == Dtype::bf16);
+    // Texts that are embedded, too.
+    testing::FakeRoom const room;
+    std::vector<std::vector<std::int32_t>> const texts{{5, 9, 2}, {30}};
+    OpenCheckpoint files(llama.source);
+    EmbedOptions embed{.threads = 1};
+    auto const found = embed_on_backend<TestDevice>(files, llama.checkpoint->model, texts, embed);
+    embed.activations = Dtype::bf16;
+    auto const wanted = embed_on_backend<TestDevice>(files, llama.checkpoint->model, texts, embed);
+    REQUIRE((found && wanted));
+    CHECK((*found)[0].values == (*wanted)[0].values);
 }
 
 TEST_CASE("Models: activations in 16 bits, of all families, caches, ranks and ways to add up" *

@@ -197,6 +197,7 @@ TEST_CASE_TEMPLATE("Models: texts are embedded, and a conversation goes on, on e
     auto const wanted = embed_on_threads(files, described, texts, {.threads = 1, .step_tokens = 6});
     REQUIRE_MESSAGE(wanted, (wanted ? "" : wanted.error().message()));
     RunOptions options;
+    options.activations = Dtype::f32;
     options.threads = 1;
     options.context = 40;
     options.limit = std::chrono::minutes(4);
@@ -206,7 +207,8 @@ TEST_CASE_TEMPLATE("Models: texts are embedded, and a conversation goes on, on e
     for (std::int32_t const tp : {1, 2}) {
         if (tp > 1 && !HasHostMemory<B> && !testing::TestDevice::co_resident_blocks) continue;
         CAPTURE(tp);
-        auto const found = embed_on_backend<B>(files, described, texts, {.tp = tp, .threads = 1, .step_tokens = 6});
+        auto const found = embed_on_backend<B>(files, described, texts,
+                                               {.tp = tp, .threads = 1, .activations = Dtype::f32, .step_tokens = 6});
         REQUIRE_MESSAGE(found, (found ? "" : found.error().message()));
         REQUIRE(found->size() == wanted->size());
         for (std::size_t i = 0; i < wanted->size(); ++i) {
@@ -256,6 +258,7 @@ TEST_CASE("Models: ranks that are processes add up over peers, or staged where t
             if (!joined) return joined.error();
             HostCommunicator world(std::move(*joined));
             RunOptions options;
+            options.activations = Dtype::f32;
             options.tp = 2;
             options.threads = 1;
             options.sequences = 2;
@@ -298,6 +301,7 @@ TEST_CASE("Models: ranks of a group that is no meeting of threads add up staged,
     testing::FakeRoom const room;
     for (auto const comm : {DeviceComm::automatic, DeviceComm::peers}) {
         RunOptions options;
+        options.activations = Dtype::f32;
         options.tp = 2;
         options.threads = 1;
         options.sequences = 2;

@@ -46,7 +46,8 @@ struct ModelCase {
     std::vector<LayerHome> homes{};
     std::int32_t ep = 1;
     /// What lies between the back end's kernels; the host's is f32.
-    Dtype activations = Dtype::f32;
+    /// None: what a run takes where nothing is asked for.
+    Optional<Dtype> activations = Dtype::f32;
 };
 
 /// Three requests of unlike lengths: a prompt in several chunks among them.

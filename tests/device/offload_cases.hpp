@@ -193,9 +193,10 @@ TEST_CASE("place_by_need: what a strategy says fits a device is what is allocate
     requests[0].prompt = {5, 9, 30};
     requests[0].max_new_tokens = of.new_tokens;
     RunOptions options;
+    options.activations = Dtype::f32;
     options.step_tokens = of.step_tokens;
     options.devices.numbers = {0};
-    auto const limits = detail::limits_for(requests, described, options);
+    auto const limits = detail::limits_for(requests, described, options, Dtype::f32);
     EstimateRequest const request{
         .dtype = Dtype::f32, .kv_dtype = Dtype::f32, .context = limits.context, .prefill_chunk = limits.step_tokens};
     auto const modules = build_sequence(described, request);

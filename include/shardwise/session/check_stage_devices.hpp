@@ -15,7 +15,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 /// Errors  invalid_argument with the stage; unsupported
 [[nodiscard]] inline Result<> check_stage_devices(RunOptions const& options) {
     for (std::int32_t rank = 0; rank < options.ranks(); ++rank) {
-        if (options.activations != Dtype::f32 && options.devices.is_processor(rank)) {
+        if (options.activations.value_or(Dtype::f32) != Dtype::f32 && options.devices.is_processor(rank)) {
             return Error{ErrorCode::unsupported}
                 .in("activations")
                 .because("are fp32 on the processor, which has ranks of this run")

@@ -12,6 +12,7 @@
 #include <shardwise/executor/predict_memory.hpp>
 #include <shardwise/executor/rank_executor.hpp>
 #include <shardwise/executor/stored_parameters.hpp>
+#include <shardwise/session/chosen_activations.hpp>
 #include <shardwise/session/declared/embed.hpp>
 #include <shardwise/session/rank_communicator.hpp>
 #include <shardwise/session/rank_machine.hpp>
@@ -189,8 +190,7 @@ template <ReductionPolicy Policy, ComputeBackend Backend>
         return failed;
     };
     if (auto const opened = agree_on(world, machine.open(run, world.rank())); !opened) return opened;
-    if (auto const opened = agree_on(world, communicators.open(run, world, world, world, machine, meeting));
-        !opened)
+    if (auto const opened = agree_on(world, communicators.open(run, world, world, world, machine, meeting)); !opened)
         return opened;
     TensorPlace const place{world.size(), world.rank()};
     auto const output = output_of(model, limits);
@@ -312,8 +312,8 @@ template <ComputeBackend Backend>
     auto limits = detail::embed_limits(model, texts, options.step_tokens, is_whole);
     if (!limits) return limits.error();
     limits->has_head = options.has_scores;
-    limits->activations = options.activations;
-    if (auto const checked = check_activations<Backend>(model, options.activations); !checked) return checked.error();
+    limits->activations = detail::chosen_activations<Backend>(model, options.activations);
+    if (auto const checked = check_activations<Backend>(model, limits->activations); !checked) return checked.error();
     auto const parameters = StoredParameters::open(files, model);
     if (!parameters) return parameters.error();
     auto const steps = detail::embed_steps(texts, *limits, is_whole);

@@ -9,6 +9,7 @@
 #include <shardwise/executor/stored_parameters.hpp>
 #include <shardwise/parallel/expert_parallel.hpp>
 #include <shardwise/parallel/place.hpp>
+#include <shardwise/session/chosen_activations.hpp>
 #include <shardwise/session/plan_stages.hpp>
 #include <shardwise/session/rank_communicator.hpp>
 #include <shardwise/session/run_options.hpp>
@@ -77,7 +78,7 @@ template <ComputeBackend Backend, ReductionPolicy Policy>
 }  // namespace detail
 
 /// What each rank of a run on devices, of threads or of processes, will take of its device: what RunMemory::predicted will be. Nothing of
-/// a rank on the processor. Only headers of the files are read.
+/// a rank on the processor. Activations lie in what the run would choose, whatever the limits say. Only headers of the files are read.
 ///
 /// Errors  as predict_memory; those of plan_stages and of opening the files
 template <ComputeBackend Backend>
@@ -89,6 +90,8 @@ template <ComputeBackend Backend>
     auto const parameters = StoredParameters::open(files, model);
     if (!parameters) return parameters.error();
     auto const formats = formats_of(*parameters, options.load);
+    auto own = limits;
+    own.activations = detail::chosen_activations<Backend>(model, options);
     std::vector<Bytes> ranks;
     for (std::int32_t rank = 0; rank < options.ranks(); ++rank) {
         if (options.devices.is_processor(rank)) {
@@ -98,11 +101,11 @@ template <ComputeBackend Backend>
         detail::RankShare const share(options, rank);
         auto const& blocks = (*stages)[static_cast<std::size_t>(share.stage)];
         // Devices hold the same whatever the processor's instructions are.
-        auto const held = options.is_deterministic
-                              ? detail::predict_rank<Backend, Deterministic>(model, formats, options, limits,
-                                                                             IsaLevel::portable, share, blocks)
-                              : detail::predict_rank<Backend, Fast>(model, formats, options, limits, IsaLevel::portable,
-                                                                    share, blocks);
+        auto const held =
+            options.is_deterministic
+                ? detail::predict_rank<Backend, Deterministic>(model, formats, options, own, IsaLevel::portable, share,
+                                                               blocks)
+                : detail::predict_rank<Backend, Fast>(model, formats, options, own, IsaLevel::portable, share, blocks);
         if (!held) return held.error();
         ranks.push_back(held->own + detail::RankCommunicator<Backend>::predict(options, are_threads));
     }

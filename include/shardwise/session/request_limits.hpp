@@ -21,7 +21,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// The room that requests need.
 [[nodiscard]] inline ExecutorLimits limits_for(std::vector<GenerationRequest> const& requests, Model const& model,
-                                               RunOptions const& options) {
+                                               RunOptions const& options, Dtype activations) {
     auto const& config = model.config;
     bool const has_encoder = model.program.has_encoder();
     constexpr auto most = std::numeric_limits<std::int64_t>::max();
@@ -50,11 +50,12 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
             .kv_dtype = options.kv_dtype,
             .product_activations = options.product_activations,
             .has_graphs = options.has_graphs,
-            .activations = options.activations};
+            .activations = activations};
 }
 
 /// The room of a conversation, whose requests come one at a time.
-[[nodiscard]] inline ExecutorLimits conversation_limits(ModelConfig const& config, RunOptions const& options) {
+[[nodiscard]] inline ExecutorLimits conversation_limits(ModelConfig const& config, RunOptions const& options,
+                                                        Dtype activations) {
     auto context = options.context;
     if (config.max_positions > 0) context = std::min(context, config.max_positions);
     return {.context = context,
@@ -62,7 +63,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
             .kv_dtype = options.kv_dtype,
             .product_activations = options.product_activations,
             .has_graphs = options.has_graphs,
-            .activations = options.activations};
+            .activations = activations};
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -6,6 +6,7 @@
 #include <shardwise/core/on_call.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/stored_parameters.hpp>
+#include <shardwise/session/chosen_activations.hpp>
 #include <shardwise/session/log_layout.hpp>
 #include <shardwise/session/rank_communicator.hpp>
 #include <shardwise/session/request_limits.hpp>
@@ -29,7 +30,8 @@ template <ReductionPolicy Policy, ComputeBackend Backend = Host>
                                          typename RankCommunicator<Backend>::Meeting* meeting = nullptr) {
     auto const started = std::chrono::steady_clock::now();
     RunReport report;
-    RunRank<Policy, Backend> rank(world, model, options, limits_for(requests, model, options));
+    RunRank<Policy, Backend> rank(world, model, options,
+                                  limits_for(requests, model, options, chosen_activations<Backend>(model, options)));
     auto done = agree_on(world, rank.open(meeting));
     if (done) done = agree_on(world, rank.load(parameters, stages));
     if (done) done = agree_on(world, rank.begin());

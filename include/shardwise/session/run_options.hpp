@@ -5,6 +5,7 @@
 #include <shardwise/core/dtype.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/log.hpp>
+#include <shardwise/core/optional.hpp>
 #include <shardwise/core/trace_event.hpp>
 #include <shardwise/executor/graph_counts.hpp>
 #include <shardwise/executor/layer_home.hpp>
@@ -61,8 +62,9 @@ struct RunOptions {
     std::int64_t cache_tokens = 0;
     /// What keys and values are kept in: f32, bf16 or i8.
     Dtype kv_dtype = Dtype::f32;
-    /// What activations lie in between kernels: f32 or, where all ranks compute on devices, bf16 or f16.
-    Dtype activations = Dtype::f32;
+    /// What activations lie in between kernels: f32 or, where all ranks compute on devices, bf16 or f16. Where nothing is asked for it is
+    /// bf16 on devices that have kernels for it for all of the model, else f32.
+    Optional<Dtype> activations{};
     /// What products make of activations. int8 is refused where no weight is held in a format of whole numbers, bf16 where none is
     /// held in bf16.
     ProductActivations product_activations = ProductActivations::full;

@@ -6,6 +6,7 @@
 #include <shardwise/comm/broadcast.hpp>
 #include <shardwise/core/on_call.hpp>
 #include <shardwise/session/check_stage_devices.hpp>
+#include <shardwise/session/chosen_activations.hpp>
 #include <shardwise/session/declared/serve_on_threads.hpp>
 #include <shardwise/session/rank_communicator.hpp>
 #include <shardwise/session/request_limits.hpp>
@@ -158,7 +159,8 @@ template <ComputeBackend Backend>
     if (!stages) return stages.error();
     auto const parameters = StoredParameters::open(files, model);
     if (!parameters) return parameters.error();
-    auto const limits = detail::conversation_limits(model.config, options);
+    auto const limits =
+        detail::conversation_limits(model.config, options, detail::chosen_activations<Backend>(model, options));
     detail::RequestBoard board;
     detail::Conversation const of{model, *parameters, limits, *stages, board, next, on_generation};
     typename detail::RankCommunicator<Backend>::Meeting meeting(static_cast<std::int32_t>(own.ranks()));

@@ -5,6 +5,7 @@
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/log.hpp>
 #include <shardwise/core/on_call.hpp>
+#include <shardwise/core/optional.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/hardware/all_reduce_time.hpp>
 #include <shardwise/session/pooling.hpp>
@@ -41,8 +42,8 @@ struct EmbedOptions {
     int threads = 0;
     /// The same bits for any number of ranks.
     bool is_deterministic = false;
-    /// What activations lie in between kernels: f32 or, on devices, bf16 or f16.
-    Dtype activations = Dtype::f32;
+    /// As RunOptions::activations.
+    Optional<Dtype> activations{};
     /// Tokens that one step computes at most; an encoder's longest text needs a step of its own length.
     std::int64_t step_tokens = 512;
     /// How long ranks wait for each other.
