@@ -303,6 +303,22 @@ TEST_CASE("check_bound: what enters the cache is as wide as its layers, and whol
     CHECK(says(of_scores(3, true), "attention: each head needs a slope"));
     CHECK(says(of_scores(2, true, -1.0F), "attention: scale: must be at least 0"));
 
+    std::vector<KvLayer> const latents{{1, 5, 0}};
+    auto const latent_cache =
+        KvCache<Host>::create(context, latents, {.sequences = 1, .context = 16, .step_tokens = 16});
+    REQUIRE(latent_cache);
+    auto const latent = [&](std::int64_t queries, std::int64_t columns, std::int64_t output) {
+        HeldAttention<Host> held;
+        held.options.shape = {.heads = 4, .kv_heads = 4, .key_dim = 6, .value_dim = 3, .latent = 5, .rotary = 2};
+        // A rank's two of four heads.
+        held.share = {{2, 4}, {2, 4}, 1};
+        return message_of(attention, {std::move(held)}, {queries, columns}, output, *latent_cache);
+    };
+    CHECK(latent(12, 5, 6) == "fits");
+    CHECK(says(latent(11, 5, 6), "latent_heads: queries or output are not as wide as the heads"));
+    CHECK(says(latent(12, 5, 8), "latent_heads: queries or output are not as wide as the heads"));
+    CHECK(says(latent(12, 4, 6), "keys: are not as wide as the layer's"));
+
     ModelConfig config;
     StepRotations<Host> rotations;
     AttentionShape const shape{.heads = 2, .kv_heads = 2, .key_dim = 4, .value_dim = 4};

@@ -151,15 +151,23 @@ public:
                                   StepTable<Backend> const& table, float scale, TensorView<float, 1, Backend> workspace,
                                   Stream& stream) const {
         if (heads_.empty()) return {};
+        if (auto const checked = check<T>(q, out, table, workspace); !checked) return checked;
+        if (auto const checked = check_cached(latents, q.extent(0), table, options_for(scale)); !checked)
+            return checked;
+        return attend_bound<Cache, T>(q, latents, out, table, scale, workspace, stream);
+    }
+    /// `attend` of what is known to fit: columns that check_columns has taken, rows and a workspace of the step.
+    template <CacheElement Cache, ActivationElement T = float>
+    [[nodiscard]] Result<> attend_bound(TensorView<std::type_identity_t<T> const, 2, Backend> q,
+                                        StepRows<Cache, Backend> const& latents, TensorView<T, 2, Backend> out,
+                                        StepTable<Backend> const& table, float scale,
+                                        TensorView<float, 1, Backend> workspace, Stream& stream) const {
+        if (heads_.empty()) return {};
         auto const width = latent_width();
         auto const at_once = detail::rows_at_once<Backend>(q.extent(0));
-        auto const queries_size = floats_of(at_once * own() * shape_.latent, dtype_of<T>);
-        auto const taken = queries_size + floats_of(at_once * own() * width, dtype_of<T>);
-        AttentionOptions options;
-        options.shape = detail::in_latent(shape_, own());
-        options.scale = scale;
-        if (auto const checked = check<T>(q, out, table, workspace, taken); !checked) return checked;
-        if (auto const checked = check_cached(latents, q.extent(0), table, options); !checked) return checked;
+        auto const queries_size = queries_floats<T>(at_once);
+        auto const taken = taken_floats<T>(at_once);
+        auto const options = options_for(scale);
         StepRows<Cache, Backend> const values{latents.memory.columns(0, width), latents.scales, latents.group};
         auto const rest = workspace.part(taken, workspace.elements() - taken);
         for (std::int64_t first = 0; first < q.extent(0); first += at_once) {
@@ -171,6 +179,23 @@ public:
                 attend_rows<Cache, T>(queries, latents, values, sums, table, options, first, rest, stream);
             if (!attended) return attended;
             if (auto const done = take_out<T>(sums, out.rows(first, rows), stream); !done) return done;
+        }
+        return {};
+    }
+
+    /// Whether queries and output are as wide as a rank's heads.
+    ///
+    /// Errors  shape_mismatch
+    [[nodiscard]] static Result<> check_columns(AttentionShape const& shape, std::int64_t heads, std::int64_t queries,
+                                                std::int64_t output) {
+        for (auto const& [columns, width] :
+             {std::pair(queries, heads * shape.key_dim), std::pair(output, heads * shape.value_dim)}) {
+            if (columns == width) continue;
+            return Error{ErrorCode::shape_mismatch}
+                .in("latent_heads")
+                .because("queries or output are not as wide as the heads")
+                .got(columns)
+                .expected(width);
         }
         return {};
     }
@@ -195,24 +220,36 @@ private:
     [[nodiscard]] std::int64_t plain_key() const { return shape_.key_dim - shape_.rotary; }
     [[nodiscard]] std::int64_t latent_width() const { return shape_.latent - shape_.rotary; }
 
+    [[nodiscard]] AttentionOptions options_for(float scale) const {
+        AttentionOptions options;
+        options.shape = detail::in_latent(shape_, own());
+        options.scale = scale;
+        return options;
+    }
+    /// What queries in the latent take of the workspace, and with them sums of latents, for so many rows.
+    template <class T>
+    [[nodiscard]] std::int64_t queries_floats(std::int64_t rows) const {
+        return floats_of(rows * own() * shape_.latent, dtype_of<T>);
+    }
+    template <class T>
+    [[nodiscard]] std::int64_t taken_floats(std::int64_t rows) const {
+        return queries_floats<T>(rows) + floats_of(rows * own() * latent_width(), dtype_of<T>);
+    }
+
     template <class T>
     [[nodiscard]] Result<> check(Matrix<T const> const& q, Matrix<T> const& out, StepTable<Backend> const& table,
-                                 TensorView<float, 1, Backend> const& workspace, std::int64_t needed) const {
+                                 TensorView<float, 1, Backend> const& workspace) const {
         if (auto const known = check_views("latent_heads", q, out, workspace); !known) return known;
         auto const refused = [] { return Error{ErrorCode::shape_mismatch}.in("latent_heads"); };
-        for (auto const& [rows, width] :
-             {std::pair(q, own() * shape_.key_dim), std::pair(Matrix<T const>(out), own() * shape_.value_dim)}) {
-            if (rows.extent(1) != width)
-                return refused()
-                    .because("queries or output are not as wide as the heads")
-                    .got(rows.extent(1))
-                    .expected(width);
-            if (rows.extent(0) != table.tokens())
-                return refused()
-                    .because("queries or output do not have the step's rows")
-                    .got(rows.extent(0))
-                    .expected(table.tokens());
+        if (auto const fits = check_columns(shape_, own(), q.extent(1), out.extent(1)); !fits) return fits;
+        for (auto const rows : {q.extent(0), out.extent(0)}) {
+            if (rows == table.tokens()) continue;
+            return refused()
+                .because("queries or output do not have the step's rows")
+                .got(rows)
+                .expected(table.tokens());
         }
+        auto const needed = taken_floats<T>(detail::rows_at_once<Backend>(q.extent(0)));
         if (workspace.elements() < needed)
             return refused().because("the workspace is too small").got(workspace.elements()).at_least(needed);
         return {};

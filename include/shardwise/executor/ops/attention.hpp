@@ -84,7 +84,11 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
     [[nodiscard]] static Result<> check(BoundOperation<Backend, Policy> const& op, BoundTo<Backend> const& to) {
         auto const& held = std::get<HeldAttention<Backend>>(op.held);
         auto const& shape = held.options.shape;
-        if (shape.latent > 0) return to.cache.check_columns(to.cache_layer, op.inputs[1].width, 0);
+        if (shape.latent > 0) {
+            auto const fits = LatentHeads<Backend>::check_columns(shape, held.share.query.size(), op.inputs[0].width,
+                                                                  op.output.width);
+            return fits ? to.cache.check_columns(to.cache_layer, op.inputs[1].width, 0) : fits;
+        }
         auto const heads = held.share.kv.size();
         AttentionColumns of{op.inputs[0].width, op.inputs[1].width, op.inputs[2].width, op.output.width};
         if (held.is_fused) {
@@ -279,7 +283,7 @@ private:
         return cache.with_element([&]<class Cache>(Cache) {
             auto const memory = cache.template key_memory<Cache>(layer);
             StepRows<Cache, Backend> const seen{memory.elements, memory.scales, cache.group(layer)};
-            return heads.template attend<Cache, T>(q, seen, out, step.table, scale, step.scratch, stream);
+            return heads.template attend_bound<Cache, T>(q, seen, out, step.table, scale, step.scratch, stream);
         });
     }
 };
