@@ -73,9 +73,10 @@ def train(folder, dtype, order, samples, held_out):
 
 def run_program(program, folder, work, flags, steps, context, batch):
     out = os.path.join(work, "run")
-    words = [program, "train", folder, "--data", os.path.join(work, "ids.u16"), "--valid", os.path.join(work, "valid.u16"), "--context",
-             context, "--batch", batch, "--steps", steps, "--lr", RATE, "--warmup", WARM_UP, "--seed", SEED, "--out", out, "--csv",
-             os.path.join(work, "loss.csv"), "--json"]
+    # On processors with a unit for bf16 the precision is another one where none is named.
+    words = [program, "train", folder, "--precision", "fp32", "--data", os.path.join(work, "ids.u16"), "--valid",
+             os.path.join(work, "valid.u16"), "--context", context, "--batch", batch, "--steps", steps, "--lr", RATE, "--warmup", WARM_UP,
+             "--seed", SEED, "--out", out, "--csv", os.path.join(work, "loss.csv"), "--json"]
     said = subprocess.run([str(word) for word in words] + flags, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
     if said.returncode != 0:
         sys.exit(said.stderr.decode())

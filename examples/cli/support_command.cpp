@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/executor/executes_models.hpp>
+#include <shardwise/executor/training/ops/refusal.hpp>
 #include <shardwise/hardware/device.hpp>
 #include <shardwise/kernels/kernel_support.hpp>
 #include <shardwise/op/visit_op.hpp>
@@ -184,24 +185,34 @@ template <class Rounds>
     return rows;
 }
 
-/// Why an operation has no gradient; empty where it has one.
-[[nodiscard]] std::string_view gradient_refusal(Operation const& op) {
+/// Why an operation is not trained; empty where it is.
+[[nodiscard]] std::string_view refusal_of(Operation const& op) {
     std::array<Value, 1> const values{Value{.name = "in", .width = op.in_features}};
-    return visit_op(op.kind, [&]<class Op>(Op) { return Op::gradient(op, {values.data(), values.size()}).refusal; });
+    auto const refusal = visit_op(op.kind, [&]<class Op>(Op) {
+        return Op::gradient(op, {values.data(), values.size()}).refusal;
+    });
+    return refusal.empty() ? detail::training_refusal(op, values[0]) : refusal;
 }
 
 /// Parts of models, each as the operation that a block of one has.
 [[nodiscard]] std::vector<SupportRow> trained_parts() {
     std::vector<SupportRow> rows;
-    auto const add = [&](std::string name, Operation op) {
-        op.inputs[0] = op.output = 0;
-        auto const refusal = gradient_refusal(op);
+    auto const add_refusal = [&](std::string name, std::string_view refusal) {
         rows.push_back(row(std::move(name), [refusal]<class B>(B*, DeviceKind) -> Support {
             if (!ComputeBackend<B>) return {SupportLevel::none, no_backend};
             if (!refusal.empty()) return {SupportLevel::refused, refusal};
             if (HasHostMemory<B>) return {SupportLevel::runs, {}};
             return {SupportLevel::none, "models train on the host only"};
         }));
+    };
+    auto const add = [&](std::string name, Operation op) {
+        op.inputs[0] = op.output = 0;
+        add_refusal(std::move(name), refusal_of(op));
+    };
+    auto const norm = [](NormKind kind, std::string_view weight) {
+        Operation op{.kind = OpKind::norm, .norm = kind};
+        op.parameters[0] = weight;
+        return op;
     };
     auto const attention = [](auto const& change) {
         Operation op{.kind = OpKind::attention};
@@ -221,7 +232,13 @@ template <class Rounds>
     add("routed experts", {.kind = OpKind::experts});
     add("dense products", {.kind = OpKind::linear, .in_features = 8, .out_features = 8});
     add("activations, gated or not", {.kind = OpKind::activation});
+    add("norms", norm(NormKind::rms, "weight"));
+    add("norms without weights", norm(NormKind::layer, ""));
+    add("layer norms with an offset", norm(NormKind::layer_offset, "weight"));
     add("activation xIELU", {.kind = OpKind::activation, .activation = ActivationKind::xielu});
+    add_refusal("tables of words and positions", {});
+    add_refusal("models that see both directions", detail::both_directions_refusal);
+    add_refusal("heads of labels", detail::labels_refusal);
     return rows;
 }
 

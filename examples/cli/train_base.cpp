@@ -5,6 +5,9 @@
 #include <shardwise/core/sha256.hpp>
 #include <shardwise/train/checkpoint/tensor_sum.hpp>
 
+#include "text.hpp"
+
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -63,6 +66,33 @@ Result<std::string> hash_of_model(OpenCheckpoint& files) {
         hash.add(*sum);
     }
     return hash.hex();
+}
+
+std::optional<std::string> unused_dropout(OpenCheckpoint& files) {
+    constexpr std::array<std::string_view, 11> keys{"dropout",
+                                                    "dropout_rate",
+                                                    "hidden_dropout",
+                                                    "hidden_dropout_prob",
+                                                    "embd_pdrop",
+                                                    "resid_pdrop",
+                                                    "attention_dropout",
+                                                    "attn_pdrop",
+                                                    "activation_dropout",
+                                                    "layerdrop",
+                                                    "attention_probs_dropout_prob"};
+    auto const config = files.config();
+    if (!config || *config == nullptr || !(*config)->document.root().is_object()) return std::nullopt;
+    std::string found;
+    for (auto const key : keys) {
+        auto const value = (*config)->document.root().find(key);
+        auto const part = value ? value->real() : std::nullopt;
+        if (!part || !(*part > 0.0)) continue;
+        found += (found.empty() ? "" : ", ") + std::string(key) + " " + decimals(*part, 2);
+    }
+    if (found.empty()) return std::nullopt;
+    return "config.json has " + found +
+           ", by which other trainers drop elements: here --dropout says how many of embedding and residual are "
+           "dropped, and scores of attention never are";
 }
 
 }  // namespace shardwise::cli

@@ -4,6 +4,7 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/model/files/open_checkpoint.hpp>
 
+#include <optional>
 #include <string>
 
 namespace shardwise::cli {
@@ -12,5 +13,8 @@ namespace shardwise::cli {
 ///
 /// Errors  as OpenCheckpoint; file_not_found, file_unreadable
 [[nodiscard]] Result<std::string> hash_of_model(OpenCheckpoint& files);
+
+/// What is told of a config whose dropout other trainers take from it: this one drops what --dropout says. Nothing where there is none.
+[[nodiscard]] std::optional<std::string> unused_dropout(OpenCheckpoint& files);
 
 }  // namespace shardwise::cli

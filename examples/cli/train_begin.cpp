@@ -4,8 +4,11 @@
 #include <shardwise/core/files/temporaries.hpp>
 #include <shardwise/core/text.hpp>
 
+#include "commands.hpp"
+#include "options.hpp"
 #include "train_settings.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <filesystem>
@@ -17,17 +20,24 @@ namespace shardwise::cli {
 
 namespace {
 
-/// Names a setting of a run that differs by the flag that it follows from, where that is another word.
+/// Names a setting of a run that differs by the flag that it follows from.
 [[nodiscard]] Error with_flag(Error error) {
-    constexpr std::array<std::pair<std::string_view, std::string_view>, 4> flags{
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 6> others{
         std::pair{"floor", "--min-lr, as a part of --lr"},
         {"learning_rate", "--lr"},
         {"warm_up", "--warmup"},
+        {"data", "the text of --data"},
+        {"model", "the weights of the model"},
         {"tokens", "the number of tokens to learn from (--data, --valid-part)"}};
-    for (auto const& [name, flag] : flags) {
-        if (error.code() == ErrorCode::invalid_argument && error.place() == name) return error.at(flag);
+    if (error.code() != ErrorCode::invalid_argument) return error;
+    for (auto const& [name, words] : others) {
+        if (error.place() == name) return error.at(words);
     }
-    return error;
+    auto flag = "--" + std::string(error.place());
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    bool is_flag = false;
+    find_command("train")->for_each_option([&](Option const& option) { is_flag = is_flag || option.flag == flag; });
+    return is_flag ? error.at(flag) : error;
 }
 
 /// Where the run begins, by --resume: where it would remove checkpoints that are there, nowhere.

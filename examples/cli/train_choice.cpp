@@ -107,6 +107,14 @@ Result<TrainChoice> choose_ranks(RunRanks& ranks, TrainRequest& request, TrainPl
         } else {
             went = by_flag(found.error());
             why = went.error().message();
+            bool const has_pins = pins.dp || pins.tp || pins.pp;
+            if (is_free && !has_pins && found.error().code() == ErrorCode::invalid_argument)
+                went = Error{ErrorCode::invalid_argument}
+                           .in(counted(all, "rank"))
+                           .because(
+                               "have no way to share the training: no product of --dp, --tp and --pp that batch and "
+                               "model allow makes so many")
+                           .fix("start another number of ranks, or write --mode auto, which then trains on one");
         }
         if (!why.empty() && request.may_fall_back && is_free && all > 1) {
             auto const alone = search_ways(request, plan, model, divisors, {.memory = memory},

@@ -118,6 +118,7 @@ struct TrainInput {
     auto& files = *out->loaded.files;
     auto const& model = out->loaded.model;
     request.is_from_scratch = request.is_from_scratch || files.source().kind == SourceKind::config;
+    if (auto unused = unused_dropout(files)) out->loaded.warnings.push_back(*std::move(unused));
     if (request.low_rank.rank > 0 && request.is_from_scratch)
         return Error{ErrorCode::invalid_argument}
             .in("--lora")
@@ -248,7 +249,16 @@ struct TrainInput {
     auto planned = plan_train(request, input, *batches, *budget, *choice, ranks.kind(), ranks.has_one_thread());
     if (!planned) return planned.error();
     auto& answer = *planned;
+    auto const& adapter = input.programs.front().layout().adapter();
+    auto files = copied_files(input.loaded.files->source(), input.data.tokenizer, !adapter.empty());
+    if (!files) return files.error();
+    put_adapter_config(*files, adapter, request.model);
     if (request.is_dry_run) {
+        auto const checked = check_checkpoints(request, input.loaded.model, adapter, *files);
+        if (!checked && checked.error().code() != ErrorCode::file_unwritable) return checked.error();
+        // The plan may be for another machine.
+        if (!checked) answer.warnings.push_back("a run here would be refused: " + checked.error().message());
+        print_warnings(answer.warnings);
         answer.expected = expect_time(request, answer.plan, input.loaded.model);
         answer.steps = answer.plan.steps;
         answer.tokens = answer.plan.steps * request.batch * answer.plan.context;
@@ -259,10 +269,6 @@ struct TrainInput {
         input.folder->undo();
         return does_not_fit(answer);
     }
-    auto const& adapter = input.programs.front().layout().adapter();
-    auto files = copied_files(input.loaded.files->source(), input.data.tokenizer, !adapter.empty());
-    if (!files) return files.error();
-    put_adapter_config(*files, adapter, request.model);
     if (!request.is_from_scratch) {
         auto hash = hash_of_model(*input.loaded.files);
         if (!hash) return hash.error();

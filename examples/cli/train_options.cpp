@@ -11,8 +11,8 @@ namespace {
 constexpr std::array train_argument_table{
     Option{.flag = "MODEL",
            .value = "MODEL",
-           .help = "a folder of safetensors, or org/name in the Hugging Face cache; or a config.json, or - for one on "
-                   "standard input, whose model begins from scratch",
+           .help = "a folder of safetensors, or org/name in the Hugging Face cache; with --lora a .gguf file, too; demo, our "
+                   "own small model; or a config.json, or - for one on standard input, whose model begins from scratch",
            .kind = ValueKind::model,
            .word = &Arguments::model},
 };

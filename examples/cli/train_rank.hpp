@@ -160,6 +160,7 @@ private:
         ++answer_.steps_here;
         answer_.tokens_here += tokens;
         auto const told = report_->take(row);
+        if (told && step.is_skipped()) report_->warn("a step was skipped: " + step.skipped);
         return told ? told : Result<>(end_group(trainer_.comm(), told.error()));
     }
 
@@ -202,7 +203,7 @@ private:
                                        " took more than twice the median of ranks with the same "
                                        "work, of each sequence, in ten steps in a row, until step " +
                                        std::to_string(state_.step));
-            print_warnings({answer_.warnings.back()});
+            report_->warn(answer_.warnings.back());
         }
         return {};
     }
@@ -263,7 +264,7 @@ private:
         if (is_first() && !has_warned_) {
             has_warned_ = true;
             answer_.warnings.push_back(error.message() + "; training goes on without this checkpoint");
-            print_warnings({answer_.warnings.back()});
+            report_->warn(answer_.warnings.back());
         }
         return true;
     }

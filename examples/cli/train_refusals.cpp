@@ -84,8 +84,10 @@ struct WordFlag {
 
 [[nodiscard]] Result<> check_adapters(Arguments const& arguments) {
     if (!arguments.quant || arguments.lora) return {};
-    return refused("--quant", "packs the weights that an adapter leaves as they are, and all are trained here",
-                   "add --lora R, or leave it out");
+    return Error{ErrorCode::invalid_argument}
+        .in("--quant")
+        .because("packs the weights that an adapter leaves as they are, and all are trained here")
+        .fix("add --lora R, or leave it out");
 }
 
 /// Whether a word of --mode and the degrees say the same.

@@ -4,6 +4,7 @@
 #include <shardwise/core/files/text_file.hpp>
 #include <shardwise/core/files/write_file.hpp>
 
+#include "console.hpp"
 #include "text.hpp"
 
 #include <algorithm>
@@ -166,9 +167,18 @@ void TrainReport::show(TrainRow const& row) {
     has_line_ = is_drawn_over;
 }
 
-Result<> TrainReport::end() {
+void TrainReport::end_line() {
     if (has_line_) std::fputs("\n", stderr);
     has_line_ = false;
+}
+
+void TrainReport::warn(std::string const& text) {
+    end_line();
+    print_warnings({text});
+}
+
+Result<> TrainReport::end() {
+    end_line();
     if (!csv_) return {};
     if (auto* const file = csv_.release(); std::fclose(file) != 0) return detail::unwritable(path_, errno);
     return {};

@@ -30,6 +30,8 @@ public:
 
     /// Errors  file_unwritable
     [[nodiscard]] Result<> take(TrainRow const& row);
+    /// Prints a warning on a line of its own.
+    void warn(std::string const& text);
     /// Ends the line on stderr. Lines of the CSV file are on the disk then.
     ///
     /// Errors  file_unwritable
@@ -45,6 +47,8 @@ private:
 
     TrainReport() = default;
     void show(TrainRow const& row);
+    /// Ends the line that is drawn over.
+    void end_line();
 
     std::string path_;
     std::unique_ptr<std::FILE, Close> csv_;

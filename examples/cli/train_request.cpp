@@ -120,7 +120,7 @@ template <class Count>
         return Error{ErrorCode::unsupported}.in(flags).because(reason).fix(advice);
     };
     if (!arguments.precision || !equal_ignoring_case(*arguments.precision, "bf16"))
-        return refused("--kahan-sum", "is of weights in bf16", "add --precision bf16, or leave it out");
+        return excluded("--kahan-sum", "is of weights in bf16", "add --precision bf16, or leave it out");
     if (request.optimizer != OptimizerKind::adam)
         return refused("--kahan-sum, --optimizer", "do not run together yet: adamw alone compensates",
                        "use --optimizer adamw");

@@ -120,4 +120,13 @@ Result<> run_training(TrainJob const& job, TrainAnswer& answer) {
     return with_rule(answer.request, [&](auto const& rule) { return run_with(rule, job, answer); });
 }
 
+Result<> check_checkpoints(TrainRequest const& request, Model const& model, TrainedAdapter const& adapter,
+                           CheckpointFiles const& files) {
+    return with_rule(request, [&](auto const& rule) -> Result<> {
+        auto const layout = CheckpointLayout::create(model, rule, CheckpointLayout::shard_bytes, adapter);
+        if (!layout) return layout.error();
+        return list_checkpoints(request.out).empty() ? check_checkpoint_space(request.out, *layout, files) : Result<>{};
+    });
+}
+
 }  // namespace shardwise::cli

@@ -52,4 +52,11 @@ struct TrainJob {
 /// Errors  as train_ranks, newest_checkpoint and save_checkpoint; those of the files that are written
 [[nodiscard]] Result<> run_training(TrainJob const& job, TrainAnswer& answer);
 
+/// What can be said of a run's checkpoints before it: whether they are written at all, and whether the disk has room for them where its
+/// folder has none yet.
+///
+/// Errors  as CheckpointLayout::create and check_checkpoint_space
+[[nodiscard]] Result<> check_checkpoints(TrainRequest const& request, Model const& model, TrainedAdapter const& adapter,
+                                         CheckpointFiles const& files);
+
 }  // namespace shardwise::cli

@@ -96,10 +96,12 @@ TEST_CASE("support: says what runs where, and why the rest does not") {
     CHECK(levels(answer, "bf16_activations", "cuda").at("bf16") == "none");
     // What has no gradient is refused as train refuses it.
     auto const trained = levels(answer, "training", "cpu");
-    for (char const* const part : {"attention", "attention to a window", "attention with soft caps", "dense products"})
+    for (char const* const part : {"attention", "attention to a window", "attention with soft caps", "dense products",
+                                   "norms", "tables of words and positions"})
         CHECK_MESSAGE(trained.at(part) == "runs", part);
     for (char const* const part : {"routed experts", "gated delta rule", "attention with a latent (MLA)",
-                                   "attention with sinks", "attention to an encoder"})
+                                   "attention with sinks", "attention to an encoder", "norms without weights",
+                                   "layer norms with an offset", "models that see both directions", "heads of labels"})
         CHECK_MESSAGE(trained.at(part) == "refused", part);
     CHECK(levels(answer, "training", "cuda").at("attention") == "none");
     auto const text = run({"support"}).out;

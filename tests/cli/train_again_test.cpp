@@ -62,7 +62,9 @@ TEST_CASE("train: steps that were skipped stay in the report of a run that goes 
     Answer const answer(first.out);
     auto const skipped = answer.size("skipped_steps");
     REQUIRE(skipped > 0);
-    CHECK(answer.text("skipped_steps", std::size_t{0}, "cause").find("infinite or undefined") != std::string::npos);
+    auto const cause = answer.text("skipped_steps", std::size_t{0}, "cause");
+    CHECK(cause.find("infinite or undefined") != std::string::npos);
+    CHECK_MESSAGE(first.says("warning: a step was skipped: " + cause), first.err);
     auto const second = with_large_rate("run", {});
     REQUIRE_MESSAGE(second.status == 0, second.err);
     Answer const again(second.out);

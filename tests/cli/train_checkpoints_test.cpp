@@ -157,7 +157,7 @@ TEST_CASE("train: a run that goes on from a checkpoint equals one that was never
     auto const other =
         training.run("whole", {"--steps", "6", "--valid-part", "0.1", "--resume", "auto", "--seed", "1"});
     CHECK(other.status == 1);
-    CHECK_MESSAGE(other.says("seed: is 1, and was 0 when the run began"), other.err);
+    CHECK_MESSAGE(other.says(": --seed: is 1, and was 0 when the run began"), other.err);
     auto from = flags;
     from.insert(from.end(), {"--resume", training.out("whole") + "/step-000004"});
     CHECK(training.train("elsewhere", from).text("weights_hash") == expected.text("weights_hash"));
@@ -219,7 +219,7 @@ TEST_CASE("train: fast sums give nearly the same losses in less memory, and belo
     other.push_back("--fast");
     auto const changed = training.run("other", other);
     CHECK(changed.status == 1);
-    CHECK_MESSAGE(changed.says("fast: is yes, and was not set when the run began"), changed.err);
+    CHECK_MESSAGE(changed.says(": --fast: is yes, and was not set when the run began"), changed.err);
 }
 
 TEST_CASE("train: a run that would remove checkpoints of another, or later ones, is refused and leaves all as it was") {
@@ -237,8 +237,8 @@ TEST_CASE("train: a run that would remove checkpoints of another, or later ones,
     for (auto const& refused : std::vector<Refused>{
              {{"--resume", "none"}, newer + ": would be removed by a run that begins at step 0" + fix},
              {{"--resume", "none", "--seed", "3"}, newer + ": would be removed by a run that begins at step 0" + fix},
-             {{"--seed", "3"}, newer + ": seed: is 3, and was 0 when the run began"},
-             {{"--resume", "auto", "--seed", "3"}, newer + ": seed: is 3, and was 0 when the run began"},
+             {{"--seed", "3"}, newer + ": --seed: is 3, and was 0 when the run began"},
+             {{"--resume", "auto", "--seed", "3"}, newer + ": --seed: is 3, and was 0 when the run began"},
              {{"--resume", older},
               newer + ": would be removed by a run that goes on from an earlier step (got 2)" + fix}}) {
         CAPTURE(refused.more);

@@ -159,6 +159,16 @@ TEST_CASE(
         }
         CHECK(flags == std::vector<std::string>{one.expected});
     }
+    // What could not be written in the end is said at once.
+    auto const part = plan(SHARDWISE_SOURCE_DIR "/tests/golden/configs/small-llava.json", {"--context", "8", "--dry-run"});
+    CHECK(part.status == 1);
+    CHECK_MESSAGE(part.says("is the text part of a model"), part.err);
+    // Dropout that is asked for where this trainer does not look.
+    auto text = read_text(config(1));
+    text.insert(1, R"("attention_dropout":0.1,"embd_pdrop":0,)");
+    auto const dropping = plan(folder.write("dropping.json", text), {"--context", "8", "--dry-run"});
+    CHECK_MESSAGE(dropping.says("config.json has attention_dropout 0.10, by which other trainers"), dropping.err);
+    CHECK(small.err.find("by which other trainers") == std::string::npos);
     auto const refused = plan(large, {"--context", "8"});
     CHECK(refused.status == 3);
     CHECK_MESSAGE(refused.says("use --offload all"), refused.err);

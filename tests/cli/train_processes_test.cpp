@@ -110,6 +110,7 @@ TEST_CASE(
     for (auto const& flags :
          std::vector<Words>{{"--mode", "auto", "--no-fallback"}, {"--mode", "auto", "--dp", "1"}, {}})
         CHECK(launch("refused", "5", flags).status != 0);
+    CHECK_MESSAGE(launch("refused", "5", {}).says("5 ranks: have no way to share the training"), alone.err);
     // The host takes the place of a device that cannot be had, where it was not asked for by itself.
     auto const host = training.run("host", {"--steps", "3", "--mode", "auto", "--devices", "cuda:7"});
     REQUIRE_MESSAGE(host.status == 0, host.err);

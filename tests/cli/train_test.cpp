@@ -327,7 +327,7 @@ TEST_CASE("train: what does not run yet is refused by its flag, and nothing is w
                               {{"--pp", "2", "--pipeline", "zero_bubble_v"}, 2, "2 chunks of a stage"},
                               {{"--pp", "2", "--mode", "single"}, 2, "--mode, --pp"},
                               {{"--precision", "fp17"}, 2, "did you mean fp16?"},
-                              {{"--kahan-sum"}, 1, "--kahan-sum: is of weights in bf16"},
+                              {{"--kahan-sum"}, 2, "--kahan-sum: is of weights in bf16"},
                               {{"--kahan-sum", "--precision", "bf16", "--lora", "4"}, 1, "--kahan-sum, --lora"},
                               {{"--kahan-sum", "--precision", "bf16", "--optimizer", "sgd"}, 1, "adamw alone"},
                               {{"--recompute", "fulll"}, 2, "did you mean full?"},

@@ -100,6 +100,14 @@ namespace detail {
         return plain;
     }
     auto const packed = detail::packed_format(scheme, type);
+    if (!packed && scheme.method == QuantMethod::ggml_file) {
+        return Error{ErrorCode::unsupported}
+            .in(parameter.name)
+            .at(name_of(type))
+            .because("is what " + std::string(name_of(scheme).view()) +
+                     " gives this weight, which is not packed this way while it is loaded")
+            .fix("use Q4_0-pure, Q8_0-pure or the like, which pack all weights alike, or a checkpoint that is packed");
+    }
     if (!packed) {
         return detail::not_quantized_here(ErrorCode::unsupported, parameter.name, name_of(scheme).view());
     }

@@ -196,19 +196,25 @@ private:
     };
 
     [[nodiscard]] std::size_t of_tie(std::size_t number) const { return ties_begin_ + number; }
-    /// Whether a name is another one's.
-    [[nodiscard]] static bool is_other(Model const& model, std::string_view name) {
+    /// The first name of a tie whose other name this is; empty for all others.
+    [[nodiscard]] static std::string_view first_of(Model const& model, std::string_view name) {
         for (auto const& tie : model.tree.ties()) {
-            if (tie.other == name) return true;
+            if (tie.other == name) return tie.first;
         }
-        return false;
+        return {};
+    }
+    [[nodiscard]] static bool is_other(Model const& model, std::string_view name) {
+        return !first_of(model, name).empty();
     }
     /// Counts all of the model's parameters and, after them, ties.
     void name_all(Model const& model) {
         std::vector<std::string> others;
         walk_tensors(model.tree, [&](std::string_view name, Tensor const& tensor) {
             if (!tensor.is_parameter()) return;
-            if (is_other(model, name)) return others.emplace_back(name), void();
+            if (auto const first = first_of(model, name); !first.empty()) {
+                others.push_back(std::string(first) + " (as " + std::string(name) + ")");
+                return;
+            }
             names_.emplace_back(name);
             whole_elements_ += tensor.shape.checked_elements().value_or(0);
         });

@@ -106,9 +106,8 @@ private:
     [[nodiscard]] Result<> check_kind() const {
         auto const& config = model_->config;
         auto const& blocks = model_->program.blocks();
-        if (is_bidirectional(*model_))
-            return refused("sees tokens in both directions: predicting the next one does not train it");
-        if (config.labels > 0) return refused("scores labels, which has no gradient yet");
+        if (is_bidirectional(*model_)) return refused(detail::both_directions_refusal);
+        if (config.labels > 0) return refused(detail::labels_refusal);
         for (auto const& body : model_->program.bodies()) {
             for (auto const& op : body.operations()) {
                 if (op.kind == OpKind::attention && op.attention.has_rounded_slopes)

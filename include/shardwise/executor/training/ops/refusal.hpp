@@ -7,6 +7,11 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
+/// Why models as a whole are not trained.
+inline constexpr std::string_view both_directions_refusal =
+    "sees tokens in both directions: predicting the next one does not train it";
+inline constexpr std::string_view labels_refusal = "scores labels, which has no gradient yet";
+
 struct TrainingRefusal {
     Operation const& op;
     Value const& in;
