@@ -71,6 +71,8 @@ Result<LowRankOptions> read_low_rank(Arguments const& arguments) {
         out.targets = split_at_commas(*arguments.lora_targets);
         out.targets.erase(std::remove(out.targets.begin(), out.targets.end(), std::string{}), out.targets.end());
         if (out.targets.empty()) return bad_flag("--lora-targets", "names no module", "write names like q_proj,v_proj");
+        // PEFT's word for what stands where nothing is named.
+        if (out.targets.size() == 1 && out.targets[0] == "all-linear") out.targets.clear();
     }
     return out;
 }

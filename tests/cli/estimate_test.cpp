@@ -222,6 +222,11 @@ TEST_CASE("estimate --lora: needs no weights, and is refused where train does no
     CHECK(eight.integer("train", "ranks", std::size_t{0}, "weights") > 4'000'000'000);
     CHECK(eight.integer("train", "ranks", std::size_t{0}, "total") < 9'000'000'000);
 
+    std::vector<std::string> words{"estimate", "demo", "--training", "adam", "--lora", "2", "--json"};
+    auto const all = run(words);
+    words.insert(words.end(), {"--lora-targets", "all-linear"});
+    CHECK(run(words).out == all.out);
+
     struct Case {
         std::vector<std::string> words;
         int status;
