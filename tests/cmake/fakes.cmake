@@ -5,7 +5,7 @@ function(shardwise_fake name source)
     target_compile_features(${name} PRIVATE cxx_std_20)
     target_compile_definitions(${name} PRIVATE ${ARGN})
     set_target_properties(${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/fakes")
-    foreach(room hardware monitor cli)
+    foreach(room hardware monitor cli device)
         foreach(target test_${room} asan_${room})
             if(TARGET ${target})
                 add_dependencies(${target} ${name})
@@ -22,3 +22,6 @@ shardwise_fake(fake_amd_smi_without_memory amd_smi.cpp FAKE_AMD_SMI_WITHOUT_MEMO
 shardwise_fake(watched_files watched_files.cpp)
 # Makes one rank's reads of its data slow.
 shardwise_fake(slow_reads slow_reads.cpp)
+# NCCL between processes, over the fake vendor's streams.
+shardwise_fake(fake_nccl nccl.cpp)
+target_include_directories(fake_nccl PRIVATE "${PROJECT_SOURCE_DIR}/include")

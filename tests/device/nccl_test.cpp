@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/comm/device/nccl.hpp>
 #include <shardwise/comm/threads.hpp>
-#include <shardwise/core/split.hpp>
 
 #include <doctest/doctest.h>
 
 #include "fake_nccl.hpp"
+#include "nccl_collectives.hpp"
 
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <string>
 #include <utility>
@@ -17,10 +16,15 @@
 
 using namespace shardwise;
 using namespace std::chrono_literals;
+using shardwise::testing::collect_all;
+using shardwise::testing::expect;
 using shardwise::testing::Fake;
 using shardwise::testing::FakeApi;
 using shardwise::testing::FakeMachine;
 using shardwise::testing::FakeNccl;
+using shardwise::testing::hold;
+using shardwise::testing::Kept;
+using shardwise::testing::look;
 
 namespace {
 
@@ -42,17 +46,6 @@ struct Mended {
            std::to_string(machine.streams) + ", events " + std::to_string(machine.events);
 }
 
-/// What a rank's stream may still use after a failure.
-struct Kept {
-    std::deque<Buffer<float, Fake>> memory;
-    std::deque<std::vector<float>> values;
-
-    static Kept& get() {
-        static thread_local Kept kept;
-        return kept;
-    }
-};
-
 /// Runs body on ranks that are threads, each with a device's context, a stream and the library.
 [[nodiscard]] Result<> run_ranks(std::int32_t ranks, std::chrono::nanoseconds limit, Body const& body) {
     return run_threads(ranks,
@@ -72,81 +65,6 @@ struct Kept {
                        {.timeout = 20s});
 }
 
-[[nodiscard]] Buffer<float, Fake>& hold(Fake::Context& context, Fake::Stream& stream,
-                                        std::vector<float> const& values) {
-    auto memory = Buffer<float, Fake>::allocate(context, static_cast<std::int64_t>(values.size()));
-    TensorView<float const, 1, Host> const from(values.data(), {memory->size()});
-    (void)Fake::copy<float>(from, memory->view(), stream);
-    (void)stream.synchronize(Deadline::after(10s));
-    Kept::get().memory.push_back(std::move(*memory));
-    return Kept::get().memory.back();
-}
-[[nodiscard]] Result<std::vector<float>> look(Buffer<float, Fake> const& memory, Fake::Stream& stream) {
-    auto& values = Kept::get().values.emplace_back(static_cast<std::size_t>(memory.size()));
-    TensorView<float, 1, Host> const to(values.data(), {memory.size()});
-    if (auto const copied = Fake::copy<float>(memory.view(), to, stream); !copied) return copied.error();
-    if (auto const done = stream.synchronize(Deadline::after(10s)); !done) return done.error();
-    return values;
-}
-[[nodiscard]] Result<> expect(Result<std::vector<float>> const& found, std::vector<float> const& expected,
-                              char const* what) {
-    if (!found) return found.error();
-    if (*found == expected) return {};
-    return Error{ErrorCode::invalid_argument}.in(what).because("has other values");
-}
-
-/// Every collective once, with counts that are alike and that are not.
-[[nodiscard]] Result<> collect(Nccl<FakeApi>& nccl, Fake::Context& context, Fake::Stream& stream) {
-    using View = TensorView<float const, 1, Fake>;
-    auto const ranks = nccl.size();
-    auto const rank = nccl.rank();
-    auto const own = static_cast<float>(rank + 1);
-    auto const all = static_cast<float>(ranks * (ranks + 1)) / 2.0F;
-    for (std::int64_t const size : {std::int64_t{6 * ranks}, std::int64_t{7}}) {
-        std::vector<std::int64_t> counts;
-        std::vector<float> gathered;
-        for (std::int32_t peer = 0; peer < ranks; ++peer) {
-            counts.push_back(split_units(size, ranks, peer).size());
-            gathered.insert(gathered.end(), static_cast<std::size_t>(counts.back()), static_cast<float>(peer + 1));
-        }
-        auto const length = static_cast<std::size_t>(size);
-        auto const part = counts[static_cast<std::size_t>(rank)];
-        auto const first = split_units(size, ranks, rank).begin;
-        auto& sum = hold(context, stream, std::vector<float>(length, own));
-        if (auto const put = nccl.all_reduce<float>(sum.view()); !put) return put;
-        if (auto const ok = expect(look(sum, stream), std::vector<float>(length, all), "sum"); !ok) return ok;
-        auto& whole = hold(context, stream, std::vector<float>(length, own));
-        auto const mine = whole.view().part(first, part);
-        if (auto const put = nccl.all_gather<float>(View(mine), whole.view(), counts); !put) return put;
-        if (auto const ok = expect(look(whole, stream), gathered, "gather"); !ok) return ok;
-        auto& scattered = hold(context, stream, std::vector<float>(static_cast<std::size_t>(part)));
-        if (auto const put = nccl.reduce_scatter<float>(View(whole.view()), scattered.view(), counts); !put) return put;
-        std::vector<float> expected;
-        for (std::int64_t i = first; i < first + part; ++i)
-            expected.push_back(gathered[static_cast<std::size_t>(i)] * static_cast<float>(ranks));
-        if (auto const ok = expect(look(scattered, stream), expected, "scatter"); !ok) return ok;
-        std::vector<std::int64_t> const received(static_cast<std::size_t>(ranks), part);
-        auto& taken = hold(context, stream, std::vector<float>(static_cast<std::size_t>(part * ranks)));
-        auto const& sent = hold(context, stream, std::vector<float>(length, own));
-        if (auto const put = nccl.all_to_all<float>(sent.view(), counts, taken.view(), received); !put) return put;
-        expected.clear();
-        for (std::int32_t peer = 0; peer < ranks; ++peer)
-            expected.insert(expected.end(), static_cast<std::size_t>(part), static_cast<float>(peer + 1));
-        if (auto const ok = expect(look(taken, stream), expected, "exchange"); !ok) return ok;
-    }
-    auto& word = hold(context, stream, {own, own});
-    if (auto const put = nccl.broadcast_from<float>(word.view(), 1); !put) return put;
-    if (auto const ok = expect(look(word, stream), {2.0F, 2.0F}, "broadcast"); !ok) return ok;
-    if (rank == 0) {
-        if (auto const put = nccl.send<float>(View(word.view()), 1); !put) return put;
-    } else if (rank == 1) {
-        auto& other = hold(context, stream, {9.0F, 9.0F});
-        if (auto const put = nccl.receive<float>(other.view(), 0); !put) return put;
-        return expect(look(other, stream), {2.0F, 2.0F}, "message");
-    }
-    return expect(look(word, stream), {2.0F, 2.0F}, "message");
-}
-
 }  // namespace
 
 TEST_CASE("Nccl: every collective moves what it says, also where the library is long in progress") {
@@ -155,7 +73,7 @@ TEST_CASE("Nccl: every collective moves what it says, also where the library is 
         FakeNccl::get().asks_in_progress = asks;
         for (std::int32_t const ranks : {2, 3}) {
             auto const done = run_ranks(ranks, 10s, [](auto& nccl, auto& context, auto& stream, auto&) {
-                return collect(nccl, context, stream);
+                return collect_all(nccl, context, stream);
             });
             INFO(std::string(done ? "" : done.error().message()));
             CHECK(done);
@@ -173,7 +91,7 @@ TEST_CASE("Nccl: each call that fails ends the group with its name, and nothing 
         CAPTURE(std::string(call));
         FakeNccl::get().fail(call, 1);
         auto const done = run_ranks(
-            2, 1s, [](auto& nccl, auto& context, auto& stream, auto&) { return collect(nccl, context, stream); });
+            2, 1s, [](auto& nccl, auto& context, auto& stream, auto&) { return collect_all(nccl, context, stream); });
         FakeNccl::get().mend();
         // What cannot end in peace is aborted.
         INFO(std::string(done ? "" : done.error().message()));
@@ -228,7 +146,8 @@ TEST_CASE("Nccl: a library that stays in progress is given up at the limit, and 
     CHECK(alive() == "");
 }
 
-TEST_CASE("Nccl: a group that is cut works in its parts and as a whole; a cut that fails ends it on all ranks by name") {
+TEST_CASE(
+    "Nccl: a group that is cut works in its parts and as a whole; a cut that fails ends it on all ranks by name") {
     Mended const mended;
     for (int const asks : {0, 3}) {
         FakeNccl::get().asks_in_progress = asks;
@@ -240,13 +159,13 @@ TEST_CASE("Nccl: a group that is cut works in its parts and as a whole; a cut th
             if (!half) return half.error();
             if ((*half)->size() != 2 || (*half)->rank() != world.rank() / 2)
                 return Error{ErrorCode::invalid_argument}.in("test").because("has other ranks");
-            if (auto const moved = collect(**half, context, own); !moved) return moved;
+            if (auto const moved = collect_all(**half, context, own); !moved) return moved;
             auto& sum = hold(context, own, {static_cast<float>(world.rank())});
             if (auto const put = (*half)->template all_reduce<float>(sum.view()); !put) return put;
             auto const expected = world.rank() % 2 == 0 ? 2.0F : 4.0F;
             if (auto const ok = expect(look(sum, own), {expected}, "sum of a part"); !ok) return ok;
             // The whole goes on.
-            return collect(nccl, context, stream);
+            return collect_all(nccl, context, stream);
         });
         INFO(std::string(done ? "" : done.error().message()));
         CHECK(done);
