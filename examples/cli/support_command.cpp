@@ -110,6 +110,15 @@ template <class SupportOf>
     return reached_on_devices(kernel) && kernel != "soft_cap";
 }
 
+/// Why a kernel of the host's has no body on devices.
+[[nodiscard]] std::string_view no_device_body(std::string_view kernel) {
+    if (kernel == "attention") return "is step_attention there, of one sequence, too";
+    if (kernel == "store_rows") return "is store_step there, of one sequence, too";
+    if (kernel == "quantize") return "the host's cores quantise weights while they are loaded";
+    bool const is_training = kernel.ends_with("_backward") || kernel == "dropout" || kernel == "head_cross_entropy";
+    return is_training ? "models train on the host only" : no_body;
+}
+
 [[nodiscard]] std::vector<SupportRow> operations() {
     std::vector<SupportRow> rows;
     for (std::size_t i = 0; i < kernel_support<Host>.size(); ++i) {
@@ -120,7 +129,8 @@ template <class SupportOf>
                                         (HasHostMemory<B> || reached_on_devices(kernel.name));
                 return {is_reached ? SupportLevel::runs : SupportLevel::library, {}};
             }
-            return {SupportLevel::none, ComputeBackend<B> ? no_body : no_backend};
+            if (!ComputeBackend<B>) return {SupportLevel::none, no_backend};
+            return {SupportLevel::none, HasHostMemory<B> ? no_body : no_device_body(kernel.name)};
         }));
     }
     rows.push_back(row("all_reduce", []<class B>(B*, DeviceKind) -> Support {
@@ -141,7 +151,8 @@ template <class T>
         rows.push_back(row(std::string(kernel_support<Host>[i].name), [i]<class B>(B*, DeviceKind) -> Support {
             auto const& kernel = kernel_support<B, T>[i];
             if (!ComputeBackend<B>) return {SupportLevel::none, no_backend};
-            if (!kernel.is_there) return {SupportLevel::none, HasHostMemory<B> ? float_on_host : no_body};
+            if (!kernel.is_there)
+                return {SupportLevel::none, HasHostMemory<B> ? float_on_host : no_device_body(kernel.name)};
             bool const is_reached = !HasHostMemory<B> && !kernel.is_library_only && reached_in_halves(kernel.name);
             return {is_reached ? SupportLevel::runs : SupportLevel::library, {}};
         }));

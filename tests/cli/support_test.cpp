@@ -106,6 +106,7 @@ TEST_CASE("support: says what runs where, and why the rest does not") {
     CHECK(levels(answer, "training", "cuda").at("attention") == "none");
     auto const text = run({"support"}).out;
     CHECK(text.find("routed experts have no gradient yet") != std::string::npos);
+    CHECK(text.find("is step_attention there, of one sequence, too") != std::string::npos);
     CHECK(text.find("its products take activations in full") != std::string::npos);
     CHECK(text.find("Metal shows a process one GPU") != std::string::npos);
     // A plan refuses what support says is refused.

@@ -174,7 +174,7 @@ TEST_CASE("Nccl: between processes an error that the library finds later, and a 
                 (void)::kill(processes[1], SIGKILL);
             });
         CHECK(lost[1].status == SIGKILL);
-        for (std::size_t const rank : {0, 2}) {
+        for (auto const rank : {std::size_t{0}, std::size_t{2}}) {
             CAPTURE(rank);
             CHECK_MESSAGE(lost[rank].has_answered, lost[rank].status);
             CHECK_FALSE(lost[rank].succeeded);

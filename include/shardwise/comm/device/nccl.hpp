@@ -309,7 +309,11 @@ private:
     /// Ends the group with what came up on this rank.
     [[nodiscard]] Error stop(Error const& error) {
         abort();
-        if (!failure_) failure_ = end_group(*control_, error);
+        if (!failure_) {
+            // The library does not say which rank it has lost.
+            auto const lost = error.code() == ErrorCode::rank_lost ? control_->lost() : std::nullopt;
+            failure_ = end_group(*control_, lost ? *lost : error);
+        }
         stream_->fail(*failure_);
         return *failure_;
     }
