@@ -2,7 +2,7 @@
 #include <shardwise/core/text.hpp>
 #include <shardwise/model/files/label_names.hpp>
 #include <shardwise/session/embed.hpp>
-#include <shardwise/session/run_options.hpp>
+#include <shardwise/session/embed_run_options.hpp>
 #include <shardwise/session/sentence_modules.hpp>
 #include <shardwise/tokenizer/files/load_tokenizer.hpp>
 
@@ -82,11 +82,7 @@ struct EmbedRequest {
     options.activations = *element;
     if (!options.devices.empty() && !arguments.tp)
         options.tp = static_cast<std::int32_t>(options.devices.numbers.size());
-    RunOptions run;
-    run.tp = options.tp;
-    run.devices = options.devices;
-    run.comm = options.comm;
-    run.peer_sums = options.peer_sums;
+    auto const run = detail::run_options_of(options);
     if (auto const used = check_calibration_is_used(arguments, run, false); !used) return used.error();
     warn_of_missing_sums(arguments, run, request.warnings);
     return request;

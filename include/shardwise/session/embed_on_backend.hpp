@@ -14,6 +14,7 @@
 #include <shardwise/executor/stored_parameters.hpp>
 #include <shardwise/session/chosen_activations.hpp>
 #include <shardwise/session/declared/embed.hpp>
+#include <shardwise/session/embed_run_options.hpp>
 #include <shardwise/session/rank_communicator.hpp>
 #include <shardwise/session/rank_machine.hpp>
 #include <shardwise/session/run_options.hpp>
@@ -158,19 +159,6 @@ struct EmbedPart {
     // An encoder caches nothing: as many texts as a step has tokens. A decoder's caches hold a step's tokens.
     auto const sequences = std::clamp<std::int64_t>(is_whole ? step : step / longest, 1, count);
     return ExecutorLimits{.sequences = sequences, .context = longest, .step_tokens = step, .has_head = false};
-}
-
-/// What embedding asks of runs: ranks, cores, devices.
-[[nodiscard]] inline RunOptions run_options_of(EmbedOptions const& options) {
-    RunOptions run;
-    run.tp = options.tp;
-    run.threads = options.threads;
-    run.devices = options.devices;
-    run.comm = options.comm;
-    run.peer_sums = options.peer_sums;
-    run.activations = options.activations;
-    run.timeout = options.timeout;
-    return run;
 }
 
 /// One rank's share of embedding texts.
