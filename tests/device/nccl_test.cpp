@@ -182,14 +182,21 @@ TEST_CASE(
     REQUIRE_FALSE(failed);
     CHECK(failed.error().message().find("ncclCommSplit") != std::string::npos);
     FakeNccl::get().mend();
-    auto const same = run_ranks(2, 5s, [](auto& nccl, auto&, auto& stream, auto& world) -> Result<> {
-        auto part = world.split(0);
-        if (!part) return part.error();
-        auto half = nccl.split(*part, stream);
-        return half ? Result<>{} : Result<>{half.error()};
-    });
-    REQUIRE_FALSE(same);
-    CHECK(same.error().code() == ErrorCode::invalid_argument);
+    // Also where one rank alone has the wrong stream, which is told at once.
+    for (std::int32_t const wrong_ranks : {2, 1}) {
+        auto const begin = std::chrono::steady_clock::now();
+        auto const same = run_ranks(2, 5s, [=](auto& nccl, auto& context, auto& stream, auto& world) -> Result<> {
+            auto part = world.split(0);
+            if (!part) return part.error();
+            auto own = context.make_stream();
+            auto half = nccl.split(*part, world.rank() < wrong_ranks ? stream : own);
+            return half ? Result<>{} : Result<>{half.error()};
+        });
+        REQUIRE_FALSE(same);
+        CHECK(same.error().code() == ErrorCode::invalid_argument);
+        // The library waits ten seconds for who does not come.
+        CHECK(std::chrono::steady_clock::now() - begin < 8s);
+    }
     CHECK(FakeNccl::get().alive == 0);
     CHECK(alive() == "");
 }

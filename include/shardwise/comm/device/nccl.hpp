@@ -59,14 +59,17 @@ public:
     /// Errors  as join; the failure that ended this group; invalid_argument for this group's own stream
     [[nodiscard]] Result<std::unique_ptr<Nccl>> split(HostCommunicator& part, Stream& stream) {
         if (failure_) return *failure_;
+        bool const is_other = &stream != stream_ && stream.device() == stream_->device();
+        // Before the library is called: the others would wait in it for a rank that is not.
+        auto const checked =
+            agree_on(*control_, is_other ? Result<>{}
+                                         : Error{ErrorCode::invalid_argument}
+                                               .in("ncclCommSplit")
+                                               .because("a part works in another stream of the same device")
+                                               .fix("make it a stream of its own"));
+        if (!checked) return stop(checked.error());
         std::unique_ptr<Nccl> made(new Nccl(table_, part, *context_, stream, limit_));
         auto const cut = [&]() -> Result<> {
-            if (&stream == stream_ || stream.device() != stream_->device()) {
-                return Error{ErrorCode::invalid_argument}
-                    .in("ncclCommSplit")
-                    .because("a part works in another stream of the same device")
-                    .fix("make it a stream of its own");
-            }
             detail::DeviceScope<Api> const scope(context_->device());
             if (!scope.result()) return scope.result();
             NcclTable::Config config;
