@@ -258,7 +258,9 @@ void catch_interrupts(RunRanks& ranks, std::optional<StopRequest>& stop) {
     }
     if (!input) return input.error();
     // Of what options say, beside those of the model.
-    input->model.warnings.insert(input->model.warnings.end(), warnings.begin(), warnings.end());
+    auto& told = input->model.warnings;
+    told.insert(told.end(), warnings.begin(), warnings.end());
+    if (auto note = long_rotations(input->model.model, input->request, options)) told.push_back(*std::move(note));
     return generate(arguments, *input, options, ranks, color);
 }
 

@@ -4,6 +4,7 @@
 #include <shardwise/core/files/stream.hpp>
 #include <shardwise/core/files/text_file.hpp>
 #include <shardwise/model/files/end_tokens.hpp>
+#include <shardwise/session/request_limits.hpp>
 #include <shardwise/tokenizer/chat_layout.hpp>
 #include <shardwise/tokenizer/files/load_tokenizer.hpp>
 
@@ -94,6 +95,19 @@ Result<RunPrompt> read_prompt(Arguments const& arguments, OpenCheckpoint& files)
     }
     prompt.tokenizer = std::move(loaded->tokenizer);
     return prompt;
+}
+
+std::optional<std::string> long_rotations(Model const& model, GenerationRequest const& request,
+                                          RunOptions const& options) {
+    auto const original = model.config.rope.original_max_positions;
+    auto const prompt = static_cast<std::int64_t>(request.prompt.size());
+    bool const has_lists = model.config.rope.kind == RopeKind::longrope && original > 0;
+    if (!has_lists || prompt > original) return std::nullopt;
+    if (detail::limits_for({request}, model, options, Dtype::f32).context <= original) return std::nullopt;
+    return "prompt and --max-new-tokens come to more than " + std::to_string(original) +
+           " tokens, beyond which this model's positions turn by other factors: those are taken from the first token "
+           "on, as llama.cpp and vLLM do; transformers changes to them where a text grows so long (up to " +
+           std::to_string(original - prompt) + " new tokens stay below)";
 }
 
 }  // namespace shardwise::cli

@@ -79,8 +79,10 @@ std::vector<Golden> golden() {
                 row.short_factors = values;
             else if (key == "long_factor")
                 row.long_factors = values;
-            else
+            else {
                 *members.at(key) = values[0];
+                row.rope.has_factor = row.rope.has_factor || key == "factor";
+            }
         }
         row.extent.rotary = rotary_elements(row.rope, head_dim);
         row.attention_factor = numbers(line.substr(first + 3, second - first - 3), ' ')[0];

@@ -117,7 +117,7 @@ inline void stretch_yarn(List<float>& frequencies, List<float> const& periods, R
 /// Units   radians per token
 /// Errors  invalid_argument for an odd or negative number of elements, for parameters outside their range, and where longrope
 ///         lacks its factors; unsupported for a method that is not known
-/// Source  transformers 4.57 modeling_rope_utils.py, in its order of roundings
+/// Source  transformers 4.57 modeling_rope_utils.py, in its order of roundings; of longrope's `factor` transformers 5
 [[nodiscard]] inline Result<RopeFrequencies> rope_frequencies(RopeParameters const& rope, RopeExtent const& extent) {
     auto const refuse = [](std::string_view place, std::string_view reason) {
         return Error{ErrorCode::invalid_argument}.in("rope").at(place).because(reason);
@@ -145,7 +145,7 @@ inline void stretch_yarn(List<float>& frequencies, List<float> const& periods, R
         auto const longest = static_cast<double>(std::max(extent.sequence, extent.max_positions));
         auto const rotary = static_cast<double>(extent.rotary);
         auto const stretch = rope.factor * longest / static_cast<double>(extent.max_positions) - (rope.factor - 1.0);
-        theta *= detail::power_of(rope.alpha > 0.0 ? rope.alpha : stretch, rotary / (rotary - 2.0));
+        theta *= detail::power_of(rope.has_alpha ? rope.alpha : stretch, rotary / (rotary - 2.0));
     }
     auto const periods = detail::rope_periods(theta, extent.rotary);
     for (auto const period : periods) result.per_pair.push_back(1.0F / period);
@@ -182,9 +182,9 @@ inline void stretch_yarn(List<float>& frequencies, List<float> const& periods, R
         case RopeKind::longrope: {
             if (!has_context) return refuse("max_positions", "must be at least 1").got(extent.max_positions);
             auto const original = rope.original_max_positions > 0 ? rope.original_max_positions : extent.max_positions;
-            auto const stretch = rope.original_max_positions > 0 ? static_cast<double>(extent.max_positions) /
-                                                                       static_cast<double>(rope.original_max_positions)
-                                                                 : rope.factor;
+            auto const stretch = rope.has_factor
+                                     ? rope.factor
+                                     : static_cast<double>(extent.max_positions) / static_cast<double>(original);
             auto const divisors = extent.sequence > original ? extent.long_factors : extent.short_factors;
             if (divisors.size() != periods.size()) {
                 return refuse(extent.sequence > original ? "long_factor" : "short_factor", "needs a divisor per pair")

@@ -17,7 +17,9 @@ struct RopeParameters {
     double theta = 10000.0;
     double local_theta = 0.0;  // gemma3: sliding layers
     double factor = 1.0;
-    double alpha = 0.0;  // hunyuan's dynamic: stretches theta once, whatever the sequence; 0: absent
+    bool has_factor = false;  // longrope: a config says it; else it is the context by the original one
+    double alpha = 0.0;       // as configs have it
+    bool has_alpha = false;   // hunyuan's dynamic: alpha stretches theta, whatever the sequence
     double low_frequency_factor = 1.0;
     double high_frequency_factor = 4.0;
     double attention_factor = 0.0;  // 0: derived from the others

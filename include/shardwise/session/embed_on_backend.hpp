@@ -24,6 +24,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -272,6 +273,48 @@ template <ReductionPolicy Policy, ComputeBackend Backend>
     return {};
 }
 
+/// By text, whether it is longer than the context beyond which rotations are others (longrope); all alike, for other models.
+[[nodiscard]] inline std::vector<bool> turn_as_long(Model const& model,
+                                                    std::vector<std::vector<std::int32_t>> const& texts) {
+    auto const& rope = model.config.rope;
+    bool const has_lists = rope.kind == RopeKind::longrope && rope.original_max_positions > 0;
+    std::vector<bool> out;
+    for (auto const& text : texts)
+        out.push_back(has_lists && static_cast<std::int64_t>(text.size()) > rope.original_max_positions);
+    return out;
+}
+
+}  // namespace detail
+
+template <ComputeBackend Backend>
+[[nodiscard]] Result<std::vector<Embedding>> embed_on_backend(OpenCheckpoint& files, Model const& model,
+                                                              std::vector<std::vector<std::int32_t>> const& texts,
+                                                              EmbedOptions const& options);
+
+namespace detail {
+
+/// Texts whose rotations differ, each kind by itself: a text has the vectors that it has alone.
+template <ComputeBackend Backend>
+[[nodiscard]] Result<std::vector<Embedding>> embed_apart(OpenCheckpoint& files, Model const& model,
+                                                         std::vector<std::vector<std::int32_t>> const& texts,
+                                                         std::vector<bool> const& are_long,
+                                                         EmbedOptions const& options) {
+    std::vector<Embedding> out(texts.size());
+    for (bool const is_long : {false, true}) {
+        std::vector<std::size_t> places;
+        std::vector<std::vector<std::int32_t>> some;
+        for (std::size_t i = 0; i < texts.size(); ++i) {
+            if (are_long[i] != is_long) continue;
+            places.push_back(i);
+            some.push_back(texts[i]);
+        }
+        auto made = embed_on_backend<Backend>(files, model, some, options);
+        if (!made) return made;
+        for (std::size_t i = 0; i < places.size(); ++i) out[places[i]] = std::move((*made)[i]);
+    }
+    return out;
+}
+
 }  // namespace detail
 
 /// embed_on_threads on one back end: the host, or the devices that the options name (with their kernels' headers included).
@@ -281,6 +324,9 @@ template <ComputeBackend Backend>
 [[nodiscard]] Result<std::vector<Embedding>> embed_on_backend(OpenCheckpoint& files, Model const& model,
                                                               std::vector<std::vector<std::int32_t>> const& texts,
                                                               EmbedOptions const& options) {
+    auto const are_long = detail::turn_as_long(model, texts);
+    if (std::adjacent_find(are_long.begin(), are_long.end(), std::not_equal_to<>()) != are_long.end())
+        return detail::embed_apart<Backend>(files, model, texts, are_long, options);
     if (options.tp < 1) {
         return Error{ErrorCode::invalid_argument}.in("tp").because("is less than one rank").got(options.tp).at_least(1);
     }

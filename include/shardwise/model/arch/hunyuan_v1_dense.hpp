@@ -37,12 +37,12 @@ struct HunYuanDenseV1 {
         std::array{NameAlias{"blk.{}.attn_q_norm.weight", "model.layers.{}.self_attn.query_layernorm.weight"},
                    NameAlias{"blk.{}.attn_k_norm.weight", "model.layers.{}.self_attn.key_layernorm.weight"}});
 
-    static constexpr detail::LlamaLayout layout{.prefix = "HunYuanDenseV1",
-                                                .head_norms = {.query = "query_layernorm",
-                                                               .key = "key_layernorm",
-                                                               .follow_rope = true}};
+    static constexpr detail::LlamaLayout layout{
+        .prefix = "HunYuanDenseV1",
+        .head_norms = {.query = "query_layernorm", .key = "key_layernorm", .follow_rope = true}};
 
-    /// attention_bias covers all four projections. Published configs scale positions by rope_scaling's alpha.
+    /// attention_bias covers all four projections. Published configs scale positions by rope_scaling's alpha, which stretches theta
+    /// whatever the sequence; other families have no such number.
     static constexpr Result<> complete(ModelConfig& config) {
         if (auto const checked = detail::check_class(config, {"HunYuanDenseV1ForCausalLM", "HunYuanDenseV1Model",
                                                               "HunYuanDenseV1ForSequenceClassification"});
@@ -51,6 +51,7 @@ struct HunYuanDenseV1 {
         if (auto const checked = detail::complete_heads(config); !checked) return checked;
         config.attention_out_bias = config.attention_bias;
         config.qk_norm = true;
+        config.rope.has_alpha = config.rope.alpha > 0.0;
         return {};
     }
 

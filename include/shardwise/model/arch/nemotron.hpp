@@ -52,7 +52,7 @@ struct Nemotron {
                                                 .has_gate = false,
                                                 .has_rotary_dim = true};
 
-    /// attention_bias covers all four projections. Of scaled positions the class knows none.
+    /// attention_bias covers all four projections. Scaled positions are those of transformers 5: 4.57 knows none.
     static constexpr Result<> complete(ModelConfig& config) {
         if (auto const checked =
                 detail::check_class(config, {"NemotronForCausalLM", "NemotronModel",
@@ -62,7 +62,6 @@ struct Nemotron {
         if (auto const checked = detail::complete_heads(config); !checked) return checked;
         if (auto const derived = detail::derive_rotary_dim(config, "partial_rotary_factor"); !derived) return derived;
         config.attention_out_bias = config.attention_bias;
-        config.rope.kind = RopeKind::standard;
         config.sliding_window = config.layer_types_count = 0;
         config.local_layers = {};
         return {};

@@ -80,8 +80,14 @@ struct Qwen2Moe {
         }
         config.attention_out_bias = config.mlp_bias = false;
         if (!config.use_sliding_window) config.sliding_window = 0;
+        if (config.sliding_window > 0 && config.layer_types_count == 0) {
+            return Error{ErrorCode::unsupported}
+                .at("use_sliding_window")
+                .because("without layer_types means other layers to transformers 4 than to transformers 5")
+                .fix("write layer_types, or leave it out");
+        }
         if (auto const checked = detail::complete_sparse_layers(config); !checked) return checked;
-        return detail::complete_windows(config, [&](std::int64_t layer) { return layer >= config.sliding_pattern; });
+        return detail::complete_windows(config, [](std::int64_t) { return false; });
     }
 
     static constexpr ModuleTree tree(auto const& config) { return detail::mixed_decoder_tree(config, layout); }

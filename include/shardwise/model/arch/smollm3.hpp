@@ -44,15 +44,16 @@ struct SmolLM3 {
 
     /// attention_bias covers all four projections; the layers that slide, where windows are used, are those that do not turn.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked = detail::check_class(config, {"SmolLM3ForCausalLM", "SmolLM3Model",
-                                                              "SmolLM3ForSequenceClassification",
-                                                              "SmolLM3ForTokenClassification"});
+        if (auto const checked =
+                detail::check_class(config, {"SmolLM3ForCausalLM", "SmolLM3Model", "SmolLM3ForSequenceClassification",
+                                             "SmolLM3ForTokenClassification"});
             !checked)
             return checked;
         if (auto const checked = detail::complete_heads(config); !checked) return checked;
         if (auto const checked = detail::complete_rope_free_layers(config); !checked) return checked;
         config.attention_out_bias = config.attention_bias;
-        if (!config.use_sliding_window) config.sliding_window = 0;
+        // layer_types alone say it where they are there.
+        if (!config.use_sliding_window && config.layer_types_count == 0) config.sliding_window = 0;
         return detail::complete_windows(config,
                                         [&](std::int64_t layer) { return config.rope_free_layers.contains(layer); });
     }

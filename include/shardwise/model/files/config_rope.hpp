@@ -28,7 +28,7 @@ inline constexpr std::array<RopeMember, 13> rope_members{
      {"alpha", &RopeParameters::alpha, true},
      {"low_freq_factor", &RopeParameters::low_frequency_factor},
      {"high_freq_factor", &RopeParameters::high_frequency_factor},
-     {"attention_factor", &RopeParameters::attention_factor, true},
+     {"attention_factor", &RopeParameters::attention_factor},
      {"beta_fast", &RopeParameters::beta_fast, true},
      {"beta_slow", &RopeParameters::beta_slow, true},
      {"mscale", &RopeParameters::mscale, true},
@@ -79,6 +79,7 @@ inline constexpr std::array<RopeMember, 13> rope_members{
             return object.error(ErrorCode::invalid_field, row.key,
                                 row.may_be_zero ? "must be at least 0" : "must be above 0");
         rope.*row.member = *value;
+        rope.has_factor = rope.has_factor || row.key == "factor";
     }
     if (auto const found = object.find_set("truncate")) {
         auto const value = object.flag("truncate", *found);
@@ -119,9 +120,11 @@ inline constexpr std::array<RopeMember, 13> rope_members{
             rope.local_theta = local.theta;
         }
     }
-    // longrope's stands beside the dictionary (phi3), and there it counts.
+    // What stands beside the dictionary counts (phi3), as in transformers 5.
     auto const beside = config.find_set("original_max_position_embeddings");
-    if (auto const& found = beside; found && rope.kind == RopeKind::longrope) {
+    bool const has_original =
+        rope.kind == RopeKind::longrope || rope.kind == RopeKind::yarn || rope.kind == RopeKind::llama3;
+    if (auto const& found = beside; found && has_original) {
         auto const value = config.integer("original_max_position_embeddings", *found, 0);
         if (!value) return value.error();
         rope.original_max_positions = *value;
