@@ -303,6 +303,11 @@ TEST_CASE("read_config: impossible values are refused by the name of their field
     CHECK(config_of(llama_config(R"("rms_norm_eps": 0)")).config.norm_epsilon == 0.0);
     CHECK(refusal_of(llama_config(R"("hidden_size": "32")")) ==
           "config.json: hidden_size: must be an integer, but is a string");
+    // An integer is a flag, as Python takes it.
+    CHECK(config_of(llama_config(R"("tie_word_embeddings": 4)")).config.tie_word_embeddings);
+    CHECK_FALSE(config_of(llama_config(R"("tie_word_embeddings": 0)")).config.tie_word_embeddings);
+    CHECK(refusal_of(llama_config(R"("tie_word_embeddings": "yes")")) ==
+          "config.json: tie_word_embeddings: must be true or false, but is a string");
     // hidden_size need not be a multiple of the heads where head_dim is given (row 67).
     CHECK(refusal_of(llama_config(R"("hidden_size": 4095, "head_dim": 128)")) == "accepted");
 }

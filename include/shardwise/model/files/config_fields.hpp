@@ -81,8 +81,8 @@ public:
     }
     [[nodiscard]] Result<bool> flag(std::string_view key, JsonValue found) const {
         if (auto const value = found.boolean()) return *value;
-        // Python reads 0 and 1 as flags too.
-        if (auto const value = found.integer(); value && (*value == 0 || *value == 1)) return *value == 1;
+        // Python takes integers for flags, too: llama4's attn_temperature_tuning was 4.
+        if (auto const value = found.integer()) return *value != 0;
         return wrong_type(key, found, "true or false");
     }
     [[nodiscard]] Result<std::string_view> string(std::string_view key, JsonValue found) const {
