@@ -8,6 +8,7 @@
 #include <shardwise/executor/stored_parameter.hpp>
 #include <shardwise/model/architecture.hpp>
 #include <shardwise/model/architectures.hpp>
+#include <shardwise/model/block_path.hpp>
 #include <shardwise/model/files/adapter_config.hpp>
 #include <shardwise/model/files/mapped_file.hpp>
 #include <shardwise/model/files/model_folder.hpp>
@@ -157,8 +158,7 @@ private:
                                                                                     model.family->aliases.size()}) {
             for (auto const& block : model.program.blocks()) {
                 for (std::int32_t i = 0; i < block.count; ++i) {
-                    auto module = std::string(block.module);
-                    if (block.is_numbered) module += "." + std::to_string(block.first + i);
+                    auto const module = block_path(block, i);
                     for (auto const& op : model.program.body(block).operations()) note(module, op);
                 }
             }

@@ -4,6 +4,7 @@
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/cost/profile.hpp>
+#include <shardwise/model/block_path.hpp>
 #include <shardwise/model/block_program.hpp>
 
 #include <chrono>
@@ -23,8 +24,7 @@ public:
     explicit BlockTimes(BlockProgram const& program) {
         for (auto const& block : program.blocks()) {
             for (std::int32_t i = 0; i < block.count; ++i) {
-                auto name = std::string(block.module);
-                if (block.is_numbered) name += "." + std::to_string(block.first + i);
+                auto name = block_path(block, i);
                 blocks_.push_back({std::move(name), 0.0, 0.0});
             }
         }

@@ -6,6 +6,7 @@
 #include <shardwise/executor/parameter_name.hpp>
 #include <shardwise/executor/predict_memory.hpp>
 #include <shardwise/model/architecture.hpp>
+#include <shardwise/model/block_path.hpp>
 #include <shardwise/op/product_activations.hpp>
 #include <shardwise/op/work.hpp>
 
@@ -21,8 +22,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
                                                         ProductActivations activations) {
     if (activations == ProductActivations::full) return {};
     for (auto const& block : model.program.blocks()) {
-        auto prefix = std::string(block.module);
-        if (block.is_numbered) prefix += "." + std::to_string(block.first);
+        auto const prefix = block_path(block, 0);
         for (auto const& op : model.program.body(block).operations()) {
             auto const weights = weights_of(op.kind);
             bool const is_product = weights == OpWeights::dense || weights == OpWeights::experts;

@@ -8,6 +8,7 @@
 #include <shardwise/executor/stored_parameters.hpp>
 #include <shardwise/executor/stored_rows.hpp>
 #include <shardwise/model/architecture.hpp>
+#include <shardwise/model/block_path.hpp>
 #include <shardwise/model/low_rank_operations.hpp>
 
 #include <cstddef>
@@ -68,8 +69,7 @@ private:
 
     [[nodiscard]] Result<std::vector<Beside>> find(Block const& block) {
         std::vector<Beside> out;
-        auto prefix = std::string(block.module);
-        if (block.is_numbered) prefix += "." + std::to_string(block.first);
+        auto const prefix = block_path(block, 0);
         auto const& body = model_.program.body(block);
         for (std::size_t i = 0; i < body.operations().size(); ++i) {
             auto const& op = body.operations()[i];

@@ -14,6 +14,7 @@
 #include <shardwise/executor/step_capacity.hpp>
 #include <shardwise/executor/step_rotations.hpp>
 #include <shardwise/executor/stored_parameters.hpp>
+#include <shardwise/model/block_path.hpp>
 #include <shardwise/op/rope_frequencies.hpp>
 #include <shardwise/parallel/place.hpp>
 #include <shardwise/parallel/weight_stream.hpp>
@@ -202,8 +203,7 @@ template <ComputeBackend Backend, ReductionPolicy Policy>
         if (block.role == ModuleRole::head && !limits.has_head) break;
         for (std::int32_t i = 0; i < block.count; ++i, ++number) {
             if (!stage.has(number)) continue;
-            auto prefix = std::string(block.module);
-            if (block.is_numbered) prefix += "." + std::to_string(block.first + i);
+            auto const prefix = block_path(block, i);
             auto const done = predictor.add(model.program.body(block), prefix, stage.home(number));
             if (!done) return done.error();
         }

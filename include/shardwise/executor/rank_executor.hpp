@@ -27,6 +27,7 @@
 #include <shardwise/executor/step_rotations.hpp>
 #include <shardwise/executor/walk_block.hpp>
 #include <shardwise/memory/activations.hpp>
+#include <shardwise/model/block_path.hpp>
 #include <shardwise/parallel/place.hpp>
 
 #include <algorithm>
@@ -82,8 +83,7 @@ public:
             if (block.role == ModuleRole::head && !limits.has_head) break;
             for (std::int32_t i = 0; i < block.count; ++i, ++number) {
                 if (!stage.has(number)) continue;
-                auto prefix = std::string(block.module);
-                if (block.is_numbered) prefix += "." + std::to_string(block.first + i);
+                auto const prefix = block_path(block, i);
                 auto held = executor.load_block(loader, block, prefix, i, stage.home(number));
                 // A file that was cut has zeros, which may look like another fault.
                 if (auto const whole = held ? Result<>{} : detail::check_loaded(parameters, options); !whole)

@@ -5,6 +5,7 @@
 #include <shardwise/core/log.hpp>
 #include <shardwise/executor/pipeline_stage.hpp>
 #include <shardwise/model/architecture.hpp>
+#include <shardwise/model/block_path.hpp>
 #include <shardwise/session/run_options.hpp>
 
 #include <cstdint>
@@ -46,8 +47,7 @@ inline void log_layout(Model const& model, RunOptions const& options, StageBlock
     for (auto const& block : model.program.blocks()) {
         for (std::int32_t i = 0; i < block.count; ++i, ++number) {
             if (!blocks.has(number)) continue;
-            auto name = std::string(block.module);
-            if (block.is_numbered) name += "." + std::to_string(block.first + i);
+            auto name = block_path(block, i);
             if (options.tp > 1) name += ", its " + part(in_team % options.tp, options.tp);
             log(LogLevel::debug, rank,
                 name + ": " + std::string(home_and_reason(blocks.home(number), is_placed, options.pp)));

@@ -6,6 +6,7 @@
 #include <shardwise/executor/stored_parameters.hpp>
 #include <shardwise/executor/stored_rows.hpp>
 #include <shardwise/model/architecture.hpp>
+#include <shardwise/model/block_path.hpp>
 #include <shardwise/model/files/tensor_names_tree.hpp>
 
 #include <cstdint>
@@ -49,8 +50,7 @@ using ParameterReaders = std::map<std::string, ParameterReader, std::less<>>;
         auto const& body = model.program.body(block);
         bool const is_last = &block + 1 == blocks.end();
         for (std::int32_t layer = 0; layer < block.count; ++layer) {
-            auto prefix = std::string(block.module);
-            if (block.is_numbered) prefix += "." + std::to_string(block.first + layer);
+            auto const prefix = block_path(block, layer);
             for (auto const& op : body.operations()) {
                 bool const is_head = is_last && op.kind == OpKind::linear && &op == &body.operations().back();
                 for (std::size_t slot = 0; slot < op.parameters.size(); ++slot) {

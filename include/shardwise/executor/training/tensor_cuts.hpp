@@ -11,6 +11,7 @@
 #include <shardwise/executor/training/trained_adapter.hpp>
 #include <shardwise/executor/training/training_stage.hpp>
 #include <shardwise/model/architecture.hpp>
+#include <shardwise/model/block_path.hpp>
 #include <shardwise/model/walk.hpp>
 #include <shardwise/op/visit_op.hpp>
 #include <shardwise/parallel/place.hpp>
@@ -108,8 +109,7 @@ public:
             }
             if (auto const checked = check_block(body, block.module, cuts); !checked) return checked.error();
             for (std::int32_t i = 0; i < block.count; ++i) {
-                auto prefix = std::string(block.module);
-                if (block.is_numbered) prefix += "." + std::to_string(block.first + i);
+                auto const prefix = block_path(block, i);
                 for (auto const& op : body.operations()) {
                     if (op.kind != OpKind::linear) continue;
                     auto const& held = adapter.options().held;

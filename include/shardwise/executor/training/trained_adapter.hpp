@@ -7,6 +7,7 @@
 #include <shardwise/executor/parameter_name.hpp>
 #include <shardwise/executor/training/held_base.hpp>
 #include <shardwise/model/architecture.hpp>
+#include <shardwise/model/block_path.hpp>
 #include <shardwise/model/low_rank_operations.hpp>
 #include <shardwise/model/walk.hpp>
 
@@ -106,7 +107,7 @@ public:
         BlockBody out(body.values()[0]);
         for (std::size_t i = 1; i < body.values().size(); ++i) (void)out.value(body.values()[i]);
         for (auto const& op : body.operations()) {
-            auto const name = detail::parameter_name(prefix_of(block, 0), op.parameters[0], 0);
+            auto const name = detail::parameter_name(block_path(block, 0), op.parameters[0], 0);
             bool const has_halves = op.kind == OpKind::linear && storage_->weights.count(name) > 0;
             auto in = op.inputs[0];
             // Before the product, so that ranks that cut its input cut what is left of it alike.
@@ -146,11 +147,6 @@ private:
         if (options.dropout >= 0.0 && static_cast<float>(options.dropout) < 1.0F) return {};
         return bad.at("dropout").because("must be at least 0 and below 1");
     }
-    [[nodiscard]] static std::string prefix_of(Block const& block, std::int32_t layer) {
-        auto prefix = std::string(block.module);
-        if (block.is_numbered) prefix += "." + std::to_string(block.first + layer);
-        return prefix;
-    }
     [[nodiscard]] bool is_target(std::string_view module, Block const& block, std::vector<char>& is_met) const {
         if (options_.targets.empty()) return block.is_numbered;
         bool is_any = false;
@@ -169,7 +165,7 @@ private:
         std::int32_t count = 0;
         std::string last;
         for (std::int32_t layer = 0; layer < block.count; ++layer) {
-            auto const weight = detail::parameter_name(prefix_of(block, layer), op.parameters[0], 0);
+            auto const weight = detail::parameter_name(block_path(block, layer), op.parameters[0], 0);
             auto const module = weight.substr(0, weight.rfind('.'));
             if (!is_target(module, block, is_met)) continue;
             ++count;

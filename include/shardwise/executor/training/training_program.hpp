@@ -13,6 +13,7 @@
 #include <shardwise/executor/training/training_layout.hpp>
 #include <shardwise/memory/activations.hpp>
 #include <shardwise/model/backward_program.hpp>
+#include <shardwise/model/block_path.hpp>
 #include <shardwise/model/check_model.hpp>
 #include <shardwise/op/visit_op.hpp>
 
@@ -150,8 +151,7 @@ private:
         bodies_.push_back(std::move(*backward));
         for (std::int32_t i = 0; i < block.count; ++i) {
             if (!is_own(seen_++)) continue;
-            auto prefix = std::string(block.module);
-            if (block.is_numbered) prefix += "." + std::to_string(block.first + i);
+            auto const prefix = block_path(block, i);
             TrainedBlock made{number, block.first + i, {}};
             for (auto const& op : bodies_[number].forward.operations()) {
                 auto const& one = whole.operations()[made.operations.size()];

@@ -5,6 +5,7 @@
 #include <shardwise/core/split.hpp>
 #include <shardwise/executor/parameter_name.hpp>
 #include <shardwise/model/architecture.hpp>
+#include <shardwise/model/block_path.hpp>
 #include <shardwise/model/walk.hpp>
 #include <shardwise/parallel/place.hpp>
 #include <shardwise/schedule/messages.hpp>
@@ -164,8 +165,7 @@ private:
         for (auto const& block : model.program.blocks()) {
             for (std::int32_t i = 0; i < block.count; ++i, ++number) {
                 while (number >= ranges[range].end) ++range;
-                auto prefix = std::string(block.module);
-                if (block.is_numbered) prefix += "." + std::to_string(block.first + i);
+                auto const prefix = block_path(block, i);
                 for (auto const& op : model.program.body(block).operations()) {
                     for (auto const& parameter : op.parameters) {
                         if (parameter.empty()) continue;

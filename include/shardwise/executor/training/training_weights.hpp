@@ -17,6 +17,7 @@
 #include <shardwise/executor/training/training_layout.hpp>
 #include <shardwise/executor/training/turned_copies.hpp>
 #include <shardwise/executor/training/weight_shares.hpp>
+#include <shardwise/model/block_path.hpp>
 #include <shardwise/quant/half_types.hpp>
 
 #include <algorithm>
@@ -150,8 +151,7 @@ public:
         std::set<std::string> ones;
         for (auto const& block : model.program.blocks()) {
             for (std::int32_t layer = 0; layer < block.count; ++layer) {
-                auto prefix = std::string(block.module);
-                if (block.is_numbered) prefix += "." + std::to_string(block.first + layer);
+                auto const prefix = block_path(block, layer);
                 for (auto const& op : model.program.body(block).operations()) {
                     bool const is_raised = op.norm == NormKind::rms_offset || op.norm == NormKind::layer_offset;
                     if (op.kind == OpKind::norm && !op.parameters[0].empty() && !is_raised)
