@@ -261,10 +261,10 @@ TEST_CASE("run: a placement counts caches and activations as ranks hold them, an
     CHECK(on_one({"--max-new-tokens", "4000000"}) == 4);
     std::vector<std::string> const long_steps{"--max-new-tokens", "4000000", "--kv-dtype", "int8",
                                               "--prefill-chunk",  "4000000"};
-    auto halves = long_steps;
-    halves.insert(halves.end(), {"--activations", "bf16"});
-    CHECK(on_one(halves) == 4);
-    CHECK(on_one(long_steps) == 3);
+    auto floats = long_steps;
+    floats.insert(floats.end(), {"--activations", "fp32"});
+    CHECK(on_one(floats) == 3);
+    CHECK(on_one(long_steps) == 4);
 
     auto const guessed = run_placed({"--devices", "cuda:1,cuda:0", "--max-new-tokens", "1"});
     CHECK_MESSAGE(guessed.says("CUDA_DEVICE_ORDER=PCI_BUS_ID"), guessed.err);

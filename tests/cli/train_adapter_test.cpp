@@ -55,9 +55,9 @@ TEST_CASE(
     CHECK(resumed.text("weights_hash") == whole.text("weights_hash"));
     auto const other =
         training.run("two", {"--lora", "2", "--lora-alpha", "4", "--lora-targets", "q_proj,down_proj", "--steps", "4"});
-    CHECK(other.says("lora_alpha"));
+    CHECK(other.says("--lora-alpha"));
     auto const undropped = training.run("two", {"--lora", "2", "--lora-targets", "q_proj,down_proj", "--steps", "4"});
-    CHECK(undropped.says("lora_dropout"));
+    CHECK(undropped.says("--lora-dropout"));
     auto const logits = [&](std::string const& name, std::vector<std::string> const& more) {
         std::vector<std::string> all{"run",
                                      training.model.folder.path(),

@@ -344,7 +344,7 @@ TEST_CASE("train: what does not run yet is refused by its flag, and nothing is w
                               {{"--lora-dropout", "0.1"}, 2, "add --lora R"},
                               {{"--lora", "2", "--lora-dropout", "1"}, 2, "--lora-dropout: is out of range"},
                               {{"--lora", "8", "--lora-targets", "q_porj"}, 1, "did you mean q_proj?"},
-                              {{"--quant", "nf4"}, 1, "--quant"},
+                              {{"--quant", "nf4"}, 2, "--quant"},
                               {{"--tune", "--micro-batch", "2"}, 2, "--tune, --micro-batch"},
                               {{"--bucket-mb", "0"}, 2, "--bucket-mb"},
                               {{"--max-restarts", "1", "--min-ranks", "2"}, 2, "--min-ranks"},
