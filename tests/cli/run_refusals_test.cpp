@@ -276,6 +276,37 @@ TEST_CASE("run: a placement counts caches and activations as ranks hold them, an
         other.err);
 }
 
+TEST_CASE("run: a text that may pass into positions of other factors is warned of; a text is embedded as it is alone") {
+    SmallLlama const model(R"("max_position_embeddings":64,"original_max_position_embeddings":8,"rope_scaling":)"
+                           R"({"rope_type":"longrope","short_factor":[1,1.5,2],"long_factor":[1,4,9]})");
+    model.add_tokenizer();
+    auto const& path = model.folder.path();
+    auto const warns = [&](std::string const& ids, std::string const& count) {
+        auto const ran = run({"run", path, "--prompt-ids", ids, "--max-new-tokens", count, "--json"});
+        CHECK_MESSAGE(ran.status == 0, ran.err);
+        return ran.says("come to more than 8 tokens");
+    };
+    CHECK(warns("1,2,3", "6"));
+    CHECK_FALSE(warns("1,2,3", "5"));
+    CHECK_FALSE(warns("1,2,3,4,5,6,7,8,9", "5"));
+    auto const vectors = [&](std::vector<std::string> const& texts) {
+        std::vector<std::string> words{"embed", path, "--json"};
+        for (auto const& text : texts) words.insert(words.end(), {"--text", text});
+        auto const ran = run(words);
+        CHECK_MESSAGE(ran.status == 0, ran.err);
+        Answer const answer(ran.out);
+        std::vector<std::vector<double>> found(texts.size());
+        for (std::size_t i = 0; i < texts.size(); ++i) {
+            for (std::size_t k = 0; k < 24; ++k) found[i].push_back(answer.real("embeddings", i, k));
+        }
+        return found;
+    };
+    auto const all = vectors({"abc", "abcdefghijk", "bcd"});
+    CHECK(all[0] == vectors({"abc"})[0]);
+    CHECK(all[1] == vectors({"abcdefghijk"})[0]);
+    CHECK(all[2] == vectors({"bcd"})[0]);
+}
+
 TEST_CASE("run: text needs a tokenizer, and one prompt") {
     SmallLlama const model;
     auto const& path = model.folder.path();
