@@ -20,6 +20,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -309,12 +310,21 @@ private:
                               .because("has not done what every rank has called after the group's limit")
                               .fix("look at the devices and the links between them")));
     }
+    /// Which rank is gone: the library does not say, and may see a rank's end before the system tells the group of it.
+    [[nodiscard]] std::optional<Error> find_lost() const {
+        auto const deadline = Deadline::after(std::chrono::milliseconds(200));
+        auto lost = control_->lost();
+        while (!lost && !deadline.has_passed()) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            lost = control_->lost();
+        }
+        return lost;
+    }
     /// Ends the group with what came up on this rank.
     [[nodiscard]] Error stop(Error const& error) {
         abort();
         if (!failure_) {
-            // The library does not say which rank it has lost.
-            auto const lost = error.code() == ErrorCode::rank_lost ? control_->lost() : std::nullopt;
+            auto const lost = error.code() == ErrorCode::rank_lost ? find_lost() : std::nullopt;
             failure_ = end_group(*control_, lost ? *lost : error);
         }
         stream_->fail(*failure_);
