@@ -26,6 +26,7 @@ inline std::string differing_fields(ModelConfig const& a, ModelConfig const& b) 
                     is_same = a.*field.activation == b.*field.activation;
                     break;
                 case FieldType::refused:
+                case FieldType::version:  // Who wrote a config is no part of what it describes.
                     break;
             }
             if (!is_same) names += std::string(field.key) + ' ';

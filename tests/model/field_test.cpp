@@ -122,6 +122,9 @@ TEST_CASE("Defaults are those of transformers' configuration classes") {
                 case FieldType::refused:
                     CHECK_FALSE(wanted.get<bool>());
                     break;
+                case FieldType::version:
+                    CHECK(field.fallback == 0);
+                    break;
             }
         }
     });

@@ -20,6 +20,7 @@ enum class FieldType : std::uint8_t {
     activation,
     choice,   // one of `choices`, stored as its index in the integer member
     refused,  // a flag that must be false or absent; it fills no member
+    version,  // "5.24.0": the number before the first dot, an integer of the family's own
 };
 
 /// What the reader does with a field: may it be absent, may it be null or zero.
@@ -72,7 +73,8 @@ struct Field {
     bool is_zero_in_gguf = false;
 
     [[nodiscard]] constexpr bool is_own() const {
-        bool const is_number = type == FieldType::integer || type == FieldType::choice || type == FieldType::real;
+        bool const is_number = type == FieldType::integer || type == FieldType::choice || type == FieldType::real ||
+                               type == FieldType::version;
         return (is_number || type == FieldType::flag) && integer == nullptr && flag == nullptr && real == nullptr &&
                rope == nullptr;
     }
@@ -110,6 +112,7 @@ struct Field {
             case FieldType::integer:
             case FieldType::choice:
             case FieldType::flag:
+            case FieldType::version:
                 store_number(config, fallback);
                 break;
             case FieldType::real:
@@ -237,6 +240,9 @@ struct Field {
 }
 [[nodiscard]] constexpr Field real_field(Literal key, double fallback) {
     return real_field(key, nullptr, fallback);
+}
+[[nodiscard]] constexpr Field version_field(Literal key) {
+    return {.key = key, .type = FieldType::version, .rule = FieldRule::any};
 }
 /// One of a few words; the member takes the word's index, an absent field index 0.
 [[nodiscard]] constexpr Field choice_field(Literal key, std::int64_t ModelConfig::*member,

@@ -114,3 +114,17 @@ TEST_CASE("read_config: layers that slide are those of layer_types; what the ver
     CHECK(complete("nemotron", R"("rope_scaling": {"rope_type": "linear", "factor": 1.5})").rope.kind ==
           RopeKind::linear);
 }
+
+TEST_CASE("read_config: of mt5 transformers 5 scales no outputs, whatever is tied; 4 scales those of a tied head") {
+    auto const scales = [](std::string const& type, std::string const& members) {
+        auto const described = describe(config_of(R"({"model_type": ")" + type + "\"" + members + "}").config);
+        REQUIRE_MESSAGE(described, (described ? "" : described.error().message()));
+        return described->config.own["scale_decoder_outputs"] != 0;
+    };
+    std::string const tied = R"(, "tie_word_embeddings": true)";
+    CHECK(scales("mt5", tied));
+    CHECK(scales("mt5", tied + R"(, "transformers_version": "4.57.6")"));
+    CHECK_FALSE(scales("mt5", tied + R"(, "transformers_version": "5.24.0")"));
+    CHECK_FALSE(scales("mt5", ""));
+    CHECK(scales("t5", R"(, "transformers_version": "5.24.0")"));
+}

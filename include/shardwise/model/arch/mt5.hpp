@@ -25,6 +25,9 @@ struct Mt5 : detail::T5Family {
                 detail::check_class(config, {"MT5ForConditionalGeneration", "MT5Model", "MT5EncoderModel"});
             !known)
             return known;
+        // transformers 5 ties every head of this class, and scales the outputs of none.
+        constexpr std::string_view version = "transformers_version";
+        if (config.own.has(version) && config.own[version] >= 5) config.own.set("scale_decoder_outputs", 0);
         return complete_t5(config);
     }
     static constexpr ModuleTree tree(auto const& config) { return t5_tree(config, "MT5"); }

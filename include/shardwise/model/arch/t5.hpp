@@ -42,6 +42,7 @@ struct T5Defaults {
         natural_field("decoder_start_token_id", &ModelConfig::decoder_start, 0).in_gguf("decoder_start_token_id"),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, of.is_tied),
         flag_field("scale_decoder_outputs", false).attribute().completed(),
+        version_field("transformers_version"),
         real_field("layer_norm_epsilon", &ModelConfig::norm_epsilon, 1e-6).in_gguf("attention.layer_norm_rms_epsilon"),
         activation_field("feed_forward_proj", of.activation).gating("is_gated_act"),
         flag_field("is_gated_act", of.is_gated).attribute(),

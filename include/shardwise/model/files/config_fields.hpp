@@ -8,6 +8,7 @@
 #include <shardwise/model/field.hpp>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -159,6 +160,13 @@ private:
                 auto const value = found.is_null() ? Result<bool>{false} : flag(key, found);
                 if (!value) return value.error();
                 if (*value) return error(ErrorCode::unsupported, key, field.refusal);
+                return {};
+            }
+            case FieldType::version: {
+                auto const text = found.string().value_or("");
+                std::int64_t number = 0;
+                (void)std::from_chars(text.data(), text.data() + text.size(), number);
+                field.store_number(config, number);
                 return {};
             }
         }
