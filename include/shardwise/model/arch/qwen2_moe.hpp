@@ -63,7 +63,7 @@ struct Qwen2Moe {
         .prefix = "Qwen2Moe", .attention_suffix = "SdpaAttention", .has_layer_rotary = true};
 
     /// qkv_bias is for q, k and v. Heads times head_dim must be the hidden size. layer_types counts where it
-    /// is given, as in transformers 5, which writes it.
+    /// is given, as in transformers 5, which writes it; else its rule: every second layer below max_window_layers slides.
     static constexpr Result<> complete(ModelConfig& config) {
         if (auto const checked =
                 detail::check_class(config, {"Qwen2MoeForCausalLM", "Qwen2MoeModel",
@@ -80,14 +80,9 @@ struct Qwen2Moe {
         }
         config.attention_out_bias = config.mlp_bias = false;
         if (!config.use_sliding_window) config.sliding_window = 0;
-        if (config.sliding_window > 0 && config.layer_types_count == 0) {
-            return Error{ErrorCode::unsupported}
-                .at("use_sliding_window")
-                .because("without layer_types means other layers to transformers 4 than to transformers 5")
-                .fix("write layer_types, or leave it out");
-        }
         if (auto const checked = detail::complete_sparse_layers(config); !checked) return checked;
-        return detail::complete_windows(config, [](std::int64_t) { return false; });
+        return detail::complete_windows(
+            config, [&](std::int64_t layer) { return layer % 2 == 0 && layer < config.sliding_pattern; });
     }
 
     static constexpr ModuleTree tree(auto const& config) { return detail::mixed_decoder_tree(config, layout); }
