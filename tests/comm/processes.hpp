@@ -3,6 +3,8 @@
 
 #include <shardwise/core/result.hpp>
 
+#include <doctest/doctest.h>
+
 #include <chrono>
 #include <csignal>
 #include <cstddef>
@@ -83,6 +85,13 @@ inline std::vector<ProcessOutcome> run_processes(std::vector<std::function<Resul
     }
     munmap(answers, bytes);
     return outcomes;
+}
+
+inline void check_all_succeed(std::vector<ProcessOutcome> const& outcomes) {
+    for (auto const& outcome : outcomes) {
+        CHECK_MESSAGE(outcome.has_answered, outcome.status);
+        CHECK_MESSAGE(outcome.succeeded, outcome.message);
+    }
 }
 
 }  // namespace shardwise::testing

@@ -22,6 +22,7 @@
 
 using namespace shardwise;
 using namespace std::chrono_literals;
+using shardwise::testing::check_all_succeed;
 using shardwise::testing::Fake;
 using shardwise::testing::FakeApi;
 using shardwise::testing::FakeMachine;
@@ -84,13 +85,6 @@ std::vector<ProcessOutcome> run_ranks(std::int32_t ranks, Body const& body,
         });
     }
     return run_processes(bodies, meanwhile, 100s);
-}
-
-void check_all_succeed(std::vector<ProcessOutcome> const& outcomes) {
-    for (auto const& outcome : outcomes) {
-        CHECK_MESSAGE(outcome.has_answered, outcome.status);
-        CHECK_MESSAGE(outcome.succeeded, outcome.message);
-    }
 }
 
 /// The collectives of a group of peers have the bits of staged ones, and nothing is left behind.

@@ -81,7 +81,7 @@ struct Comm {
     bool is_gone(int of) const {
         auto const process = read_whole(process_file(of));
         auto const state = process ? read_whole("/proc/" + *process + "/stat") : std::nullopt;
-        // "(name) Z": it has ended, and nobody has asked how.
+        // "(name) Z": a zombie, which has ended and was not waited for.
         return !state || state->find(") Z") != std::string::npos;
     }
     /// A message, once it is there; none of a rank that is gone, or after this one's end.

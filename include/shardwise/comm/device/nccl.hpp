@@ -20,7 +20,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -312,12 +311,12 @@ private:
     }
     /// Which rank is gone: the library does not say, and may see a rank's end before the system tells the group of it.
     [[nodiscard]] std::optional<Error> find_lost() const {
-        auto const deadline = Deadline::after(std::chrono::milliseconds(200));
-        auto lost = control_->lost();
-        while (!lost && !deadline.has_passed()) {
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        std::optional<Error> lost;
+        auto const is_told = [&]() -> Result<bool> {
             lost = control_->lost();
-        }
+            return lost.has_value();
+        };
+        (void)detail::poll(is_told, Deadline::after(std::chrono::milliseconds(200)));
         return lost;
     }
     /// Ends the group with what came up on this rank.
