@@ -330,8 +330,9 @@ TEST_CASE("search: the most frequent slots take at least what the fastest stages
     auto const kind = frequent.kind();
     CHECK(kind == slots.kind_of[5]);
     // 30 of 32 layers; as many as fit go to the faster device.
-    auto const layer = memory.ranks[0].sum(slots, 5, 6).weights + memory.ranks[0].sum(slots, 5, 6).kv_cache;
-    auto const here = (found.capacities[0].count() - memory.ranks[0].sum(slots, 5, 6).working.count()) / layer.count();
+    auto const layer = memory.ranks[0].sum(slots, 5, 6).held.weights + memory.ranks[0].sum(slots, 5, 6).kv_cache;
+    auto const here =
+        (found.capacities[0].count() - memory.ranks[0].sum(slots, 5, 6).working.peak().count()) / layer.count();
     auto const expected = static_cast<double>(here) * prices[0]->seconds[kind] +
                           static_cast<double>(30 - here) * prices[1]->seconds[kind];
     CHECK(here > 5);

@@ -321,8 +321,8 @@ private:
 
 /// The sum of `measure(tensor, position)` over one instance of a part.
 template <class Measure>
-[[nodiscard]] constexpr std::int64_t sum_part(Model const& model, ModelPart const& part, Parallelism const& parallel,
-                                              RankPlace const& place, Measure const& measure) {
+[[nodiscard]] constexpr auto sum_part(Model const& model, ModelPart const& part, Parallelism const& parallel,
+                                      RankPlace const& place, Measure const& measure) {
     if (!part.is_own_tensors && part.grains.empty())
         return sum_body(model.tree, part.module, part.position, parallel, place, measure);
     if (!part.is_own_tensors) {
@@ -333,7 +333,7 @@ template <class Measure>
         return sum_body(model.tree, part.module, part.position, parallel, place, of_part);
     }
     auto const& module = model.tree.module(part.module);
-    std::int64_t sum = 0;
+    MeasureSum<Measure> sum{};
     for (std::uint32_t i = 0; i < module.tensor_count; ++i) sum += measure(model.tree.tensor(module, i), part.position);
     return sum;
 }

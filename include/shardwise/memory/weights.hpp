@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <numeric>
 #include <string_view>
+#include <type_traits>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -135,13 +136,17 @@ namespace detail {
                                   tensor.shape.elements())};
 }
 
+/// What a measure of tensors adds up to: numbers, or several of them (HeldMemory).
+template <class Measure>
+using MeasureSum = std::invoke_result_t<Measure const&, Tensor const&, LayerPosition const&>;
+
 /// The sum of `measure(tensor, position)` over a body and all that is in it, each expert of this rank counted.
 template <class Measure>
-[[nodiscard]] constexpr std::int64_t sum_body(ModuleTree const& tree, ModuleId id, LayerPosition const& position,
-                                              Parallelism const& parallel, RankPlace const& place,
-                                              Measure const& measure) {
+[[nodiscard]] constexpr MeasureSum<Measure> sum_body(ModuleTree const& tree, ModuleId id, LayerPosition const& position,
+                                                     Parallelism const& parallel, RankPlace const& place,
+                                                     Measure const& measure) {
     auto const& module = tree.module(id);
-    std::int64_t sum = 0;
+    MeasureSum<Measure> sum{};
     for (std::uint32_t i = 0; i < module.tensor_count; ++i) sum += measure(tree.tensor(module, i), position);
     for (std::uint32_t i = 0; i < module.child_count; ++i) {
         auto const& child = tree.child(module, i);

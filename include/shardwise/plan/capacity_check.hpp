@@ -42,12 +42,7 @@ struct StageLimit {
 class CapacityCheck {
 public:
     CapacityCheck(Model const& model, EstimateRequest const& job, LayerSlots const& slots, CutMemories& memories)
-        : model_(model),
-          job_(job),
-          slots_(slots),
-          memories_(memories),
-          dtype_(job.dtype.value_or(model.config.dtype_or(Dtype::f32))),
-          micro_batches_(1024) {
+        : model_(model), job_(job), slots_(slots), memories_(memories), micro_batches_(1024) {
         for (auto const kind : slots.kind_of) {
             if (runs_.empty() || runs_.back().kind != kind) runs_.push_back({kind, 0.0});
             runs_.back().count += 1.0;
@@ -67,7 +62,7 @@ public:
         bool const is_gathered = job_.training && counts_everything(job_.training->convention) &&
                                  job_.training->offload != Offload::all && degrees.dp > 1 && degrees.zero >= 3;
         for (auto const& kind : weights.kinds) {
-            held.kinds.push_back(held_bytes(kind, degrees));
+            held.kinds.push_back(held_bytes(kind.held, degrees));
             held.gathered.push_back(is_gathered ? 2.0 * static_cast<double>(kind.largest_part.count()) : 0.0);
         }
         if (!job_.training) add_cache(degrees, held.kinds);
@@ -184,13 +179,13 @@ public:
         auto request = rank_request(job_, degrees);
         request.batch = size;
         request.micro_batches = 1;
-        auto const least = is_exact ? List<SlotNeeds>{} : min_body_needs(model_, memories_.parts(), request);
+        auto const least = is_exact ? List<StageNeeds>{} : min_body_needs(model_, memories_.parts(), request);
         auto const& bodies = is_exact ? memories_.bodies(request, {}) : least;
         List<SlotBytes> kinds(slots_.kinds.size());
         for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
-            SlotNeeds needs;
+            StageNeeds needs;
             for (auto const body : slots_.kinds[kind].bodies) needs.add(bodies[body]);
-            kinds[kind] = {0.0, count_of(needs.saved), count_of(needs.working) + count_of(needs.communication)};
+            kinds[kind] = {0.0, count_of(needs.saved), count_of(needs.working.peak()) + count_of(needs.communication)};
             if (job_.training && job_.training->convention == MemoryConvention::megatron_paper) {
                 auto const& config = model_.config;
                 kinds[kind].kept += count_of(
@@ -220,17 +215,11 @@ private:
     }
     static double count_of(Bytes bytes) { return static_cast<double>(bytes.count()); }
 
-    double held_bytes(SlotNeeds const& needs, PlanDegrees const& degrees) const {
-        if (!job_.training) return count_of(needs.weights);
+    double held_bytes(HeldMemory const& held, PlanDegrees const& degrees) const {
+        if (!job_.training) return count_of(held.weights);
         auto plan = *job_.training;
         plan.zero = degrees.zero;
-        auto const states = model_states(plan, {.parameters = needs.parameters,
-                                                .parameter_bytes = needs.weights - needs.buffers - needs.frozen,
-                                                .buffer_bytes = needs.buffers,
-                                                .frozen_bytes = needs.frozen,
-                                                .state_bytes = needs.states,
-                                                .dtype = dtype_,
-                                                .dp = degrees.dp});
+        auto const states = model_states(plan, training_share(held, job_, model_.config, degrees.dp));
         // Shares are rounded up once a stage, not once a slot.
         auto const bytes = count_of(states.weights + states.gradients + states.optimizer) - 3.0;
         return bytes > 0.0 ? bytes : 0.0;
@@ -251,7 +240,6 @@ private:
     EstimateRequest const& job_;
     LayerSlots const& slots_;
     CutMemories& memories_;
-    Dtype dtype_;
     double overhead_ = 0.0;
     List<Run> runs_;
     List<List<KnownSlots>> micro_batches_;

@@ -235,7 +235,7 @@ private:
 
     /// What the fullest rank of a stage needs with one more slot after `begin` and those up to `next`.
     Bytes grown(PlanDegrees const& degrees, CutMemory const& memory, std::int64_t stage, std::int64_t begin,
-                std::int64_t next, List<SlotNeeds>& needs) const {
+                std::int64_t next, List<StageNeeds>& needs) const {
         auto const& slots = search_.slots();
         Bytes most{};
         for (std::size_t i = 0; i < needs.size(); ++i) {
@@ -243,7 +243,7 @@ private:
             auto held = needs[i];
             for (auto const& tie : slots.ties) {
                 if (tie.first >= begin && tie.first <= next && tie.other >= begin && tie.other <= next)
-                    held.drop(memory.ranks[i].tie(tie.tie));
+                    held.held -= memory.ranks[i].tie(tie.tie);
             }
             auto const total = memory.ranks[i].stage_memory(held, stage, degrees.dp, degrees.zero).total();
             if (most < total) most = total;
@@ -261,7 +261,7 @@ private:
             auto const most = capacity[static_cast<std::size_t>(stage)] + more;
             auto const begin = next;
             auto const last = slots - (degrees.pp - 1 - stage);
-            List<SlotNeeds> needs(memory.ranks.size());
+            List<StageNeeds> needs(memory.ranks.size());
             while (next < last && grown(degrees, memory, stage, begin, next, needs) <= most) ++next;
             if (next == begin) return false;
         }

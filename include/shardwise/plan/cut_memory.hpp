@@ -85,7 +85,7 @@ public:
         return known != nullptr ? known->weights : entry(rank_request(job_, degrees), {}).weights;
     }
     /// What every body of the program takes while it runs on a rank of the request's groups.
-    [[nodiscard]] List<SlotNeeds> const& bodies(EstimateRequest const& request, RankPlace const& place) {
+    [[nodiscard]] List<StageNeeds> const& bodies(EstimateRequest const& request, RankPlace const& place) {
         auto const micro_batch = micro_batch_of(request);
         auto& known =
             running_[static_cast<std::size_t>(request.parallel.tp * 31 + request.parallel.ep + 7 * micro_batch.batch) %
@@ -112,7 +112,7 @@ private:
         std::int64_t ep = 0;
         std::int64_t batch = 0;
         RankPlace place{};
-        List<SlotNeeds> bodies;
+        List<StageNeeds> bodies;
     };
 
     Entry const* find(std::int64_t tp, std::int64_t ep, RankPlace const& place) const {

@@ -72,7 +72,7 @@ private:
     }
     bool holds(std::size_t stage, std::int64_t slots) const {
         for (auto const& rank : task_.memory.ranks) {
-            SlotNeeds needs;
+            StageNeeds needs;
             needs.add(rank.kinds()[kind_], slots);
             auto const terms =
                 rank.stage_memory(needs, static_cast<std::int64_t>(stage), task_.degrees.dp, task_.degrees.zero);

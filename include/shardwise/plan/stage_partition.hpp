@@ -105,7 +105,7 @@ private:
         return one > other ? one : other;
     }
 
-    void take(GrowingStage& own, List<SlotNeeds>& needs, std::size_t stage, std::size_t slot) const {
+    void take(GrowingStage& own, List<StageNeeds>& needs, std::size_t stage, std::size_t slot) const {
         auto const kind = task_.slots.kind_of[slot];
         own.add(task_.prices[stage]->kinds[kind], task_.prices[stage]->seconds[kind]);
         for (std::size_t i = 0; i < needs.size(); ++i) needs[i].add(task_.memory.ranks[i].kinds()[kind]);
@@ -132,7 +132,7 @@ private:
             auto const begin = static_cast<std::size_t>(bounds.begins[stage]);
             auto const end = static_cast<std::size_t>(bounds.begins[stage + 1]);
             auto own = stage_before(stage, end);
-            List<SlotNeeds> needs(task_.memory.ranks.size());
+            List<StageNeeds> needs(task_.memory.ranks.size());
             for (auto slot = end; slot-- > begin;) take(own, needs, stage, slot);
             times = times.joined(stage_times(stage, own));
             if (!has_capacity(stage, begin, end, needs)) return {};
@@ -222,7 +222,7 @@ private:
             auto const begin = next;
             auto const last = slots_ - (stages_ - 1 - stage);
             GrowingStage own;
-            List<SlotNeeds> needs(task_.memory.ranks.size());
+            List<StageNeeds> needs(task_.memory.ranks.size());
             for (; next < last; ++next) {
                 take(own, needs, stage, next);
                 if (own.seconds > most_ || !has_capacity(stage, begin, next + 1, needs)) break;
@@ -235,7 +235,7 @@ private:
         for (auto stage = stages_; stage-- > 0;) {
             auto const end = first;
             GrowingStage own;
-            List<SlotNeeds> needs(task_.memory.ranks.size());
+            List<StageNeeds> needs(task_.memory.ranks.size());
             for (; first > stage; --first) {
                 take(own, needs, stage, first - 1);
                 if (own.seconds > most_ || !has_capacity(stage, first - 1, end, needs)) break;
@@ -271,7 +271,7 @@ private:
     /// All stages `stage` that end before slot `end`.
     void grow(std::size_t stage, std::size_t end) {
         auto own = stage_before(stage, end);
-        List<SlotNeeds> needs(task_.memory.ranks.size());
+        List<StageNeeds> needs(task_.memory.ranks.size());
         auto const message = message_seconds(stage, own);
         auto const& before = rest(0);
         for (auto begin = end; begin-- > first_begins_[stage];) {
@@ -305,7 +305,7 @@ private:
 
     /// Puts a stage after every way to cut what lies before it; false where it does not fit.
     bool join(std::size_t stage, std::size_t begin, std::size_t end, CutTimes const& own,
-              List<SlotNeeds> const& needs) {
+              List<StageNeeds> const& needs) {
         int fits = -1;
         auto const try_way = [&](CutTimes const& before, std::size_t index) {
             Way const way{before.joined(own), begin, index};
@@ -322,14 +322,14 @@ private:
         return fits != 0;
     }
 
-    bool has_capacity(std::size_t stage, std::size_t begin, std::size_t end, List<SlotNeeds> const& needs) const {
+    bool has_capacity(std::size_t stage, std::size_t begin, std::size_t end, List<StageNeeds> const& needs) const {
         auto const is_here = [&](std::int64_t slot) {
             return slot >= static_cast<std::int64_t>(begin) && slot < static_cast<std::int64_t>(end);
         };
         for (std::size_t i = 0; i < needs.size(); ++i) {
             auto held = needs[i];
             for (auto const& tie : task_.slots.ties) {
-                if (is_here(tie.first) && is_here(tie.other)) held.drop(task_.memory.ranks[i].tie(tie.tie));
+                if (is_here(tie.first) && is_here(tie.other)) held.held -= task_.memory.ranks[i].tie(tie.tie);
             }
             auto const terms = task_.memory.ranks[i].stage_memory(held, static_cast<std::int64_t>(stage),
                                                                   task_.degrees.dp, task_.degrees.zero);

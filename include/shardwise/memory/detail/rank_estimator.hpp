@@ -4,15 +4,11 @@
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/span.hpp>
 #include <shardwise/memory/check_request.hpp>
-#include <shardwise/memory/communication.hpp>
 #include <shardwise/memory/estimate.hpp>
 #include <shardwise/memory/kv_cache.hpp>
 #include <shardwise/memory/megatron_report.hpp>
-#include <shardwise/memory/model_parts.hpp>
-#include <shardwise/memory/overhead.hpp>
-#include <shardwise/memory/saved_activations.hpp>
+#include <shardwise/memory/stage_memory.hpp>
 #include <shardwise/memory/stages.hpp>
-#include <shardwise/memory/training.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -27,10 +23,9 @@ public:
                             Span<std::int64_t const> begins = {})
         : model_(model),
           request_(request),
-          micro_batch_(micro_batch_of(prefill_request(model, request))),
+          micro_batch_(working_request(model, request)),
           parts_(parts),
-          prefill_peaks_(parts.bodies.size()),
-          decode_peaks_(prefill_peaks_.size()) {
+          bodies_(parts.bodies.size()) {
         if (begins.empty())
             cut_stages();
         else
@@ -45,33 +40,23 @@ public:
         device.place = place;
         device.first_layer = begins_[static_cast<std::size_t>(place.pp)];
         device.layer_count = begins_[static_cast<std::size_t>(place.pp) + 1] - device.first_layer;
-        Held held = hold(device, place);
+        auto needs = hold(device, place);
         if (is_megatron())
-            held.parameters = MegatronReport(model_).parameters(device.layer_count, place.pp, request_.parallel);
-        device.parameters = held.parameters;
-        device.terms.weights = held.weights;
-        bool const is_own = !request_.training || counts_everything(request_.training->convention);
-        if (!request_.training) {
-            run_blocks(device, place);
-        } else {
-            train(device, held, place);
-        }
-        if (is_own) device.terms.overhead += device.communication + runtime_overhead(request_.device);
+            needs.held.parameters = MegatronReport(model_).parameters(device.layer_count, place.pp, request_.parallel);
+        run_blocks(needs, device, place);
+        auto const& training = request_.training;
+        auto const largest = training ? largest_module(model_, request_, place) : 0;
+        auto const memory = StageRule(model_, request_, largest)
+                                .memory(needs, place.pp, request_.parallel.dp, training ? training->zero : 0);
+        device.parameters = needs.held.parameters;
+        device.terms = memory.terms;
+        device.communication = memory.communication;
+        device.phases = memory.phases;
+        device.host = memory.host;
         return device;
     }
 
 private:
-    /// What a rank holds of the model.
-    struct Held {
-        Bytes weights{};
-        Bytes buffers{};
-        Bytes frozen{};
-        Bytes largest_part{};
-        Bytes state_bytes{};
-        std::int64_t parameters = 0;
-        std::int64_t largest_module = 0;
-    };
-
     constexpr std::int64_t stage_of(std::int64_t layer) const {
         for (std::size_t stage = 1; stage + 1 < begins_.size(); ++stage) {
             if (layer < begins_[stage]) return static_cast<std::int64_t>(stage) - 1;
@@ -119,62 +104,20 @@ private:
         return is_here || parts_.layers == 0 ? 1 : 0;
     }
 
-    constexpr Held hold(DeviceEstimate const& device, RankPlace const& place) const {
-        Held held;
-        auto const& parallel = request_.parallel;
-        auto const add = [&](std::int64_t& to, std::int64_t count, ModelPart const& part, auto const& measure) {
-            auto const sum = sum_part(model_, part, parallel, place, measure);
-            to += count * sum;
-            return sum;
-        };
-        auto const elements = [&](Tensor const& tensor, LayerPosition const& at) {
-            return is_trained(tensor, request_) ? shard_of(tensor, parallel, place, at.grain).elements()
-                                                : std::int64_t{0};
-        };
-        auto const buffers = [&](Tensor const& tensor, LayerPosition const& at) {
-            return tensor.is_parameter() ? std::int64_t{0} : shard_bytes(tensor, at, request_, place).count();
-        };
-        auto const states = [&](Tensor const& tensor, LayerPosition const&) {
-            if (!is_trained(tensor, request_)) return std::int64_t{0};
-            return optimizer_state_bytes(request_.training->optimizer, shard_of(tensor, parallel, place).elements());
-        };
-        auto const frozen = [&](Tensor const& tensor, LayerPosition const& at) {
-            return is_frozen(tensor, request_) ? shard_bytes(tensor, at, request_, place).count() : std::int64_t{0};
-        };
-        std::int64_t buffer_bytes = 0;
-        std::int64_t frozen_bytes = 0;
-        std::int64_t state_bytes = 0;
+    constexpr StageNeeds hold(DeviceEstimate const& device, RankPlace const& place) const {
+        StageNeeds needs;
         for (auto const& part : parts_.parts) {
             auto const count = instances(part, device);
             if (count == 0) continue;
-            auto const bytes = part_bytes(model_, part, request_, place);
-            held.weights += count * bytes;
-            if (held.largest_part < bytes) held.largest_part = bytes;
-            (void)add(held.parameters, count, part, elements);
-            if (!request_.training) continue;
-            (void)add(buffer_bytes, count, part, buffers);
-            if (trains_adapter(request_)) (void)add(frozen_bytes, count, part, frozen);
-            (void)add(state_bytes, count, part, states);
+            auto const held = held_memory(model_, part, request_, place);
+            needs.add({.held = held, .largest_part = held.weights}, count);
         }
         for (auto const& tie : parts_.ties) {
             if (is_copied(tie) || instances(parts_.parts[tie.other], device) == 0) continue;
-            held.weights -= shard_bytes(tie.tensor, tie.position, request_, place);
-            held.parameters -= elements(tie.tensor, tie.position);
-            if (request_.training) state_bytes -= states(tie.tensor, tie.position);
-            frozen_bytes -= frozen(tie.tensor, tie.position);
+            needs.held -= held_memory(tie, request_, place);
         }
-        held.buffers = Bytes{buffer_bytes};
-        held.frozen = Bytes{frozen_bytes};
-        held.state_bytes = Bytes{state_bytes};
-        if (request_.training) {
-            for (auto const& module : model_.tree.modules()) {
-                std::int64_t own = 0;
-                for (std::uint32_t i = 0; i < module.tensor_count; ++i)
-                    own += elements(model_.tree.tensor(module, i), {});
-                if (held.largest_module < own) held.largest_module = own;
-            }
-        }
-        return held;
+        needs.layers = device.layer_count;
+        return needs;
     }
 
     /// Calls visit(number in ModelParts::bodies, instances) for the blocks of a stage.
@@ -186,39 +129,24 @@ private:
     constexpr BlockBody const& body_of(std::size_t id) const {
         return model_.program.bodies()[static_cast<std::size_t>(parts_.bodies[id].body)];
     }
-    constexpr OpContext context_of_body(std::size_t id, Step const& step, RankPlace const& place) const {
-        return op_context(body_of(id), step, op_rank(request_.parallel, place), parts_.bodies[id].span());
-    }
-
-    /// What the blocks of a stage need in inference: cache, activations, buffers.
-    constexpr void run_blocks(DeviceEstimate& device, RankPlace const& place) {
-        auto const prefill = largest_step_of(Phase::prefill, micro_batch_, model_.config);
+    /// Adds what the blocks of a stage need while they run, and their cache.
+    constexpr void run_blocks(StageNeeds& needs, DeviceEstimate const& device, RankPlace const& place) {
         price_bodies(place);
         for_each_block(device, [&](std::size_t id, std::int64_t count) {
             auto const& body = body_of(id);
-            device.terms.kv_cache +=
-                count * kv_cache_bytes(body, request_, model_.config, place.tp, parts_.bodies[id].span());
-            if (device.phases.prefill < prefill_peaks_[id]) device.phases.prefill = prefill_peaks_[id];
-            if (device.phases.decode < decode_peaks_[id]) device.phases.decode = decode_peaks_[id];
-            auto const buffer = communication_buffer(body, context_of_body(id, prefill, place));
-            if (device.communication < buffer) device.communication = buffer;
+            auto const grains = parts_.bodies[id].span();
+            auto block = bodies_[id];
+            block.communication = exchange_buffer(body, micro_batch_, model_.config, place, grains);
+            if (!request_.training) block.kv_cache = kv_cache_bytes(body, request_, model_.config, place.tp, grains);
+            needs.add(block, count);
         });
-        device.terms.activations = device.phases.peak();
-        device.communication += message_buffer(prefill, place);
-    }
-
-    /// A pipeline stage receives the next micro-batch's hidden state while it computes.
-    constexpr Bytes message_buffer(Step const& step, RankPlace const& place) const {
-        if (request_.parallel.pp == 1 || place.pp == 0) return Bytes{0};
-        return Bytes{step.tokens() * model_.config.hidden_size * bits(step.dtype) / 8};
     }
 
     /// True where every rank's share of every value is the same.
     constexpr bool is_even() const {
         auto const& parallel = request_.parallel;
         if (parallel.ep > 1 && model_.config.experts % parallel.ep != 0) return false;
-        if (parallel.sequence_parallel &&
-            largest_step_of(Phase::prefill, micro_batch_, model_.config).tokens() % parallel.tp != 0)
+        if (parallel.sequence_parallel && largest_step(micro_batch_, model_.config).tokens() % parallel.tp != 0)
             return false;
         for (std::size_t id = 0; id < parts_.bodies.size(); ++id) {
             auto const& values = body_of(id).values();
@@ -244,69 +172,10 @@ private:
     constexpr void price_bodies(RankPlace const& place) {
         // A stage differs in its layers, not in what a layer takes.
         if (is_priced_ && ((priced_.tp == place.tp && priced_.ep == place.ep) || is_even())) return;
-        for (std::size_t id = 0; id < prefill_peaks_.size(); ++id) {
-            auto const peaks =
-                activation_peaks(body_of(id), micro_batch_, model_.config, place, parts_.bodies[id].span());
-            prefill_peaks_[id] = peaks.prefill;
-            decode_peaks_[id] = peaks.decode;
-        }
+        for (std::size_t id = 0; id < bodies_.size(); ++id)
+            bodies_[id] = working_needs(body_of(id), micro_batch_, model_.config, place, parts_.bodies[id].span());
         is_priced_ = true;
         priced_ = place;
-    }
-
-    constexpr void train(DeviceEstimate& device, Held const& held, RankPlace const& place) const {
-        auto const& plan = *request_.training;
-        TrainingShare const share{.parameters = held.parameters,
-                                  .parameter_bytes = held.weights - held.buffers - held.frozen,
-                                  .buffer_bytes = held.buffers,
-                                  .frozen_bytes = held.frozen,
-                                  .state_bytes = held.state_bytes,
-                                  .largest_part = held.largest_part,
-                                  .largest_module = held.largest_module,
-                                  .dtype = request_.dtype.value_or(model_.config.dtype_or(Dtype::f32)),
-                                  .dp = request_.parallel.dp};
-        auto const states = model_states(plan, share);
-        device.terms.weights = states.weights;
-        device.terms.gradients = states.gradients;
-        device.terms.optimizer = states.optimizer;
-        device.communication = states.communication;
-        device.host = states.host;
-        // One forward, one backward: stage r of p has p - r micro-batches in flight.
-        auto const stages_behind = request_.parallel.pp - place.pp;
-        bool const is_short = request_.micro_batches > 0 && request_.micro_batches < stages_behind;
-        auto const in_flight = is_short ? request_.micro_batches : stages_behind;
-        if (plan.convention == MemoryConvention::megatron) {
-            device.terms.activations = MegatronReport(model_).activations(
-                context_of(request_, model_.config), micro_batch_.batch, device.layer_count, place.pp, in_flight,
-                request_.parallel, plan.recompute);
-        } else if (plan.convention == MemoryConvention::megatron_paper) {
-            auto const each = megatron_activations(context_of(request_, model_.config), micro_batch_.batch,
-                                                   model_.config.hidden_size, model_.config.heads, request_.parallel.tp,
-                                                   request_.parallel.sequence_parallel, plan.recompute);
-            device.terms.activations = device.layer_count * in_flight * each;
-        } else if (counts_everything(plan.convention)) {
-            keep_activations(device, plan, place, in_flight);
-        }
-        device.phases = {device.terms.activations, device.terms.activations};
-    }
-
-    constexpr void keep_activations(DeviceEstimate& device, TrainingPlan const& plan, RankPlace const& place,
-                                    std::int64_t in_flight) const {
-        auto const step = training_step(micro_batch_, model_.config);
-        Bytes working{0};
-        Bytes buffers{0};
-        for_each_block(device, [&](std::size_t id, std::int64_t count) {
-            auto const& body = body_of(id);
-            auto const context = context_of_body(id, step, place);
-            device.terms.activations += count * in_flight * saved_activations(body, context, plan);
-            auto need = plan_activations(body, context).layout.peak;
-            need += remade_activations(body, context, plan);
-            if (working < need) working = need;
-            auto const buffer = communication_buffer(body, context);
-            if (buffers < buffer) buffers = buffer;
-        });
-        device.terms.activations += working;
-        device.communication += buffers + message_buffer(step, place);
     }
 
     Model const& model_;
@@ -314,8 +183,7 @@ private:
     EstimateRequest micro_batch_;
     ModelParts const& parts_;
     List<std::int64_t> begins_;
-    List<Bytes> prefill_peaks_;
-    List<Bytes> decode_peaks_;
+    List<StageNeeds> bodies_;
     RankPlace priced_{};
     bool is_priced_ = false;
     bool is_tie_copied_ = false;
