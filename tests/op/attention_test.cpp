@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fixtures.hpp"
-
 #include <doctest/doctest.h>
+
+#include "fixtures.hpp"
 
 using namespace shardwise;
 
@@ -18,6 +18,12 @@ double counted_pairs(AttentionShape const& shape, Step const& step) {
         }
     }
     return pairs;
+}
+
+/// Elements that a token takes on a rank.
+std::int64_t elements_of(AttentionShape const& shape, bool is_latent_cached, std::int64_t tp, std::int64_t rank) {
+    auto const kept = kept_heads({.kind = OpKind::attention, .attention = shape}, is_latent_cached);
+    return kept.heads(tp, rank) * (kept.key + kept.value);
 }
 
 AttentionShape const four_heads{.heads = 4, .kv_heads = 2, .key_dim = 2, .value_dim = 2};
@@ -75,16 +81,16 @@ TEST_CASE("attention: a windowed layer reads no more than its window") {
 
 TEST_CASE("attention: the latent of MLA is cached whole on every rank") {
     AttentionShape const mla{.heads = 128, .kv_heads = 128, .key_dim = 192, .value_dim = 128, .latent = 576};
-    CHECK(cached_elements(mla, true, 1, 0) == 576);
-    CHECK(cached_elements(mla, true, 8, 3) == 576);
-    CHECK(cached_elements(mla, false, 1, 0) == 128 * 320);
-    CHECK(cached_elements(mla, false, 8, 3) == 16 * 320);
+    CHECK(elements_of(mla, true, 1, 0) == 576);
+    CHECK(elements_of(mla, true, 8, 3) == 576);
+    CHECK(elements_of(mla, false, 1, 0) == 128 * 320);
+    CHECK(elements_of(mla, false, 8, 3) == 16 * 320);
 }
 
 TEST_CASE("attention: bidirectional attention has no cache, cross-attention has one") {
     auto shape = four_heads;
     shape.is_causal = false;
-    CHECK(cached_elements(shape, true, 1, 0) == 0);
+    CHECK(elements_of(shape, true, 1, 0) == 0);
     shape.is_cross = true;
-    CHECK(cached_elements(shape, true, 1, 0) == 2 * 4);
+    CHECK(elements_of(shape, true, 1, 0) == 2 * 4);
 }

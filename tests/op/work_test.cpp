@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fixtures.hpp"
-
 #include <doctest/doctest.h>
+
+#include "fixtures.hpp"
 
 #include <vector>
 
@@ -9,8 +9,12 @@ using namespace shardwise;
 using op_test::context;
 
 TEST_CASE("linear: two operations per row, input and output column; one more per result for the bias") {
-    Operation op{.kind = OpKind::linear, .inputs = {0, no_value, no_value, no_value}, .output = 1, .parameters = {"w"},
-                 .in_features = 8, .out_features = 8};
+    Operation op{.kind = OpKind::linear,
+                 .inputs = {0, no_value, no_value, no_value},
+                 .output = 1,
+                 .parameters = {"w"},
+                 .in_features = 8,
+                 .out_features = 8};
     CHECK(op_work(op, context()).flops == 2.0 * 6 * 8 * 8);
     CHECK(op_work(op, context()).traffic == 6 * (8 + 8) * 2);
     op.parameters[1] = "b";
@@ -18,8 +22,11 @@ TEST_CASE("linear: two operations per row, input and output column; one more per
 }
 
 TEST_CASE("linear: the ranks' shares add up to the whole, by columns and by rows") {
-    Operation const column{.kind = OpKind::linear, .inputs = {0, no_value, no_value, no_value}, .output = 1,
-                           .in_features = 8, .out_features = 8};
+    Operation const column{.kind = OpKind::linear,
+                           .inputs = {0, no_value, no_value, no_value},
+                           .output = 1,
+                           .in_features = 8,
+                           .out_features = 8};
     Operation const row{.kind = OpKind::linear,
                         .inputs = {1, no_value, no_value, no_value},
                         .output = 3,
@@ -43,8 +50,13 @@ TEST_CASE("linear: sequence parallelism gathers the rows before the product") {
 }
 
 TEST_CASE("experts: work is per routed row") {
-    Operation const op{.kind = OpKind::experts, .inputs = {0, 4, no_value, no_value}, .output = 5, .in_features = 8,
-                       .out_features = 10, .experts = 6, .experts_per_token = 2};
+    Operation const op{.kind = OpKind::experts,
+                       .inputs = {0, 4, no_value, no_value},
+                       .output = 5,
+                       .in_features = 8,
+                       .out_features = 10,
+                       .experts = 6,
+                       .experts_per_token = 2};
     CHECK(op_work(op, context()).flops == 2.0 * 12 * 8 * 10);
     CHECK(op_work(op, context()).traffic == 12 * 8 * 2 + 12 * 10 * 2);
     CHECK(op_work(op, context()).workspace == Bytes{4 * (12 + 6 + 1)});
@@ -68,7 +80,10 @@ TEST_CASE("scale: an operation per element, in place, a read and a write") {
 }
 
 TEST_CASE("route: a softmax over the experts and a pass per chosen one") {
-    Operation const op{.kind = OpKind::route, .inputs = {4, no_value, no_value, no_value}, .output = 4, .experts = 6,
+    Operation const op{.kind = OpKind::route,
+                       .inputs = {4, no_value, no_value, no_value},
+                       .output = 4,
+                       .experts = 6,
                        .experts_per_token = 2};
     CHECK(op_work(op, context()).flops == 6.0 * 6 * (5 + 2));
 }
@@ -144,9 +159,11 @@ TEST_CASE("gated_delta: counts convolution, rule and norm of each token, and a s
     CHECK(shape.channels() == 3 + 3 + 10);
     // Of a key head: three earlier inputs of each channel, and a matrix of 3 x 5 for each value head.
     CHECK(shape.state_elements(1) == 16 * 3 + 2 * 15);
-    CHECK(delta_state_bytes(shape, 1, 0) == Bytes{4 * 2 * 78});
-    CHECK(delta_state_bytes(shape, 2, 1) == Bytes{4 * 78});
-    CHECK(delta_state_bytes(shape, 3, 2) == Bytes{});
+    auto const kept = kept_heads({.kind = OpKind::gated_delta, .delta = shape});
+    CHECK(kept.state == 78);
+    CHECK(kept.heads(1, 0) == 2);
+    CHECK(kept.heads(2, 1) == 1);
+    CHECK(kept.heads(3, 2) == 0);
     std::vector<Value> const values{
         {.name = "qkvz", .width = 2 * 26, .spread = Spread::sharded, .split = UnitSplit::units(2)},
         {.name = "ba", .width = 8, .spread = Spread::sharded, .split = UnitSplit::units(2)},
@@ -167,7 +184,10 @@ TEST_CASE("gated_delta: counts convolution, rule and norm of each token, and a s
 }
 
 TEST_CASE("part: moves its columns and computes nothing") {
-    Operation const op{.kind = OpKind::part, .inputs = {1, no_value, no_value, no_value}, .output = 2, .in_features = 4,
+    Operation const op{.kind = OpKind::part,
+                       .inputs = {1, no_value, no_value, no_value},
+                       .output = 2,
+                       .in_features = 4,
                        .out_features = 2};
     CHECK(op_work(op, context()).flops == 0.0);
     CHECK(op_work(op, context()).traffic == 2.0 * 6 * 4 * 2);

@@ -9,6 +9,7 @@
 #include <shardwise/executor/block_cut.hpp>
 #include <shardwise/executor/executor_limits.hpp>
 #include <shardwise/executor/held_weight_bytes.hpp>
+#include <shardwise/executor/step_capacity.hpp>
 #include <shardwise/model/architecture.hpp>
 #include <shardwise/parallel/detail/product_tree.hpp>
 #include <shardwise/parallel/detail/tree_plan.hpp>
@@ -68,6 +69,18 @@ struct MemoryTally {
     void add_packed(std::int64_t bytes) {
         weights += bytes;
         packed += bytes;
+    }
+
+    /// What an operation keeps of sequences.
+    ///
+    /// Errors  size_overflow
+    [[nodiscard]] Result<> add_cache(CountedBlock const& block, Operation const& op) {
+        auto const layer = cached_layer(op, block.cut);
+        if (!layer) return {};
+        auto const bytes = kv_layer_bytes(*layer, kv_capacity(block.limits), grain);
+        if (!bytes) return Error{ErrorCode::size_overflow}.in("kv cache").at("context").got(block.limits.context);
+        cache += bytes->count();
+        return {};
     }
 
     /// The product of `layers` weights as ColumnLinear and RowLinear hold them, each with at most `rows` rows at a time.

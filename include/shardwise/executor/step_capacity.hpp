@@ -18,22 +18,16 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// What a rank caches for an attention: its heads' keys and values, or the latent, which every rank needs whole.
-[[nodiscard]] constexpr KvLayer kv_layer(AttentionShape const& shape, HeadShare const& share) {
-    if (shape.latent > 0) return {1, shape.latent, 0, 0};
-    return {share.kv.size(), shape.key_dim, shape.value_dim, shape.window};
-}
-
-/// What it keeps of a sequence for a gated delta rule over so many key heads.
-[[nodiscard]] constexpr KvLayer delta_layer(DeltaShape const& shape, std::int64_t heads) {
-    return {.state = shape.state_elements(heads)};
-}
-
-/// What it keeps for an operation; nothing for one that has no past.
+/// What a rank keeps of sequences for an operation; nothing for one that has no past.
 [[nodiscard]] inline std::optional<KvLayer> cached_layer(Operation const& op, BlockCut const& cut) {
-    if (op.kind == OpKind::gated_delta) return delta_layer(op.delta, cut.delta_heads.size());
-    if (op.kind == OpKind::attention && keeps_rows(op.attention)) return kv_layer(op.attention, *cut.heads);
-    return std::nullopt;
+    auto const kept = kept_heads(op);
+    if (!kept.is_kept()) return std::nullopt;
+    auto const heads = kept.split.is_shared() ? cut.kept_heads[static_cast<std::size_t>(op.output)] : 1;
+    return KvLayer{.heads = kept.key > 0 ? heads : 0,
+                   .key_dim = kept.key,
+                   .value_dim = kept.value,
+                   .window = kept.window,
+                   .state = heads * kept.state};
 }
 
 /// The capacity of a rank's cache.

@@ -9,12 +9,11 @@
 #include <shardwise/executor/graph_counts.hpp>
 #include <shardwise/model/architecture.hpp>
 #include <shardwise/op/operation.hpp>
-#include <shardwise/op/visit_op.hpp>
+#include <shardwise/op/work.hpp>
 
 #include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -25,11 +24,9 @@ namespace detail {
 /// True where what an operation puts into a stream depends on a step's table alone, for steps of as many sequences with one token each.
 /// That of experts does where ExecutedOp<ExpertsOp> says so, too.
 [[nodiscard]] constexpr bool repeats_itself(Operation const& op) {
-    return visit_op(op.kind, [&]<class Op>(Op) {
-        // The host names the states of a step's sequences.
-        if (std::is_same_v<Op, GatedDeltaOp>) return false;
-        return !std::is_same_v<Op, AttentionOp> || op.attention.is_causal;
-    });
+    // The host names the states of a step's sequences.
+    if (kept_heads(op).state > 0) return false;
+    return op.kind != OpKind::attention || op.attention.is_causal;
 }
 
 }  // namespace detail

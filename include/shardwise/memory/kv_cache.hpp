@@ -5,8 +5,7 @@
 #include <shardwise/core/span.hpp>
 #include <shardwise/memory/request.hpp>
 #include <shardwise/model/architecture.hpp>
-#include <shardwise/op/attention.hpp>
-#include <shardwise/op/gated_delta.hpp>
+#include <shardwise/op/work.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -15,10 +14,10 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
-[[nodiscard]] constexpr std::int64_t cached_tokens(AttentionShape const& shape, EstimateRequest const& request,
+[[nodiscard]] constexpr std::int64_t cached_tokens(KeptHeads const& kept, EstimateRequest const& request,
                                                    std::int64_t context) {
-    if (shape.window <= 0 || request.window == WindowPolicy::full) return context;
-    return context < shape.window ? context : shape.window;
+    if (kept.window <= 0 || request.window == WindowPolicy::full) return context;
+    return context < kept.window ? context : kept.window;
 }
 
 }  // namespace detail
@@ -36,12 +35,12 @@ namespace detail {
     Bytes total{0};
     for (auto const& op : body.operations()) {
         auto const grain = grains.size() == 0 ? UnitGrain{} : grains[static_cast<std::size_t>(op.output)];
-        if (op.kind == OpKind::gated_delta)
-            total += request.batch * delta_state_bytes(op.delta, request.parallel.tp, tp_rank, grain);
-        if (op.kind != OpKind::attention) continue;
-        auto const elements = cached_elements(op.attention, is_latent, request.parallel.tp, tp_rank, grain);
-        total += Bytes{
-            ceil_divide(request.batch * detail::cached_tokens(op.attention, request, context) * elements * width, 8)};
+        auto const kept = kept_heads(op, is_latent);
+        if (!kept.is_kept()) continue;
+        auto const heads = kept.heads(request.parallel.tp, tp_rank, grain);
+        total += request.batch * Bytes{4 * heads * kept.state};
+        auto const elements = detail::cached_tokens(kept, request, context) * heads * (kept.key + kept.value);
+        total += Bytes{ceil_divide(request.batch * elements * width, 8)};
     }
     return total;
 }
@@ -55,8 +54,8 @@ namespace detail {
     std::int64_t total_bits = 0;
     for (auto const& block : program.blocks()) {
         for (auto const& op : program.body(block).operations()) {
-            if (op.kind != OpKind::attention) continue;
-            total_bits += block.count * cached_elements(op.attention, is_latent, 1, 0) * width;
+            auto const kept = kept_heads(op, is_latent);
+            total_bits += block.count * kept.heads(1, 0) * (kept.key + kept.value) * width;
         }
     }
     return Bytes{ceil_divide(total_bits, 8)};

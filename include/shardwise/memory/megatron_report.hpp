@@ -6,6 +6,7 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/memory/request.hpp>
 #include <shardwise/model/architecture.hpp>
+#include <shardwise/op/work.hpp>
 
 #include <cstdint>
 
@@ -26,7 +27,7 @@ public:
                 if (op.kind == OpKind::norm && is_layer_norm(op.norm)) norm_size_ = 2;
                 if (op.kind == OpKind::attention && (op.attention.is_cross || !op.attention.is_causal))
                     is_decoder_ = false;
-                if (op.kind == OpKind::gated_delta) is_decoder_ = false;
+                if (kept_heads(op).state > 0) is_decoder_ = false;
             }
         }
         for (std::int64_t layer = 0; layer < config_.layers; ++layer)

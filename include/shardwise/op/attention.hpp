@@ -24,16 +24,6 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     return triangle(growing, past + 1) + static_cast<double>(n - growing) * static_cast<double>(shape.window);
 }
 
-/// Elements that one token takes in the cache on this rank: keys and values of its heads, or the latent, which every
-/// rank needs whole. An attention without a cache (bert) takes none. `grain` is that of the heads that ranks share.
-[[nodiscard]] constexpr std::int64_t cached_elements(AttentionShape const& shape, bool is_latent_cached,
-                                                     std::int64_t tp, std::int64_t tp_rank, UnitGrain grain = {}) {
-    if (!keeps_rows(shape)) return 0;
-    if (shape.latent > 0 && is_latent_cached) return shape.latent;
-    auto const heads = UnitSplit::kv(shape.kv_heads, shape.heads).units_of(tp, tp_rank, grain);
-    return heads * (shape.key_dim + shape.value_dim);
-}
-
 /// softmax(q k^T) v over the cache, block by block, so that the scores are never held whole.
 ///
 /// Per pair and head: 2 * key_dim for the score, 5 for the softmax (scale, maximum, difference, exponential, sum),
@@ -62,6 +52,21 @@ struct AttentionOp : OpTraits<OpKind::attention, OpUnit::attention> {
                 .reads_log_sums = true};
     }
 
+    /// Keys and values of the key-value heads, or the latent, which every rank needs whole; nothing of attentions without a past
+    /// (bert).
+    [[nodiscard]] static constexpr KeptHeads kept(Operation const& op, bool is_latent_cached) {
+        auto const& shape = op.attention;
+        if (!keeps_rows(shape)) return {};
+        if (shape.latent > 0 && is_latent_cached) return {.key = shape.latent};
+        return {.split = UnitSplit::kv(shape.kv_heads, shape.heads),
+                .key = shape.key_dim,
+                .value = shape.value_dim,
+                .window = shape.window};
+    }
+    [[nodiscard]] static constexpr UnitSplit heads(Operation const& op) {
+        return UnitSplit::qkv(op.attention.heads, op.attention.kv_heads);
+    }
+
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
         auto const& shape = op.attention;
         auto const& step = context.step;
@@ -70,8 +75,9 @@ struct AttentionOp : OpTraits<OpKind::attention, OpUnit::attention> {
         auto const per_pair = is_absorbed ? 4.0 * static_cast<double>(shape.latent)
                                           : 2.0 * static_cast<double>(shape.key_dim + shape.value_dim);
         auto const pairs = static_cast<double>(step.batch) * visible_pairs(shape, step);
-        auto const cached = cached_elements(shape, step.is_latent_cached, context.rank.tp, context.rank.tp_rank,
-                                            context.grain(op.output));
+        auto const rows = kept(op, step.is_latent_cached);
+        auto const cached =
+            rows.heads(context.rank.tp, context.rank.tp_rank, context.grain(op.output)) * (rows.key + rows.value);
         bool const is_limited = shape.window > 0 && step.is_windowed && shape.window < step.context;
         auto const seen = is_limited ? shape.window : step.context;
         auto const past =

@@ -7,14 +7,6 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// The memory that a rank keeps of one sequence for such an operation, whatever the sequence's length. `grain` is that of the key
-/// heads that ranks share.
-[[nodiscard]] constexpr Bytes delta_state_bytes(DeltaShape const& shape, std::int64_t tp, std::int64_t tp_rank,
-                                                UnitGrain grain = {}) {
-    auto const heads = tp == 1 ? shape.key_heads : grain.share(shape.key_heads, tp, tp_rank).size();
-    return Bytes{4 * shape.state_elements(heads)};
-}
-
 /// The gated delta rule: of each value head a matrix S of key_dim rows, which every token decays and corrects,
 ///
 ///     S = exp(g) S;  S = S + k (beta (v - k S));  out = q S
@@ -32,6 +24,12 @@ struct GatedDeltaOp : OpTraits<OpKind::gated_delta, OpUnit::vectors> {
         return GradientRule::refused("the gated delta rule has no gradient yet");
     }
 
+    /// The convolution's last inputs, and the matrices of a key head's value heads.
+    [[nodiscard]] static constexpr KeptHeads kept(Operation const& op, bool) {
+        return {.split = heads(op), .state = op.delta.state_elements(1)};
+    }
+    [[nodiscard]] static constexpr UnitSplit heads(Operation const& op) { return UnitSplit::units(op.delta.key_heads); }
+
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
         auto const& shape = op.delta;
         auto const heads = static_cast<double>(context.share(shape.key_heads, op.output));
@@ -39,8 +37,9 @@ struct GatedDeltaOp : OpTraits<OpKind::gated_delta, OpUnit::vectors> {
         auto const convolved = static_cast<double>(shape.channels() * (2 * shape.kernel + 4));
         // Decay, k S, the correction, q S: 1, 2, 2 and 2 for each element of a matrix.
         auto const ruled = 7.0 * static_cast<double>(shape.values_per_key() * shape.key_dim * shape.value_dim);
-        auto const state = delta_state_bytes(shape, context.rank.tp, context.rank.tp_rank, context.grain(op.output));
-        auto const states = static_cast<double>(context.step.batch) * static_cast<double>(state.count());
+        auto const state = kept(op, true);
+        auto const own = state.heads(context.rank.tp, context.rank.tp_rank, context.grain(op.output));
+        auto const states = static_cast<double>(context.step.batch) * static_cast<double>(4 * own * state.state);
         Bytes const moved = context.bytes(op.inputs[0]) + context.bytes(op.inputs[1]) + context.bytes(op.output);
         return {.flops = tokens * heads * (convolved + ruled + 9.0 * static_cast<double>(shape.value_columns())),
                 .traffic = static_cast<double>(moved.count()) + states,

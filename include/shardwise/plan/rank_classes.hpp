@@ -6,6 +6,7 @@
 #include <shardwise/memory/model_parts.hpp>
 #include <shardwise/memory/request.hpp>
 #include <shardwise/model/architecture.hpp>
+#include <shardwise/op/work.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -53,8 +54,7 @@ struct GrainedSplit {
         }
         for (auto const& op : body.operations()) {
             auto const grain = grains.empty() ? UnitGrain{} : grains[static_cast<std::size_t>(op.output)];
-            if (op.kind == OpKind::gated_delta) add(UnitSplit::units(op.delta.key_heads), grain);
-            if (op.kind == OpKind::attention) add(UnitSplit::qkv(op.attention.heads, op.attention.kv_heads), grain);
+            add(heads_of(op), grain);
         }
     }
     return splits;

@@ -3,6 +3,7 @@
 
 #include <shardwise/memory/kv_pages.hpp>
 #include <shardwise/model/block_program.hpp>
+#include <shardwise/op/work.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -17,10 +18,10 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     auto pages = kv_sequence_pages(capacity, 0, capacity.context);
     for (auto const& block : program.blocks()) {
         for (auto const& op : program.body(block).operations()) {
+            auto const kept = kept_heads(op);
             // A state cannot go back to an earlier token.
-            if (op.kind == OpKind::gated_delta) return 0;
-            if (op.kind != OpKind::attention) continue;
-            pages = std::min(pages, kv_sequence_pages(capacity, op.attention.window, capacity.context));
+            if (kept.state > 0) return 0;
+            if (kept.is_kept()) pages = std::min(pages, kv_sequence_pages(capacity, kept.window, capacity.context));
         }
     }
     return pages * kv_page_tokens;

@@ -4,6 +4,7 @@
 #include <shardwise/model/architecture.hpp>
 #include <shardwise/model/tree_totals.hpp>
 #include <shardwise/op/attention.hpp>
+#include <shardwise/op/work.hpp>
 
 #include <cstdint>
 #include <string>
@@ -47,8 +48,8 @@ constexpr std::int64_t cached_per_token(shardwise::Model const& model, bool is_l
     std::int64_t total = 0;
     for (auto const& block : model.program.blocks()) {
         for (auto const& op : model.program.body(block).operations()) {
-            if (op.kind != shardwise::OpKind::attention) continue;
-            total += block.count * shardwise::cached_elements(op.attention, is_latent_cached, 1, 0);
+            auto const kept = shardwise::kept_heads(op, is_latent_cached);
+            total += block.count * kept.heads(1, 0) * (kept.key + kept.value);
         }
     }
     return total;

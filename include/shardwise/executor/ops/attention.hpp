@@ -61,11 +61,7 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
         auto const& heads = block.cut.heads;
         if (heads) to.add_vector(op, 0, heads->query.size() * score_numbers(op.attention));
         if (heads && block.model.config.alibi) to.add_weights(4 * heads->query.size());
-        if (!keeps_rows(op.attention)) return {};
-        auto const bytes = kv_layer_bytes(kv_layer(op.attention, *heads), kv_capacity(block.limits), to.grain);
-        if (!bytes) return Error{ErrorCode::size_overflow}.in("kv cache").at("context").got(block.limits.context);
-        to.cache += bytes->count();
-        return {};
+        return to.add_cache(block, op);
     }
 
     [[nodiscard]] static std::int64_t scratch(CountedBlock const& block, Operation const& op, std::size_t) {

@@ -70,10 +70,7 @@ struct ExecutedOp<GatedDeltaOp, Backend, Policy> {
         to.add_vector(op, 1, own * shape.values_per_key());
         to.add_vector(op, 2, own * shape.values_per_key());
         to.add_vector(op, 3, shape.value_dim);
-        auto const bytes = kv_layer_bytes(delta_layer(shape, own), kv_capacity(block.limits), to.grain);
-        if (!bytes) return Error{ErrorCode::size_overflow}.in("kv cache").at("sequences").got(block.limits.sequences);
-        to.cache += bytes->count();
-        return {};
+        return to.add_cache(block, op);
     }
 
     [[nodiscard]] static std::int64_t scratch(CountedBlock const& block, Operation const& op, std::size_t) {
