@@ -22,6 +22,8 @@ struct HeadNorms {
     bool are_wide = false;
     /// They come after the rotation (hunyuan).
     bool follow_rope = false;
+    /// Each head has a weight of its own, a row of the norm's (cohere).
+    bool have_own_weights = false;
 };
 
 /// What differs between families of llama's layout.
@@ -102,8 +104,9 @@ constexpr void assume_head_scale(ModelConfig& config) {
     if (config.qk_norm) {
         auto const name = part.name(layout.prefix, layout.norm_suffix);
         auto const norm_of = [&](std::int64_t width, ShardRule const& shard) {
-            return layout.head_norms.are_wide ? part.sharded_norm(name, width, shard)
-                                              : part.norm(name, config.head_dim);
+            if (layout.head_norms.are_wide) return part.sharded_norm(name, width, shard);
+            if (layout.head_norms.have_own_weights) return part.norm_of_heads(name, width / config.head_dim, config.head_dim, shard);
+            return part.norm(name, config.head_dim);
         };
         auto const kv_rule = ShardRule::kv(0, config.kv_heads, config.heads);
         children.push_back(

@@ -66,6 +66,14 @@ public:
         weight.shard = shard;
         return tree_.add(class_name, {weight});
     }
+    /// A norm of each head with a weight [heads, head_dim], sharded by heads.
+    constexpr ModuleId norm_of_heads(std::string_view class_name, std::int64_t heads, std::int64_t head_dim,
+                                     ShardRule shard) {
+        auto weight = make_.norm(head_dim);
+        weight.shape = {heads, head_dim};
+        weight.shard = shard;
+        return tree_.add(class_name, {weight});
+    }
     /// A norm with a weight, and a bias where asked.
     constexpr ModuleId norm(std::string_view class_name, std::int64_t size, bool has_bias = false) {
         if (!has_bias) return tree_.add(class_name, {make_.norm(size)});
