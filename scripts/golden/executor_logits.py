@@ -107,6 +107,7 @@ def write_decoders(cases, output, version="4.57", fill=fill):
         # 4.57 cannot initialise stablelm's norms of heads, which have no biases; all weights are filled.
         with no_init_weights() if config.get("qk_layernorm") else contextlib.nullcontext():
             model = AutoModelForCausalLM.from_config(made, torch_dtype=torch.float32)
+        model.tie_weights()
         model = fill(model.float().eval(), seed)
         model = as_published(model)
         ids = [(7 * i + i // 5 + 3) % 97 for i in range(24)]

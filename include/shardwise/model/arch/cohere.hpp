@@ -36,7 +36,8 @@ struct Cohere {
         activation_field("hidden_act", ActivationKind::silu),
     };
 
-    static constexpr auto aliases = detail::join_aliases(detail::gguf_frame, detail::gguf_qkv, detail::gguf_qk_norms, detail::gguf_gated_mlp);
+    static constexpr auto aliases =
+        detail::join_aliases(detail::gguf_frame, detail::gguf_qkv, detail::gguf_qk_norms, detail::gguf_gated_mlp);
 
     static constexpr detail::LlamaLayout layout{.prefix = "Cohere",
                                                 .norm_suffix = "LayerNorm",

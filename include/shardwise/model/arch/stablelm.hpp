@@ -55,9 +55,9 @@ struct StableLm {
     }
 
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked = detail::check_class(config, {"StableLmForCausalLM", "StableLmModel",
-                                                              "StableLmForSequenceClassification",
-                                                              "StableLmForTokenClassification"});
+        if (auto const checked =
+                detail::check_class(config, {"StableLmForCausalLM", "StableLmModel",
+                                             "StableLmForSequenceClassification", "StableLmForTokenClassification"});
             !checked)
             return checked;
         config.head_dim = 0;

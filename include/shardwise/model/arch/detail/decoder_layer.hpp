@@ -105,7 +105,8 @@ constexpr void assume_head_scale(ModelConfig& config) {
         auto const name = part.name(layout.prefix, layout.norm_suffix);
         auto const norm_of = [&](std::int64_t width, ShardRule const& shard) {
             if (layout.head_norms.are_wide) return part.sharded_norm(name, width, shard);
-            if (layout.head_norms.have_own_weights) return part.norm_of_heads(name, width / config.head_dim, config.head_dim, shard);
+            if (layout.head_norms.have_own_weights)
+                return part.norm_of_heads(name, width / config.head_dim, config.head_dim, shard);
             return part.norm(name, config.head_dim);
         };
         auto const kv_rule = ShardRule::kv(0, config.kv_heads, config.heads);

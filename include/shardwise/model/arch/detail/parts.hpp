@@ -99,9 +99,9 @@ public:
         auto const number = [](std::string_view tensor_name, Shape const& shape, TensorKind tensor_kind) {
             return Tensor{.name = tensor_name, .shape = shape, .dtype = Dtype::bf16, .kind = tensor_kind};
         };
-        return tree_.add(class_name, {number("alpha_p", {1}, TensorKind::parameter),
-                                      number("alpha_n", {1}, TensorKind::parameter),
-                                      number("beta", {}, TensorKind::buffer), number("eps", {}, TensorKind::buffer)});
+        return tree_.add(class_name,
+                         {number("alpha_p", {1}, TensorKind::parameter), number("alpha_n", {1}, TensorKind::parameter),
+                          number("beta", {}, TensorKind::buffer), number("eps", {}, TensorKind::buffer)});
     }
     /// A rotary embedding with its fp32 inverse frequencies, which checkpoints do not store.
     constexpr ModuleId rotary(std::string_view class_name, std::int64_t rotary_dim) {
