@@ -62,8 +62,7 @@ constexpr void note_assumptions(Model const& model, EstimateRequest const& reque
 /// True for no bounds, and for those of `stages` stages that cover all layers, none of them empty.
 [[nodiscard]] constexpr bool are_stages(Span<std::int64_t const> begins, std::int64_t stages, std::int64_t layers) {
     if (begins.empty()) return true;
-    if (begins.size() != static_cast<std::size_t>(stages) + 1 || begins.front() != 0 || begins.back() != layers)
-        return false;
+    if (begins.size() != static_cast<std::size_t>(stages) + 1 || begins.front() != 0 || begins.back() != layers) return false;
     for (std::size_t i = 1; i < begins.size() && stages > 1; ++i) {
         if (begins[i] <= begins[i - 1]) return false;
     }
@@ -94,8 +93,7 @@ constexpr void note_assumptions(Model const& model, EstimateRequest const& reque
     })};
     share.parameter_bytes = weights - share.buffer_bytes - share.frozen_bytes;
     share.state_bytes = Bytes{measure([&](Tensor const& tensor, LayerPosition const&) {
-        return is_trained(tensor, whole) ? optimizer_state_bytes(plan.optimizer, tensor.shape.elements())
-                                         : std::int64_t{0};
+        return is_trained(tensor, whole) ? optimizer_state_bytes(plan.optimizer, tensor.shape.elements()) : std::int64_t{0};
     })};
     return model_states(plan, share);
 }
@@ -147,8 +145,8 @@ constexpr void list_modules(Model const& model, EstimateRequest const& request, 
             auto const& body = model.program.bodies()[static_cast<std::size_t>(part.body)];
             if (!request.training) module.kv_cache = kv_cache_bytes(body, whole, model.config);
             auto& known = activations[static_cast<std::size_t>(part.body)];
-            if (known < Bytes{0})
-                known = block_activations(model, body, part.role, whole, request.parallel.sequence_parallel);
+            if (known < Bytes{0}) known = block_activations(model, body, part.role, whole,
+                                                                request.parallel.sequence_parallel);
             module.activations = known;
         }
         estimate.modules.push_back(module);
@@ -172,8 +170,7 @@ constexpr void list_modules(Model const& model, EstimateRequest const& request, 
     auto parts = find_parts(model, depends_on_layer(request));
     if (auto const checked = check_request(model, request, parts.layers); !checked) return checked.error();
     if (!detail::are_stages(stage_begins, request.parallel.pp, parts.layers)) {
-        return Error{ErrorCode::invalid_argument}
-            .at("stages")
+        return Error{ErrorCode::invalid_argument}.at("stages")
             .because("are not one run of consecutive layers after another, one for each pipeline rank")
             .fix("give each stage's first layer in order, and then the number of layers");
     }
@@ -215,8 +212,7 @@ constexpr void list_modules(Model const& model, EstimateRequest const& request, 
     auto const most = Bytes{INT64_MAX / parallel.ranks()};
     for (auto const& device : estimate.devices) {
         if (most < device.total() || most < device.host) {
-            return Error{ErrorCode::size_overflow}
-                .because("all ranks together take more than can be counted")
+            return Error{ErrorCode::size_overflow}.because("all ranks together take more than can be counted")
                 .fix("lower batch, context or the number of ranks");
         }
         estimate.terms += device.terms;

@@ -56,18 +56,15 @@ Model with_program(Model model, EditValue edit_value, EditOp edit_op, EditBlock 
 }
 template <class EditOp>
 Model with_operations(Model model, EditOp edit) {
-    return with_program(
-        std::move(model), [](Value&) {}, edit, [](Block&) {});
+    return with_program(std::move(model), [](Value&) {}, edit, [](Block&) {});
 }
 template <class EditValue>
 Model with_values(Model model, EditValue edit) {
-    return with_program(
-        std::move(model), edit, [](Operation&) {}, [](Block&) {});
+    return with_program(std::move(model), edit, [](Operation&) {}, [](Block&) {});
 }
 template <class EditBlock>
 Model with_blocks(Model model, EditBlock edit) {
-    return with_program(
-        std::move(model), [](Value&) {}, [](Operation&) {}, edit);
+    return with_program(std::move(model), [](Value&) {}, [](Operation&) {}, edit);
 }
 
 /// The model with other tensors.
@@ -80,9 +77,7 @@ Model with_tensors(Model model, Edit edit) {
     return model;
 }
 
-bool is_weight(Operation const& op, std::string_view name) {
-    return op.parameters[0] == name;
-}
+bool is_weight(Operation const& op, std::string_view name) { return op.parameters[0] == name; }
 
 }  // namespace
 
@@ -93,8 +88,7 @@ TEST_CASE("check_model: every golden case of every family is legal") {
         CHECK(checked(model) == "legal");
     });
     // A family that begins in transformers 5: the trees of the golden cases are version 4.57's.
-    for (auto const* const name :
-         {"minimax-m2", "small-minimax_m2", "small-minimax_m2-tied", "small-minimax_m2-model"}) {
+    for (auto const* const name : {"minimax-m2", "small-minimax_m2", "small-minimax_m2-tied", "small-minimax_m2-model"}) {
         CAPTURE(name);
         auto const file = read_config_file(golden::folder + "configs/" + name + ".json");
         REQUIRE(file);
@@ -120,13 +114,11 @@ TEST_CASE("check_model: a parameter that the tree lacks is named") {
     auto const model = with_operations(small_model(), [](Operation& op) {
         if (is_weight(op, "mlp.up_proj.weight")) op.parameters[0] = "mlp.upp_proj.weight";
     });
-    CHECK(checked(model) ==
-          "model.layers: mlp.upp_proj.weight: the program reads a parameter that the tree does not have");
+    CHECK(checked(model) == "model.layers: mlp.upp_proj.weight: the program reads a parameter that the tree does not have");
     auto const norm = with_operations(small_model(), [](Operation& op) {
         if (is_weight(op, "input_layernorm.weight")) op.parameters[1] = "input_layernorm.bias";
     });
-    CHECK(checked(norm) ==
-          "model.layers: input_layernorm.bias: the program reads a parameter that the tree does not have");
+    CHECK(checked(norm) == "model.layers: input_layernorm.bias: the program reads a parameter that the tree does not have");
 }
 
 TEST_CASE("check_model: blocks that are not the tree's are named") {
@@ -141,8 +133,7 @@ TEST_CASE("check_model: blocks that are not the tree's are named") {
     auto const more = with_blocks(small_model(), [](Block& block) {
         if (block.is_numbered) block.count = 5;
     });
-    CHECK(checked(more).find(
-              "program: model.layers: the program runs layers that the tree does not have (got 5, expected 3)") == 0);
+    CHECK(checked(more).find("program: model.layers: the program runs layers that the tree does not have (got 5, expected 3)") == 0);
     auto const fewer = with_blocks(small_model(), [](Block& block) {
         if (block.is_numbered) block.count = 2;
     });
@@ -160,8 +151,7 @@ TEST_CASE("check_model: sizes that differ are named with both numbers") {
         if (is_weight(op, "mlp.up_proj.weight")) op.out_features *= 2;
     });
     CHECK(checked(outputs) ==
-          "model.layers: mlp.up_proj.weight: the operation makes another width than its output has (got 28672, "
-          "expected 14336)");
+          "model.layers: mlp.up_proj.weight: the operation makes another width than its output has (got 28672, expected 14336)");
     auto const inputs = with_operations(small_model(), [](Operation& op) {
         if (is_weight(op, "mlp.down_proj.weight")) op.in_features /= 2;
     });
@@ -169,9 +159,8 @@ TEST_CASE("check_model: sizes that differ are named with both numbers") {
     auto const norm = with_operations(small_model(), [](Operation& op) {
         if (is_weight(op, "post_attention_layernorm.weight")) op.in_features = 128;
     });
-    CHECK(checked(norm) ==
-          "model.layers: post_attention_layernorm.weight: the operation normalises another width than the "
-          "weight has (got 128, expected 4096)");
+    CHECK(checked(norm) == "model.layers: post_attention_layernorm.weight: the operation normalises another width than the "
+                           "weight has (got 128, expected 4096)");
     // Ranks that have other heads of a norm's weight than of the value.
     auto of_heads = small_model().config;
     of_heads.model_type.assign("cohere");
@@ -189,8 +178,7 @@ TEST_CASE("check_model: sizes that differ are named with both numbers") {
     auto const hidden = with_values(small_model(), [](Value& value) {
         if (value.name == "hidden") value.width /= 2;
     });
-    CHECK(checked(hidden).find(
-              "the block reads another width than the one before it hands on (got 2048, expected 4096)") !=
+    CHECK(checked(hidden).find("the block reads another width than the one before it hands on (got 2048, expected 4096)") !=
           std::string::npos);
     auto gpt2 = presets::gpt2;
     gpt2.layers = 1;
