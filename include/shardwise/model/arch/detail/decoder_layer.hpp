@@ -3,6 +3,7 @@
 
 #include <shardwise/core/list.hpp>
 #include <shardwise/model/activation_names.hpp>
+#include <shardwise/model/arch/detail/label_head.hpp>
 #include <shardwise/model/arch/detail/layer_norms.hpp>
 #include <shardwise/model/arch/detail/model_class.hpp>
 #include <shardwise/model/arch/detail/parts.hpp>
@@ -172,14 +173,7 @@ constexpr void finish_decoder(ModuleTree& tree, ModelConfig const& config, Llama
     for (auto const& child : parts.rest) children.push_back(child);
     auto const model = tree.add(part.name(layout.prefix, layout.model_suffix), children);
     if (is_base_class(config)) return tree.set_root(model);
-    if (config.labels > 0) {
-        bool const has_bias = is_for(config, "ForTokenClassification");
-        auto const score = part.linear(config.labels, config.hidden_size, has_bias, {}, TensorUse::head);
-        List<Child> classifier{{"model", model}};
-        if (has_bias) classifier.push_back({"dropout", part.plain("Dropout")});
-        classifier.push_back({"score", score, ModuleRole::head});
-        return tree.set_root(tree.add(tree.names().join(config.model_class.view()), classifier));
-    }
+    if (config.labels > 0) return add_label_head(tree, config, "model", model, config.hidden_size);
     auto const head = part.linear(config.vocab_size, config.hidden_size, config.head_bias,
                                   ShardRule::units(0, config.vocab_size), TensorUse::head);
     tree.set_root(tree.add(tree.names().join(config.model_class.view()), {},
