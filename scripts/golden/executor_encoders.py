@@ -90,6 +90,8 @@ CASES = {
                      dict(SMALL, model_type="gemma3_text", num_key_value_heads=2, head_dim=8, query_pre_attn_scalar=8,
                           sliding_window=6, num_labels=3, pad_token_id=60)),
     "modernbert_texts": (AutoModelForSequenceClassification, 2, dict(COMMON, **MODERNBERT, num_labels=3)),
+    "modernbert_means": (AutoModelForSequenceClassification, 4,
+                         dict(COMMON, **MODERNBERT, num_hidden_layers=2, num_labels=2, classifier_pooling="mean")),
     "modernbert_tokens": (AutoModelForTokenClassification, 3,
                           dict(COMMON, **MODERNBERT, num_hidden_layers=2, num_labels=4, classifier_bias=True, norm_bias=True)),
     # Where an answer begins and ends, and how well a choice fits.

@@ -283,6 +283,12 @@ public:
         body_.last().takes_first = true;
         return out;
     }
+    /// The mean of the rows of each sequence, of which a step has all.
+    constexpr ValueId mean_token(ValueId in) {
+        auto const out = last_token(in);
+        body_.last().takes_mean = true;
+        return out;
+    }
     /// Scores of every vocabulary entry, fp32, sharded by vocabulary columns.
     constexpr ValueId logits(ValueId in, std::string_view weight, std::int64_t vocab_size, std::string_view bias = {}) {
         auto const out = linear(in, "logits", weight, vocab_size, UnitSplit::units(vocab_size), bias);

@@ -22,7 +22,7 @@ enum class OpKind : std::uint8_t {
     route,        // top-k experts of each token from router scores
     experts,      // one linear per expert over the rows routed to it
     combine,      // weighted sum of the experts' rows back into token order
-    last_token,   // the last row of each sequence
+    last_token,   // the last row of each sequence, or the first, or their mean
     scale,        // element-wise product with a number, in place
     part,         // the same columns of every unit (head) of a value
     gated_delta,  // the gated delta rule over a state of each sequence, after a short convolution
@@ -141,6 +141,8 @@ struct Operation {
     std::int64_t skipped_id = -1;
     /// Of last_token: take each sequence's first row instead (bert's pooler).
     bool takes_first = false;
+    /// Of last_token: the mean of each sequence's rows instead (modernbert's classifiers).
+    bool takes_mean = false;
     /// Of scale: what it multiplies by. Of route by the sparse mixer: by what share of itself a logit may fall short of the best.
     double factor = 1.0;
 };

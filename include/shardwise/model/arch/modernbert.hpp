@@ -74,10 +74,6 @@ struct ModernBert {
                          "ModernBertForTokenClassification"});
             !known)
             return known;
-        if (detail::is_for(config, "ForSequenceClassification") && config.own["classifier_pooling"] != 0)
-            return Error{ErrorCode::unsupported}
-                .at("classifier_pooling")
-                .because("is the mean, which is not computed yet");
         bool const has_mlp_bias = config.mlp_bias;
         bool const has_bias = config.attention_bias;
         if (auto const ok = detail::complete_encoder(config); !ok) return ok;
@@ -142,7 +138,8 @@ struct ModernBert {
         model.norm("final_norm", NormKind::layer);
         bool const is_of_text = detail::is_for(config, "ForSequenceClassification");
         model.head_block("head", [&](BlockBuilder& body) {
-            auto const in = is_of_text ? body.first_token(body.input()) : body.input();
+            auto in = body.input();
+            if (is_of_text) in = config.own["classifier_pooling"] == 0 ? body.first_token(in) : body.mean_token(in);
             auto const dense = body.linear(in, "transformed", "dense");
             (void)body.layer_norm(body.activation(dense, ActivationKind::gelu), "norm");
         });
