@@ -27,7 +27,7 @@ import transformers  # noqa: E402
 from conversion import get_model_class  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 from transformers import (AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForImageTextToText,  # noqa: E402
-                          T5EncoderModel, T5ForConditionalGeneration)
+                          T5EncoderModel, T5ForConditionalGeneration, UMT5ForConditionalGeneration)
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors  # noqa: E402
 from transformers.modeling_utils import no_init_weights  # noqa: E402
 
@@ -134,6 +134,8 @@ CASES = {
                        cls_token_id=1, sep_token_id=2),
     "t5": dict(model_type="t5", vocab_size=VOCABULARY, d_model=32, d_kv=16, d_ff=64, num_layers=2, num_decoder_layers=2,
                num_heads=4, feed_forward_proj="relu", decoder_start_token_id=0, pad_token_id=0),
+    "umt5": dict(model_type="umt5", vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_decoder_layers=2,
+                 num_heads=4, tie_word_embeddings=False, decoder_start_token_id=0, pad_token_id=0),
     "t5_encoder": dict(model_type="t5", architectures=["T5EncoderModel"], vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=32,
                        num_layers=2, num_heads=4, feed_forward_proj="relu", tie_word_embeddings=False,
                        decoder_start_token_id=0, pad_token_id=0),
@@ -167,6 +169,7 @@ if transformers.__version__ == "5.23.0":
 else:
     assert transformers.__version__.startswith("4.57"), transformers.__version__
 ENCODERS = ("bert", "roberta", "xlm-roberta", "distilbert", "modernbert")
+SEQ2SEQ = {"t5": T5ForConditionalGeneration, "umt5": UMT5ForConditionalGeneration}
 COMMITTED = """gemma-f32 gpt_neox-f32 phi3_partial-f32 gpt_oss-bf16 qwen3_moe-bf16 mistral-bf16 falcon_groups-bf16 gemma2-bf16
     llama-q8_0 llama_yarn_factor-q8_0 mixtral-q8_0 qwen2-q8_0 qwen2_moe-q8_0 qwen3-q8_0 phi-q8_0 phi3-q8_0 phi3_longrope-q8_0
     gemma3-q8_0 gpt2-q8_0 bloom-q8_0 gpt_neox_sequential-q8_0 falcon_one_key-q8_0 deepseek_v2-q8_0 deepseek_v2_groups-q8_0
@@ -174,7 +177,8 @@ COMMITTED = """gemma-f32 gpt_neox-f32 phi3_partial-f32 gpt_oss-bf16 qwen3_moe-bf
     cohere-q8_0 cohere_heads-q8_0 stablelm_heads-q8_0 cohere2-q8_0 olmo2-q8_0 olmo3-q8_0 exaone4-q8_0 exaone4_full-q8_0
     glm4-q8_0 nemotron-q8_0 glm4_moe-q8_0 apertus-q8_0 minimax_m2-q8_0 qwen2_vl-q8_0 qwen3_vl-q8_0
     smollm3-q8_0 stablelm-q8_0 stablelm_parallel-q8_0 starcoder2-q8_0 seed_oss-q8_0 ernie4_5-q8_0 hunyuan-q8_0
-    xlm_roberta-q8_0 distilbert-q8_0 modernbert-q8_0 llama4-q8_0 qwen3_next-q8_0 qwen3_vl_moe-q8_0 t5_encoder-q8_0 t5-q8_0 t5_gated-q8_0""".split()
+    xlm_roberta-q8_0 distilbert-q8_0 modernbert-q8_0 llama4-q8_0 qwen3_next-q8_0 qwen3_vl_moe-q8_0 t5_encoder-q8_0
+    t5-q8_0 umt5-q8_0 t5_gated-q8_0""".split()
 # Keys that the published configs have as well, which transformers' class does not save.
 ALSO = {"minimax_m2": dict(rotary_dim=8, scoring_func="sigmoid"), "gpt2": dict(n_ctx=64), "cohere2": dict(rotary_pct=1.0)}
 TYPES = {"f32": gguf.LlamaFileType.ALL_F32, "bf16": gguf.LlamaFileType.MOSTLY_BF16, "q8_0": gguf.LlamaFileType.MOSTLY_Q8_0}
@@ -200,8 +204,9 @@ def make(config):
     made = AutoConfig.for_model(**config)
     made._attn_implementation = "eager"
     torch.manual_seed(0)
-    if config["model_type"] == "t5":
-        model = (T5EncoderModel if "architectures" in config else T5ForConditionalGeneration)(made)
+    if config["model_type"] in SEQ2SEQ:
+        kind = SEQ2SEQ[config["model_type"]]
+        model = (T5EncoderModel if "architectures" in config else kind)(made)
     else:
         kind = AutoModel if config["model_type"] in ENCODERS else AutoModelForCausalLM
         kind = AutoModelForImageTextToText if "vision_config" in config else kind
@@ -311,7 +316,7 @@ def main(folder, keep, wanted):
         (place / "tokenizer.json").unlink()
         ids = [(7 * i + i // 5 + 3) % VOCABULARY for i in range(14)]
         # An encoder's decoder is given some tokens of its own.
-        target = [config["decoder_start_token_id"], 9, 4, 60, 33] if type(model) is T5ForConditionalGeneration else []
+        target = [config["decoder_start_token_id"], 9, 4, 60, 33] if type(model) in SEQ2SEQ.values() else []
         also = dict(decoder_input_ids=torch.tensor([target])) if target else {}
         with torch.no_grad():
             got = model(torch.tensor([ids]), **also)
