@@ -28,7 +28,7 @@ OUTPUT = pathlib.Path(__file__).resolve().parents[2] / "tests/golden/config_defa
 
 TYPES = [
     "llama", "mistral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "mixtral", "gemma", "gemma2", "gemma3_text", "gemma3", "phi", "phi3",
-    "gpt2", "gpt_neox", "opt", "bloom", "falcon", "bert", "roberta", "t5", "mt5", "deepseek_v2", "deepseek_v3", "gpt_oss",
+    "gpt2", "gpt_neox", "opt", "bloom", "falcon", "bert", "roberta", "t5", "mt5", "umt5", "deepseek_v2", "deepseek_v3", "gpt_oss",
     "granite", "cohere", "cohere2", "olmo2", "olmo3", "exaone4", "glm4", "nemotron", "glm4_moe", "phimoe",
     "smollm3", "stablelm", "starcoder2", "seed_oss", "ernie4_5", "hunyuan_v1_dense",
     "xlm-roberta", "distilbert", "modernbert", "mpnet", "llama4_text", "apertus",
@@ -99,6 +99,7 @@ NOTES = {
 }
 NOTES |= {
     "mt5": ["as t5, with a gate and an untied head unless the config says otherwise"],
+    "umt5": ["as mt5, with a table of positions in each block and a tied head unless the config says otherwise"],
     "xlm-roberta": ["tied unless the config says otherwise", "the pooler is in XLMRobertaModel only", "type_vocab_size absent: 2 (published configs say 1)"],
     "distilbert": ["tied unless the config says otherwise", "no token types, no pooler", "norms add 1e-12 to the variance, no field says so"],
     "qwen2_vl_text": ["q, k and v have biases, o has none, no field switches it", "head_dim is not read", "layer_types absent: layers i >= max_window_layers slide when use_sliding_window and sliding_window is not null, else all are full"],
@@ -203,7 +204,7 @@ def describe(model_type):
     mapping = auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     if model_type in ("bert", "roberta", "xlm-roberta", "distilbert", "modernbert", "mpnet"):
         mapping = auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
-    if model_type in ("t5", "mt5"):
+    if model_type in ("t5", "mt5", "umt5"):
         mapping = auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES
     return {"config_class": cls.__name__, "default_class": mapping.get(model_type), "fields": fields, "resolved": resolved,
             "attribute_map": dict(getattr(cls, "attribute_map", {})), "aliases": aliases, "null": null, "notes": NOTES[model_type]}

@@ -16,7 +16,8 @@ import sys
 import torch
 from transformers import (AutoConfig, AutoModel, AutoModelForMaskedLM, AutoModelForMultipleChoice,
                           AutoModelForQuestionAnswering, AutoModelForSequenceClassification,
-                          AutoModelForTokenClassification, PreTrainedTokenizerFast, T5EncoderModel)
+                          AutoModelForTokenClassification, Gemma3TextForSequenceClassification,
+                          PreTrainedTokenizerFast, T5EncoderModel)
 
 from executor_logits import fill
 
@@ -26,6 +27,11 @@ DISTILBERT = dict(model_type="distilbert", vocab_size=61, dim=36, hidden_dim=52,
 MODERNBERT = dict(model_type="modernbert", local_attention=6, pad_token_id=0, cls_token_id=1, sep_token_id=2, bos_token_id=1,
                   eos_token_id=2)
 SMALL = dict(COMMON, hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4)
+FEW = dict(vocab_size=61, hidden_size=16, num_hidden_layers=2, num_attention_heads=4)
+GPT2 = dict(model_type="gpt2", vocab_size=61, n_embd=16, n_layer=2, n_head=4, n_positions=40)
+NEOX = dict(SMALL, model_type="gpt_neox", rotary_pct=0.5)
+GPT_OSS = dict(model_type="gpt_oss", num_key_value_heads=2, head_dim=8, num_local_experts=3, num_experts_per_tok=2,
+               sliding_window=6)
 T5 = dict(model_type="t5", vocab_size=61, d_model=16, d_kv=4, d_ff=20, num_layers=2, num_heads=4)
 CASES = {
     "bert": (AutoModel, 0, dict(COMMON, model_type="bert")),
@@ -63,6 +69,31 @@ CASES = {
                      dict(COMMON, model_type="llama", num_key_value_heads=2, num_hidden_layers=2, num_labels=3)),
     # What a decoder says of its last token.
     "llama_texts": (AutoModelForSequenceClassification, 1, dict(SMALL, model_type="llama", num_key_value_heads=1, num_labels=3)),
+    # Classes of decoders, whose heads have other names; opt's reads narrower states.
+    "gpt2_texts": (AutoModelForSequenceClassification, 2, dict(GPT2, num_labels=3)),
+    "gpt2_tokens": (AutoModelForTokenClassification, 3, dict(GPT2, num_labels=4)),
+    "gpt_neox_texts": (AutoModelForSequenceClassification, 3, dict(NEOX, num_labels=3)),
+    "gpt_neox_tokens": (AutoModelForTokenClassification, 4, dict(NEOX, num_labels=2)),
+    "bloom_texts": (AutoModelForSequenceClassification, 1, dict(model_type="bloom", **FEW, num_labels=3)),
+    "bloom_tokens": (AutoModelForTokenClassification, 2, dict(model_type="bloom", **FEW, num_labels=3)),
+    "falcon_texts": (AutoModelForSequenceClassification, 3, dict(model_type="falcon", **FEW, num_labels=3)),
+    "falcon_tokens": (AutoModelForTokenClassification, 4, dict(model_type="falcon", **FEW, new_decoder_architecture=True,
+                                                               num_kv_heads=2, num_labels=5)),
+    "opt_texts": (AutoModelForSequenceClassification, 5, dict(model_type="opt", **FEW, ffn_dim=20, max_position_embeddings=40,
+                                                              word_embed_proj_dim=12, do_layer_norm_before=False,
+                                                              num_labels=3, pad_token_id=60)),
+    "phi_texts": (AutoModelForSequenceClassification, 1, dict(SMALL, model_type="phi", num_labels=3)),
+    "phi_tokens": (AutoModelForTokenClassification, 2, dict(SMALL, model_type="phi", num_labels=3)),
+    "gpt_oss_texts": (AutoModelForSequenceClassification, 3, dict(SMALL, **GPT_OSS, num_labels=3, pad_token_id=60)),
+    "gpt_oss_tokens": (AutoModelForTokenClassification, 4, dict(SMALL, **GPT_OSS, num_labels=3)),
+    "gemma3_texts": (Gemma3TextForSequenceClassification, 5,
+                     dict(SMALL, model_type="gemma3_text", num_key_value_heads=2, head_dim=8, query_pre_attn_scalar=8,
+                          sliding_window=6, num_labels=3, pad_token_id=60)),
+    "modernbert_texts": (AutoModelForSequenceClassification, 2, dict(COMMON, **MODERNBERT, num_labels=3)),
+    "modernbert_means": (AutoModelForSequenceClassification, 4,
+                         dict(COMMON, **MODERNBERT, num_hidden_layers=2, num_labels=2, classifier_pooling="mean")),
+    "modernbert_tokens": (AutoModelForTokenClassification, 3,
+                          dict(COMMON, **MODERNBERT, num_hidden_layers=2, num_labels=4, classifier_bias=True, norm_bias=True)),
     # Where an answer begins and ends, and how well a choice fits.
     "bert_answers": (AutoModelForQuestionAnswering, 1, dict(SMALL, model_type="bert")),
     "distilbert_answers": (AutoModelForQuestionAnswering, 3, dict(DISTILBERT, dim=16, hidden_dim=20, n_layers=2, n_heads=4)),
@@ -72,6 +103,10 @@ CASES = {
     "t5_gated": (T5EncoderModel, 1, dict(T5, d_kv=3, feed_forward_proj="gated-gelu", relative_attention_num_buckets=8,
                                          relative_attention_max_distance=9)),
 }
+
+
+# Classes that no AutoModel makes of their configuration.
+ALONE = (T5EncoderModel, Gemma3TextForSequenceClassification)
 
 
 def rows(values):
@@ -128,7 +163,7 @@ def main(folder, wanted):
             continue
         made = AutoConfig.for_model(**config)
         made._attn_implementation = "eager"
-        made_model = kind(made) if kind is T5EncoderModel else kind.from_config(made, torch_dtype=torch.float32)
+        made_model = kind(made) if kind in ALONE else kind.from_config(made, torch_dtype=torch.float32)
         model = fill(made_model.float().eval(), seed)
         sequences = [[(5 * i + 3 * n + 2) % 61 for i in range(n)] for n in (1, 7, 12)]
         # An id of roberta's padding does not count as a position.

@@ -16,6 +16,10 @@ CASES = {
     "cohere": dict(COMMON, model_type="cohere", logit_scale=2.0),
     "cohere_biases": dict(COMMON, model_type="cohere", num_hidden_layers=2, attention_bias=True, head_dim=8, logit_scale=3.0,
                           tie_word_embeddings=False, num_key_value_heads=6),
+    # Each head has a norm of its own.
+    "cohere_heads": dict(COMMON, model_type="cohere", use_qk_norm=True, logit_scale=2.0),
+    "cohere_heads_biases": dict(COMMON, model_type="cohere", num_hidden_layers=2, use_qk_norm=True, attention_bias=True, head_dim=8,
+                                logit_scale=1.5, num_key_value_heads=6, tie_word_embeddings=False),
     "cohere2": dict(COMMON, model_type="cohere2", num_hidden_layers=5, sliding_window=6, logit_scale=2.5),
     "olmo2": dict(COMMON, model_type="olmo2", attention_bias=True),
     "olmo3": dict(COMMON, model_type="olmo3", num_hidden_layers=5, sliding_window=6, max_position_embeddings=64,

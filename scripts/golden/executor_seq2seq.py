@@ -24,6 +24,11 @@ CASES = {
     "t5": (0, dict(T5, d_kv=3, num_decoder_layers=3, relative_attention_num_buckets=8, relative_attention_max_distance=9)),
     # T5 1.1 under another name: its defaults are a gate and a head of its own.
     "mt5": (3, dict(T5, model_type="mt5", d_kv=5, num_decoder_layers=3, relative_attention_num_buckets=6, relative_attention_max_distance=11)),
+    # A table of positions in each block of both stacks.
+    "umt5": (2, dict(T5, model_type="umt5", d_kv=5, num_heads=6, num_layers=3, num_decoder_layers=2,
+                     relative_attention_num_buckets=6, relative_attention_max_distance=11)),
+    "umt5_relu": (5, dict(T5, model_type="umt5", feed_forward_proj="relu", tie_word_embeddings=False,
+                          relative_attention_num_buckets=8, relative_attention_max_distance=9, decoder_start_token_id=5)),
     # 1.1 and flan: a gate, a head of its own.
     "t5_gated": (4, dict(T5, feed_forward_proj="gated-gelu", tie_word_embeddings=False, num_heads=6, num_layers=1,
                          decoder_start_token_id=5, eos_token_id=48)),

@@ -11,6 +11,7 @@ that begin there, each named as CASE), torch, and a checkout of llama.cpp (the s
 
     gguf_checkpoints.py LLAMA_CPP FOLDER KEEP [CASE...]
 """
+import contextlib
 import json
 import pathlib
 import sys
@@ -26,8 +27,9 @@ import transformers  # noqa: E402
 from conversion import get_model_class  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 from transformers import (AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForImageTextToText,  # noqa: E402
-                          T5EncoderModel, T5ForConditionalGeneration)
+                          T5EncoderModel, T5ForConditionalGeneration, UMT5ForConditionalGeneration)
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors  # noqa: E402
+from transformers.modeling_utils import no_init_weights  # noqa: E402
 
 from executor_logits import as_published, fill  # noqa: E402
 
@@ -88,6 +90,7 @@ CASES = {
     "granite": dict(COMMON, model_type="granite", embedding_multiplier=12.0, residual_multiplier=0.25,
                     attention_multiplier=0.125, logits_scaling=8.0, tie_word_embeddings=True, rope_theta=1e7),
     "cohere": dict(ALONE, model_type="cohere", logit_scale=0.0625),
+    "cohere_heads": dict(COMMON, model_type="cohere", use_qk_norm=True, logit_scale=0.25),
     "cohere2": dict(COMMON, model_type="cohere2", num_hidden_layers=5, sliding_window=6, logit_scale=0.25),
     "olmo2": dict(ALONE, model_type="olmo2", rope_theta=5e5),
     "olmo3": dict(COMMON, model_type="olmo3", num_hidden_layers=5, sliding_window=6,
@@ -106,6 +109,7 @@ CASES = {
     "stablelm": dict(COMMON, model_type="stablelm", head_dim=8, partial_rotary_factor=0.5, use_qkv_bias=True,
                      use_parallel_residual=False),
     "stablelm_parallel": dict(COMMON, model_type="stablelm", partial_rotary_factor=0.25, use_parallel_residual=True),
+    "stablelm_heads": dict(COMMON, model_type="stablelm", partial_rotary_factor=0.5, qk_layernorm=True, use_parallel_residual=True),
     "starcoder2": dict(COMMON, model_type="starcoder2", rope_theta=1e5),
     "seed_oss": dict(COMMON, model_type="seed_oss", head_dim=16, rope_theta=1e7),
     "ernie4_5": dict(COMMON, model_type="ernie4_5", head_dim=16),
@@ -130,6 +134,8 @@ CASES = {
                        cls_token_id=1, sep_token_id=2),
     "t5": dict(model_type="t5", vocab_size=VOCABULARY, d_model=32, d_kv=16, d_ff=64, num_layers=2, num_decoder_layers=2,
                num_heads=4, feed_forward_proj="relu", decoder_start_token_id=0, pad_token_id=0),
+    "umt5": dict(model_type="umt5", vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_decoder_layers=2,
+                 num_heads=4, tie_word_embeddings=False, decoder_start_token_id=0, pad_token_id=0),
     "t5_encoder": dict(model_type="t5", architectures=["T5EncoderModel"], vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=32,
                        num_layers=2, num_heads=4, feed_forward_proj="relu", tie_word_embeddings=False,
                        decoder_start_token_id=0, pad_token_id=0),
@@ -163,14 +169,16 @@ if transformers.__version__ == "5.23.0":
 else:
     assert transformers.__version__.startswith("4.57"), transformers.__version__
 ENCODERS = ("bert", "roberta", "xlm-roberta", "distilbert", "modernbert")
+SEQ2SEQ = {"t5": T5ForConditionalGeneration, "umt5": UMT5ForConditionalGeneration}
 COMMITTED = """gemma-f32 gpt_neox-f32 phi3_partial-f32 gpt_oss-bf16 qwen3_moe-bf16 mistral-bf16 falcon_groups-bf16 gemma2-bf16
     llama-q8_0 llama_yarn_factor-q8_0 mixtral-q8_0 qwen2-q8_0 qwen2_moe-q8_0 qwen3-q8_0 phi-q8_0 phi3-q8_0 phi3_longrope-q8_0
     gemma3-q8_0 gpt2-q8_0 bloom-q8_0 gpt_neox_sequential-q8_0 falcon_one_key-q8_0 deepseek_v2-q8_0 deepseek_v2_groups-q8_0
     deepseek_v3-q8_0 bert-q8_0 roberta-q8_0 gpt_oss_mxfp4-q8_0 granite-q8_0
-    cohere-q8_0 cohere2-q8_0 olmo2-q8_0 olmo3-q8_0 exaone4-q8_0 exaone4_full-q8_0
+    cohere-q8_0 cohere_heads-q8_0 stablelm_heads-q8_0 cohere2-q8_0 olmo2-q8_0 olmo3-q8_0 exaone4-q8_0 exaone4_full-q8_0
     glm4-q8_0 nemotron-q8_0 glm4_moe-q8_0 apertus-q8_0 minimax_m2-q8_0 qwen2_vl-q8_0 qwen3_vl-q8_0
     smollm3-q8_0 stablelm-q8_0 stablelm_parallel-q8_0 starcoder2-q8_0 seed_oss-q8_0 ernie4_5-q8_0 hunyuan-q8_0
-    xlm_roberta-q8_0 distilbert-q8_0 modernbert-q8_0 llama4-q8_0 qwen3_next-q8_0 qwen3_vl_moe-q8_0 t5_encoder-q8_0 t5-q8_0 t5_gated-q8_0""".split()
+    xlm_roberta-q8_0 distilbert-q8_0 modernbert-q8_0 llama4-q8_0 qwen3_next-q8_0 qwen3_vl_moe-q8_0 t5_encoder-q8_0
+    t5-q8_0 umt5-q8_0 t5_gated-q8_0""".split()
 # Keys that the published configs have as well, which transformers' class does not save.
 ALSO = {"minimax_m2": dict(rotary_dim=8, scoring_func="sigmoid"), "gpt2": dict(n_ctx=64), "cohere2": dict(rotary_pct=1.0)}
 TYPES = {"f32": gguf.LlamaFileType.ALL_F32, "bf16": gguf.LlamaFileType.MOSTLY_BF16, "q8_0": gguf.LlamaFileType.MOSTLY_Q8_0}
@@ -196,12 +204,15 @@ def make(config):
     made = AutoConfig.for_model(**config)
     made._attn_implementation = "eager"
     torch.manual_seed(0)
-    if config["model_type"] == "t5":
-        model = (T5EncoderModel if "architectures" in config else T5ForConditionalGeneration)(made)
+    if config["model_type"] in SEQ2SEQ:
+        kind = SEQ2SEQ[config["model_type"]]
+        model = (T5EncoderModel if "architectures" in config else kind)(made)
     else:
         kind = AutoModel if config["model_type"] in ENCODERS else AutoModelForCausalLM
         kind = AutoModelForImageTextToText if "vision_config" in config else kind
-        model = kind.from_config(made)
+        # As executor_logits.py: all weights are filled.
+        with no_init_weights() if config.get("qk_layernorm") else contextlib.nullcontext():
+            model = kind.from_config(made)
     model = as_published(fill(model.float().eval()))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -260,10 +271,24 @@ def set_vocab(self):
         self.gguf_writer.add_token_type_count(self.hparams.get("type_vocab_size", 1))
 
 
+def stack_head_norms(original):
+    """0c1e570 has `return` in a generator where it means `yield from`, so that it fails for stablelm's norms of heads."""
+    def keep(self, *of):
+        self.kept = list(original._stack_qk_norm(self, *of))
+
+    def modify_tensors(self, data_torch, name, bid):
+        self.kept = []
+        yield from original.modify_tensors(self, data_torch, name, bid)
+        yield from self.kept
+
+    return {"_stack_qk_norm": keep, "modify_tensors": modify_tensors} if hasattr(original, "_stack_qk_norm") else {}
+
+
 def convert(folder, kind, path):
     original = get_model_class(json.loads((folder / "config.json").read_text())["architectures"][0])
     # Layers that predict further tokens are not asked for: the models have none.
-    made = type(original.__name__, (original,), {"set_vocab": set_vocab, "model_arch": original.model_arch, "no_mtp": True})
+    made = type(original.__name__, (original,), {"set_vocab": set_vocab, "model_arch": original.model_arch, "no_mtp": True}
+                | stack_head_norms(original))
     made(folder, TYPES[kind], path).write()
 
 
@@ -291,7 +316,7 @@ def main(folder, keep, wanted):
         (place / "tokenizer.json").unlink()
         ids = [(7 * i + i // 5 + 3) % VOCABULARY for i in range(14)]
         # An encoder's decoder is given some tokens of its own.
-        target = [config["decoder_start_token_id"], 9, 4, 60, 33] if type(model) is T5ForConditionalGeneration else []
+        target = [config["decoder_start_token_id"], 9, 4, 60, 33] if type(model) in SEQ2SEQ.values() else []
         also = dict(decoder_input_ids=torch.tensor([target])) if target else {}
         with torch.no_grad():
             got = model(torch.tensor([ids]), **also)

@@ -235,6 +235,12 @@ inline constexpr auto tiny_gpt_neox =
     R"("intermediate_size":64,"num_hidden_layers":2,"num_attention_heads":4,"max_position_embeddings":64,)"
     R"("rotary_pct":0.25})";
 
+/// A norm with a weight for each head, which ranks share by heads.
+inline constexpr auto tiny_cohere =
+    R"({"model_type":"cohere","architectures":["CohereForCausalLM"],"vocab_size":63,"hidden_size":36,"use_qk_norm":true,)"
+    R"("intermediate_size":48,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":1,"head_dim":10,)"
+    R"("max_position_embeddings":64})";
+
 /// Latent attention, in one block without experts and one with.
 inline constexpr auto tiny_deepseek =
     R"({"model_type":"deepseek_v2","architectures":["DeepseekV2ForCausalLM"],"vocab_size":97,"hidden_size":32,)"
@@ -256,7 +262,7 @@ TEST_CASE_TEMPLATE("Models: tiny ones generate the host's tokens on every back e
     if (!testing::open_bench<B>()) return;
     using testing::ModelCase;
     for (auto const& of :
-         {ModelCase{testing::tiny_llama}, ModelCase{testing::tiny_deepseek},
+         {ModelCase{testing::tiny_llama}, ModelCase{testing::tiny_deepseek}, ModelCase{testing::tiny_cohere, 2},
           ModelCase{testing::tiny_gemma2, 2, 2, 5, 4, {}, Dtype::bf16, false, 1e-3},
           ModelCase{testing::tiny_gpt2, 1, 3, 8, 3, testing::held_in(Dtype::bf16), Dtype::i8, false, 1e-3}}) {
         CAPTURE(std::string(of.config));

@@ -70,6 +70,15 @@ TEST_CASE("check_bound: addends, norms and activations fit between their values,
     CHECK(says(message_of(norm, of_norm(8, 6, false), {8}, 8), "rms_norm: the parameters are not as wide as a row"));
     CHECK(says(message_of(norm, of_norm(8, 8, true, 6), {8}, 8), "layer_norm: the bias is not as wide as a row"));
     CHECK(says(message_of(norm, of_norm(8, 8, false), {8}, 6), "rms_norm: the output is not as wide as the input"));
+    auto const of_heads = [&](std::int64_t width, std::int64_t weights) {
+        auto held = of_norm(width, weights, true);
+        std::get<HeldNorm<Host>>(held).has_head_weights = true;
+        return held;
+    };
+    CHECK(message_of(norm, of_heads(4, 8), {8}, 8) == "fits");
+    CHECK(says(message_of(norm, of_heads(4, 4), {8}, 8), "norm: does not have a weight for each head"));
+    CHECK(says(message_of(norm, of_heads(3, 8), {8}, 8), "norm: does not have a weight for each head"));
+    CHECK(says(message_of(norm, of_heads(4, 8), {8}, 4), "norm: does not have a weight for each head"));
 
     Operation activation;
     activation.kind = OpKind::activation;

@@ -150,6 +150,15 @@ constexpr char const* deepseek =
     R"("kv_lora_rank":32,"qk_nope_head_dim":16,"qk_rope_head_dim":8,"v_head_dim":16,"first_k_dense_replace":2,)"
     R"("n_routed_experts":4,"num_experts_per_tok":2,"moe_intermediate_size":16,"max_position_embeddings":256})";
 
+constexpr char const* cohere_heads =
+    R"({"model_type":"cohere","architectures":["CohereForCausalLM"],"vocab_size":130,"hidden_size":40,"use_qk_norm":true,)"
+    R"("intermediate_size":52,"num_hidden_layers":2,"num_attention_heads":6,"num_key_value_heads":2,"head_dim":14,)"
+    R"("max_position_embeddings":256})";
+constexpr char const* stablelm_heads =
+    R"({"model_type":"stablelm","architectures":["StableLmForCausalLM"],"vocab_size":130,"hidden_size":48,)"
+    R"("intermediate_size":52,"num_hidden_layers":2,"num_attention_heads":6,"num_key_value_heads":2,"qk_layernorm":true,)"
+    R"("partial_rotary_factor":0.5,"max_position_embeddings":256})";
+
 constexpr char const* mixtral =
     R"({"model_type":"mixtral","architectures":["MixtralForCausalLM"],"vocab_size":130,"hidden_size":48,)"
     R"("intermediate_size":52,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,)"
@@ -192,6 +201,11 @@ TEST_CASE(
         {phi3, "BF16", 2, {3, 64, 30, 0, Dtype::i8}, "int4"},
         {phi3, "BF16", 1, {1, 64, 30}, "Q5_1"},
         {gpt_neox, "BF16", 1, {1, 100, 99}, "nf4"},
+        {cohere_heads, "F32", 1, {2, 80, 40}},
+        {cohere_heads, "BF16", 3, {2, 80, 40}},
+        {cohere_heads, "F32", 6, {1, 80, 40}},
+        {stablelm_heads, "F32", 4, {2, 80, 40}},
+        {stablelm_heads, "BF16", 2, {1, 80, 40}},
         {mixtral, "F32", 2, {2, 80, 40}},
         {mixtral, "BF16", 3, {1, 80, 20, 0, Dtype::bf16}},
         {deepseek, "BF16", 3, {2, 80, 40, 0, Dtype::i8}},

@@ -142,7 +142,7 @@ TEST_CASE("RankExecutor: GGUF files by llama.cpp's converter give transformers' 
         "qwen3_vl_text",
         "roberta",
         "ernie4_5", "hunyuan_v1_dense", "seed_oss", "smollm3", "stablelm", "starcoder2", "xlm-roberta", "distilbert", "modernbert",
-        "llama4_text", "qwen3_next", "qwen3_vl_moe_text", "t5",
+        "llama4_text", "qwen3_next", "qwen3_vl_moe_text", "t5", "umt5",
     };
     CHECK(families == expected);
 }

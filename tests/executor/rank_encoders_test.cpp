@@ -97,7 +97,7 @@ std::vector<float> encode(FormulaModel const& model, std::vector<std::vector<std
             {.sequences = 3, .context = 20, .step_tokens = 24, .has_head = has_head});
         if (!executor) return executor.error();
         // Only decoders look back.
-        CHECK((executor->cache_bytes().count() > 0) == (model.checkpoint->model.config.model_type.view() == "llama"));
+        CHECK((executor->cache_bytes().count() > 0) == !is_bidirectional(model.checkpoint->model));
         auto values = step.run(*executor, comm, stream);
         if (!values) return values.error();
         if (comm.rank() == comm.size() - 1) out = *std::move(values);

@@ -213,6 +213,12 @@ TEST_CASE("backward_of: what has no gradient yet is refused with its module, its
     CHECK(with(heads, "sinks").find("sinks") != std::string::npos);
     CHECK(message([](BodyBuilder& body) { (void)body.first_token(body.input()); }).find("first token") !=
           std::string::npos);
+    CHECK(message([](BodyBuilder& body) { (void)body.mean_token(body.input()); }).find("mean of tokens") !=
+          std::string::npos);
+    CHECK(message([](BodyBuilder& body) {
+              auto const q = body.linear(body.input(), "q", "q", 16, UnitSplit::units(4));
+              (void)body.head_norm(q, NormKind::layer, "n", 4, {}, true);
+          }).find("a norm with a weight for each head has no gradient yet") != std::string::npos);
     CHECK(message([](BodyBuilder& body) { (void)body.part_norm(body.input(), NormKind::rms, "n", 8); }).find("MLA") !=
           std::string::npos);
 }

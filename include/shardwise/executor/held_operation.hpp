@@ -39,6 +39,8 @@ struct HeldNorm {
     bool is_layer = false;
     /// Only the first columns of a row, not each row of heads.
     bool is_first_part = false;
+    /// The weight has a row for each of the rank's heads.
+    bool has_head_weights = false;
 };
 
 /// How many of a value's columns rotate, and how.

@@ -76,7 +76,7 @@ enum class Phase : std::uint8_t { prefill, decode };
             context.experts_per_token = op.experts_per_token;
             if (op.experts > 0) context.experts = op.experts;
         }
-        if (op.kind == OpKind::last_token && op.takes_first) context.is_pooled = true;
+        if (op.kind == OpKind::last_token && (op.takes_first || op.takes_mean)) context.is_pooled = true;
     }
     return context;
 }

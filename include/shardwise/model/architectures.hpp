@@ -55,6 +55,7 @@
 #include <shardwise/model/arch/stablelm.hpp>
 #include <shardwise/model/arch/starcoder2.hpp>
 #include <shardwise/model/arch/t5.hpp>
+#include <shardwise/model/arch/umt5.hpp>
 #include <shardwise/model/arch/xlm_roberta.hpp>
 #include <shardwise/model/architecture.hpp>
 
@@ -82,7 +83,7 @@ struct ArchitectureList {
 /// Every family that this version knows. Adding one: docs/how-to/add-an-architecture.md.
 using Architectures = ArchitectureList<Llama, Mistral, Qwen2, Qwen3, Qwen2Moe, Qwen3Moe, Mixtral, Gemma, Gemma2,
                                        Gemma3Text, Phi3, GptOss, Phi, Gpt2, GptNeoX, Opt, Bloom, Falcon,
-                                       Bert, Roberta, T5, Mt5, DeepseekV2, DeepseekV3, Granite, Cohere,
+                                       Bert, Roberta, T5, Mt5, Umt5, DeepseekV2, DeepseekV3, Granite, Cohere,
                                        Cohere2, Olmo2, Olmo3, Exaone4, Glm4, Nemotron, Glm4Moe,
                                        KimiK2, Phimoe,
                                        SmolLM3, StableLm, Starcoder2, SeedOss, Ernie45, HunYuanDenseV1,

@@ -96,11 +96,13 @@ public:
         return found ? BodyBuilder::norm(in, kind, found.name, found.bias, epsilon) : in;
     }
     constexpr ValueId layer_norm(ValueId in, std::string_view path) { return norm(in, NormKind::layer, path); }
-    /// A norm over each head, in place.
+    /// A norm over each head, in place. Heads have weights of their own where the weight has a row for each, or the path a `*`.
     constexpr ValueId head_norm(ValueId in, NormKind kind, std::string_view path) {
         auto const found = find(path);
         if (!found) return in;
-        return BodyBuilder::head_norm(in, kind, found.name, found.weight->shape.elements(), found.bias);
+        auto const& shape = found.weight->shape;
+        bool const has_head_weights = shape.rank() == 2 || path.find('*') != std::string_view::npos;
+        return BodyBuilder::head_norm(in, kind, found.name, shape[shape.rank() - 1], found.bias, has_head_weights);
     }
     /// The same without parameters.
     constexpr ValueId plain_head_norm(ValueId in, NormKind kind, std::int64_t head_dim) {

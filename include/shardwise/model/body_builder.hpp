@@ -74,9 +74,9 @@ public:
         if (out.spread == Spread::partial) out.spread = Spread::replicated;
         return append(op, {in}, out);
     }
-    /// A norm over each head of `head_dim`, in place.
+    /// A norm over each head of `head_dim`, in place; of one weight for all heads, or one for each.
     constexpr ValueId head_norm(ValueId in, NormKind kind, std::string_view weight, std::int64_t head_dim,
-                                std::string_view bias = {}) {
+                                std::string_view bias = {}, bool has_head_weights = false) {
         Operation op{.kind = OpKind::norm};
         op.parameters = {weight, bias};
         op.in_features = op.out_features = head_dim;
@@ -86,6 +86,8 @@ public:
         auto const unit = value.spread == Spread::sharded && heads > 0 ? value.width / heads : value.width;
         if (head_dim < 1 || (unit % head_dim != 0 && head_dim != value.width))
             body_.refuse(weight, "is a norm of heads that the value is not made of");
+        op.has_head_weights = has_head_weights;
+        if (has_head_weights && !bias.empty()) body_.refuse(bias, "is a bias of a norm with a weight for each head");
         check_norm(op, in);
         return append_in_place(op, in);
     }
@@ -279,6 +281,12 @@ public:
     constexpr ValueId first_token(ValueId in) {
         auto const out = last_token(in);
         body_.last().takes_first = true;
+        return out;
+    }
+    /// The mean of the rows of each sequence, of which a step has all.
+    constexpr ValueId mean_token(ValueId in) {
+        auto const out = last_token(in);
+        body_.last().takes_mean = true;
         return out;
     }
     /// Scores of every vocabulary entry, fp32, sharded by vocabulary columns.

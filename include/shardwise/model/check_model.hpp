@@ -159,6 +159,10 @@ private:
             auto const wrong = [&](std::string_view reason) { return refusal(block.module, op.parameters[0], reason); };
             auto const& output = body.values()[static_cast<std::size_t>(op.output)];
             if (op.kind == OpKind::norm) {
+                if (op.has_head_weights) {
+                    if (has_head_weights(weight, op, output)) continue;
+                    return wrong("its rows are not the heads of the value that the operation normalises");
+                }
                 if (weight.shape.elements() == op.in_features) continue;
                 return wrong("the operation normalises another width than the weight has")
                     .got(op.in_features)
@@ -200,6 +204,18 @@ private:
                     .expected(op.out_features);
         }
         return {};
+    }
+
+    /// The weight is one head's, or has a row for each head, of which a rank has those of its columns.
+    static constexpr bool has_head_weights(Tensor const& weight, Operation const& op, Value const& output) {
+        auto const elements = weight.shape.elements();
+        if (op.parameters[0].find('*') != std::string_view::npos) return elements == op.in_features;
+        if (elements != output.width || weight.shape[weight.shape.rank() - 1] != op.in_features) return false;
+        for (std::int64_t tp = 1; tp <= max_ranks_checked; ++tp) {
+            for (std::int64_t k = 0; k < tp; ++k)
+                if (ParameterShard(weight, tp, k).elements() != output.columns(tp, k)) return false;
+        }
+        return true;
     }
 
     /// On 1 to 8 tensor-parallel ranks a share of the weight has the columns of the values before and after it.

@@ -8,7 +8,7 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// The last (or first) row of each sequence, copied.
+/// The last (or first) row of each sequence, copied; or the mean of its rows, summed in their order in double.
 ///
 /// Shapes  in [tokens, width], out [sequences, width]
 struct LastTokenOp : OpTraits<OpKind::last_token, OpUnit::vectors> {
@@ -16,11 +16,15 @@ struct LastTokenOp : OpTraits<OpKind::last_token, OpUnit::vectors> {
     /// In training every token is scored: the rows are those of the input.
     [[nodiscard]] static constexpr GradientRule gradient(Operation const& op, Span<Value const>) {
         if (op.takes_first) return GradientRule::refused("a pooled first token has no gradient yet");
+        if (op.takes_mean) return GradientRule::refused("a mean of tokens has no gradient yet");
         return {.has_gradient = {true}};
     }
 
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
-        return {.traffic = 2.0 * static_cast<double>(context.bytes(op.output).count())};
+        auto const out = static_cast<double>(context.bytes(op.output).count());
+        if (!op.takes_mean) return {.traffic = 2.0 * out};
+        return {.flops = static_cast<double>(context.elements(op.inputs[0])),
+                .traffic = static_cast<double>(context.bytes(op.inputs[0]).count()) + out};
     }
 };
 

@@ -20,7 +20,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     return Bytes{8 * rows};
 }
 
-/// A norm over the last axis, or over each head of it.
+/// A norm over the last axis, or over each head of it, with one weight or one for each head.
 ///
 /// Shapes  in and out [rows, width]
 /// Memory  where ranks add up their squares, a number per row
@@ -32,6 +32,7 @@ struct NormOp : OpTraits<OpKind::norm, OpUnit::vectors> {
 
     [[nodiscard]] static constexpr GradientRule gradient(Operation const& op, Span<Value const> values) {
         if (op.is_first_part) return GradientRule::refused("a norm of a part of a row (MLA) has no gradient yet");
+        if (op.has_head_weights) return GradientRule::refused("a norm with a weight for each head has no gradient yet");
         auto const& made = values[static_cast<std::size_t>(op.output)];
         // One weight for all heads, of which a rank has some: each has a summand.
         auto const spread = made.spread != Spread::sharded ? Spread::replicated

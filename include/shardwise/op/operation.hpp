@@ -22,7 +22,7 @@ enum class OpKind : std::uint8_t {
     route,        // top-k experts of each token from router scores
     experts,      // one linear per expert over the rows routed to it
     combine,      // weighted sum of the experts' rows back into token order
-    last_token,   // the last row of each sequence
+    last_token,   // the last row of each sequence, or the first, or their mean
     scale,        // element-wise product with a number, in place
     part,         // the same columns of every unit (head) of a value
     gated_delta,  // the gated delta rule over a state of each sequence, after a short convolution
@@ -108,7 +108,7 @@ struct Operation {
     OpKind kind = OpKind::add;
     std::array<ValueId, 4> inputs{no_value, no_value, no_value, no_value};
     ValueId output = no_value;
-    /// Parameters relative to the block's module ("self_attn.q_proj.weight"); a `*` stands for every expert. After a / the name is
+    /// Parameters relative to the block's module ("self_attn.q_proj.weight"); a `*` stands for every expert, or head. After a / the name is
     /// a full one: of what several blocks share.
     std::array<std::string_view, 4> parameters{};
     /// Of linear, experts, embedding (rows, width) and norm (width, -); of part the columns of a unit before and after.
@@ -128,6 +128,9 @@ struct Operation {
     double epsilon = 0.0;
     /// Of norm: only the first `in_features` of a row are normalised, in place.
     bool is_first_part = false;
+    /// Of norm: the weight has a row of `in_features` for each head; a `*` in its name stands for every head, whose weights have names of
+    /// their own.
+    bool has_head_weights = false;
     ActivationKind activation = ActivationKind::silu;
     /// Of embedding: what numbers the rows, and the row of index 0 (opt's positions begin at row 2).
     TableIndex index = TableIndex::token;
@@ -138,6 +141,8 @@ struct Operation {
     std::int64_t skipped_id = -1;
     /// Of last_token: take each sequence's first row instead (bert's pooler).
     bool takes_first = false;
+    /// Of last_token: the mean of each sequence's rows instead (modernbert's classifiers).
+    bool takes_mean = false;
     /// Of scale: what it multiplies by. Of route by the sparse mixer: by what share of itself a logit may fall short of the best.
     double factor = 1.0;
 };

@@ -73,18 +73,18 @@ std::map<std::string, std::set<std::string>> golden_names() {
     return names;
 }
 
-/// What no GGUF holds: heads of encoders, and variants that llama.cpp does not have.
+/// What no GGUF holds: heads of encoders, layers that score texts and tokens, and variants that llama.cpp does not have.
 bool is_beyond_gguf(std::string_view family, std::string_view name) {
     auto const has = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
+    if (name.starts_with("score.") || name.starts_with("classifier.")) return true;
     if (family == "bert") return has("cls.");
-    if (family == "roberta" || family == "xlm-roberta") return has("lm_head.") || has("classifier.");
+    if (family == "roberta" || family == "xlm-roberta") return has("lm_head.");
     if (family == "distilbert") return has("vocab_") || has("classifier.") || has("qa_outputs.");
-    if (family == "modernbert") return has("head.") || has("decoder.");
-    if (family == "t5") return has(".embed_tokens.");  // tied to shared.weight
+    if (family == "modernbert") return has("head.") || has("decoder.") || has("norm.bias");
+    if (family == "t5" || family == "umt5") return has(".embed_tokens.");  // tied to shared.weight
     if (family == "deepseek_v2" || family == "deepseek_v3") return has("expert") && has(".bias");
     if (family == "phi") return has("_layernorm.") && has("self_attn");
     if (family == "falcon") return has("post_attention_layernorm");
-    if (family == "apertus") return has("score.");
     return false;
 }
 

@@ -161,6 +161,16 @@ TEST_CASE("check_model: sizes that differ are named with both numbers") {
     });
     CHECK(checked(norm) == "model.layers: post_attention_layernorm.weight: the operation normalises another width than the "
                            "weight has (got 128, expected 4096)");
+    // Ranks that have other heads of a norm's weight than of the value.
+    auto of_heads = small_model().config;
+    of_heads.model_type.assign("cohere");
+    of_heads.model_class.assign("CohereForCausalLM");
+    of_heads.qk_norm = true;
+    CHECK(checked(describe(of_heads).value()) == "legal");
+    auto const shared = with_tensors(describe(of_heads).value(), [](Module const& module, Tensor& tensor) {
+        if (module.class_name == "CohereLayerNorm" && tensor.shape.rank() == 2) tensor.shard = {};
+    });
+    CHECK(checked(shared).find("model.layers: self_attn.q_norm.weight: its rows are not the heads of the value") == 0);
     auto const table = with_operations(small_model(), [](Operation& op) {
         if (op.kind == OpKind::embedding) ++op.in_features;
     });

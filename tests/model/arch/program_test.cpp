@@ -15,16 +15,18 @@ namespace {
 
 using namespace shardwise;
 
-/// The parameters of an expanded tree by name; numbers that stand below a list of experts become `*`, as programs write
-/// them.
+/// The parameters of an expanded tree by name; numbers that stand below a list of experts, or of heads' norms, become `*`, as
+/// programs write them.
 using Parameters = std::map<std::string, Tensor const*>;
 
 std::string with_star(std::string name) {
-    auto const at = name.find(".experts.");
-    if (at == std::string::npos) return name;
-    auto const begin = at + 9;
-    auto const end = name.find('.', begin);
-    if (end != std::string::npos && name[begin] >= '0' && name[begin] <= '9') name.replace(begin, end - begin, "*");
+    for (std::string_view const list : {".experts.", "_layernorm.norms."}) {
+        auto const at = name.find(list);
+        if (at == std::string::npos) continue;
+        auto const begin = at + list.size();
+        auto const end = name.find('.', begin);
+        if (end != std::string::npos && name[begin] >= '0' && name[begin] <= '9') name.replace(begin, end - begin, "*");
+    }
     return name;
 }
 
@@ -120,7 +122,9 @@ TEST_CASE("Operations have the sizes of the parameters that they read") {
                     CHECK(output.width == op.out_features);
                     break;
                 case OpKind::norm:
-                    CHECK(tensor.shape.elements() == op.in_features);
+                    // A row for each head, or a parameter.
+                    CHECK(tensor.shape.elements() ==
+                          (op.has_head_weights && tensor.shape.rank() == 2 ? output.width : op.in_features));
                     break;
                 default:
                     break;

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <utility>
 #include <variant>
+#include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
@@ -35,9 +36,12 @@ struct ExecutedOp<NormOp, Backend, Policy> {
         norm.is_first_part = op.is_first_part;
         if (auto const checked = check_heads(op, norm, cut.width(op.inputs[0])); !checked) return checked.error();
         auto const made = static_cast<std::size_t>(op.output);
+        norm.has_head_weights = op.has_head_weights;
+        auto const whole = op.has_head_weights ? body.values()[made].width : op.in_features;
         std::optional<std::span<UnitRange const>> own;
-        if (spans_ranks(op, body.values()[made])) own = cut.columns[made];
-        auto values = from.floats(op.parameters[0], op.in_features, own);
+        if (spans_ranks(op, body.values()[made]) || op.has_head_weights) own = cut.columns[made];
+        bool const is_named = op.has_head_weights && op.parameters[0].find('*') != std::string_view::npos;
+        auto values = is_named ? named_weights(from, op, *own) : from.floats(op.parameters[0], whole, own);
         if (!values) return values.error();
         // A norm without a weight (llama4's of queries and keys).
         if (op.parameters[0].empty()) values->assign(static_cast<std::size_t>(op.in_features), 1.0F);
@@ -60,7 +64,8 @@ struct ExecutedOp<NormOp, Backend, Policy> {
     [[nodiscard]] static Result<> count(MemoryTally& to, CountedBlock const& block, Operation const& op,
                                         ParameterFormat) {
         if (op.parameters[0].empty()) to.add_weights(4 * op.in_features);
-        to.add_vector(op, 0, spans_ranks(op, block.value(op.output)) ? block.cut.width(op.output) : op.in_features);
+        bool const is_cut = op.has_head_weights || spans_ranks(op, block.value(op.output));
+        to.add_vector(op, 0, is_cut ? block.cut.width(op.output) : op.in_features);
         to.add_vector(op, 1, op.in_features);
         return {};
     }
@@ -75,6 +80,7 @@ struct ExecutedOp<NormOp, Backend, Policy> {
         using Row = TensorView<float const, 2, Backend>;
         auto const& norm = std::get<HeldNorm<Backend>>(op.held);
         if (norm.share) return {};
+        if (norm.has_head_weights) return check_head_weights(op, norm);
         auto const name = norm.is_layer ? std::string_view("layer_norm") : std::string_view("rms_norm");
         auto in = op.inputs[0];
         auto out = op.output;
@@ -103,6 +109,14 @@ struct ExecutedOp<NormOp, Backend, Policy> {
                 return no_kernel<Backend>("a norm over columns that ranks share");
             }
         }
+        if (norm.has_head_weights) {
+            for (std::int64_t first = 0; first < in.extent(1); first += norm.width) {
+                auto const done = run_rows<T>(walk, norm, in.columns(first, norm.width), weight.part(first, norm.width),
+                                              out.columns(first, norm.width));
+                if (!done) return done;
+            }
+            return {};
+        }
         if (norm.is_first_part) {
             in = in.columns(0, norm.width);
             out = out.columns(0, norm.width);
@@ -112,21 +126,58 @@ struct ExecutedOp<NormOp, Backend, Policy> {
             in = Matrix(in.data(), {in.extent(0) * heads, norm.width});
             out = Matrix(out.data(), {out.extent(0) * heads, norm.width});
         }
-        TensorView<T const, 2, Backend> const from = in;
-        Vector const bias = norm.bias.view();
         if constexpr (std::same_as<Backend, Host>) {
             if (op.addend.width > 0)
                 return residual_norm_bound<T>(walk.view(op.addend), in, weight, out, norm.epsilon, walk.stream,
                                               norm.offset);
-            if (norm.is_layer) return layer_norm_bound<T>(from, weight, bias, out, norm.epsilon, walk.stream);
-            return rms_norm_bound<T>(from, weight, out, norm.epsilon, walk.stream, norm.offset);
-        } else {
-            if (norm.is_layer) return layer_norm<T>(from, weight, bias, out, norm.epsilon, walk.stream);
-            return rms_norm<T>(from, weight, out, norm.epsilon, walk.stream, norm.offset);
         }
+        return run_rows<T>(walk, norm, in, weight, out);
     }
 
 private:
+    /// The norm of rows with one weight.
+    template <ActivationElement T, class Walk>
+    [[nodiscard]] static Result<> run_rows(Walk& walk, HeldNorm<Backend> const& norm,
+                                           TensorView<T const, 2, Backend> in, typename Walk::Vector weight,
+                                           TensorView<T, 2, Backend> out) {
+        typename Walk::Vector const bias = norm.bias.view();
+        if constexpr (std::same_as<Backend, Host>) {
+            if (norm.is_layer) return layer_norm_bound<T>(in, weight, bias, out, norm.epsilon, walk.stream);
+            return rms_norm_bound<T>(in, weight, out, norm.epsilon, walk.stream, norm.offset);
+        } else {
+            if (norm.is_layer) return layer_norm<T>(in, weight, bias, out, norm.epsilon, walk.stream);
+            return rms_norm<T>(in, weight, out, norm.epsilon, walk.stream, norm.offset);
+        }
+    }
+
+    /// The weights of heads that have names of their own: those of the rank's, one after another.
+    [[nodiscard]] static Result<std::vector<float>> named_weights(OperationLoader<Backend> const& from,
+                                                                  Operation const& op,
+                                                                  std::span<UnitRange const> columns) {
+        std::vector<float> out;
+        for (auto const& range : columns) {
+            for (auto head = range.begin / op.in_features; head * op.in_features < range.end; ++head) {
+                auto const stored = from.find(op.parameters[0], head);
+                if (!stored) return stored.error();
+                auto const values = from.parameters().floats(*stored, op.in_features);
+                if (!values) return values.error();
+                out.insert(out.end(), values->begin(), values->end());
+            }
+        }
+        return out;
+    }
+    /// As many weights as columns, and columns of whole heads.
+    [[nodiscard]] static Result<> check_head_weights(BoundOperation<Backend, Policy> const& op,
+                                                     HeldNorm<Backend> const& norm) {
+        auto const width = op.inputs[0].width;
+        bool const fits = width == op.output.width && norm.width >= 1 && width % norm.width == 0;
+        if (fits && norm.weight.size() == width) return {};
+        return Error{ErrorCode::shape_mismatch}
+            .in("norm")
+            .because("does not have a weight for each head")
+            .got(norm.weight.size())
+            .expected(width);
+    }
     /// What each row of heads is normalised by needs whole heads.
     [[nodiscard]] static Result<> check_heads(Operation const& op, HeldNorm<Backend> const& norm, std::int64_t width) {
         if (norm.share || norm.is_first_part || width == norm.width) return {};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/model/arch/detail/classic_decoder.hpp>
+#include <shardwise/model/arch/detail/label_head.hpp>
 #include <shardwise/model/architecture.hpp>
 
 #include <array>
@@ -50,7 +51,11 @@ struct Bloom {
     /// The MLP is four times as wide as the model. ALiBi bounds no context; seq_length is what the model was trained
     /// with.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known = detail::check_class(config, {"BloomForCausalLM", "BloomModel"}); !known) return known;
+        if (auto const known = detail::check_class(
+                config,
+                {"BloomForCausalLM", "BloomModel", "BloomForSequenceClassification", "BloomForTokenClassification"});
+            !known)
+            return known;
         if (auto const ok = detail::check_size("hidden_size", config.hidden_size); !ok) return ok;
         config.intermediate_size = 4 * config.hidden_size;
         config.kv_heads = config.heads;
@@ -93,6 +98,10 @@ struct Bloom {
                       {"h", list},
                       {"ln_f", norm, ModuleRole::norm}});
         tree.set_root(model);
+        if (config.labels > 0) {
+            detail::add_label_head(tree, config, "transformer", model, hidden, "classifier");
+            return tree;
+        }
         if (!has_head(config)) return tree;
         auto const head =
             part.linear(config.vocab_size, hidden, false, ShardRule::units(0, config.vocab_size), TensorUse::head);
@@ -117,6 +126,7 @@ struct Bloom {
             (void)body.add(is_from_norm ? normed_again : middle, mlp);
         });
         model.norm("ln_f", NormKind::layer);
+        detail::append_label_head(model, config, "classifier");
         model.head("lm_head");
         return std::move(model).finish();
     }

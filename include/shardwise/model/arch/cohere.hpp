@@ -4,12 +4,14 @@
 #include <shardwise/model/arch/detail/decoder_program.hpp>
 #include <shardwise/model/arch/detail/gguf_names.hpp>
 #include <shardwise/model/architecture.hpp>
+#include <shardwise/model/gguf_default.hpp>
 
 #include <array>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// Command R: layer norms without biases, attention and MLP side by side, neighbours of a head turn together.
+/// Command R: layer norms without biases, attention and MLP side by side, neighbours of a head turn together. Command R+ normalises
+/// queries and keys, each head with a weight of its own.
 ///
 /// Source  transformers 4.57 models/cohere/modeling_cohere.py
 struct Cohere {
@@ -27,20 +29,27 @@ struct Cohere {
         positive_field("max_position_embeddings", &ModelConfig::max_positions, 8192).in_gguf("context_length"),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
         flag_field("attention_bias", &ModelConfig::attention_bias, false),
-        refused_flag("use_qk_norm", "norms each head with weights of its own, which is not described"),
+        flag_field("use_qk_norm", &ModelConfig::qk_norm, false),
         real_field("layer_norm_eps", &ModelConfig::norm_epsilon, 1e-5).in_gguf("attention.layer_norm_epsilon"),
         rope_field("rope_theta", &RopeParameters::theta, 10000.0).in_gguf("rope.freq_base"),
         real_field("logit_scale", &ModelConfig::logit_scale, 0.0625).in_gguf("logit_scale"),
         activation_field("hidden_act", ActivationKind::silu),
     };
 
-    static constexpr auto aliases = detail::join_aliases(detail::gguf_frame, detail::gguf_qkv, detail::gguf_gated_mlp);
+    static constexpr auto aliases =
+        detail::join_aliases(detail::gguf_frame, detail::gguf_qkv, detail::gguf_qk_norms, detail::gguf_gated_mlp);
 
     static constexpr detail::LlamaLayout layout{.prefix = "Cohere",
                                                 .norm_suffix = "LayerNorm",
                                                 .norm = NormKind::layer,
                                                 .norms = detail::one_norm,
-                                                .is_parallel = true};
+                                                .is_parallel = true,
+                                                .head_norms = {.have_own_weights = true}};
+
+    /// Files do not state whether heads are normed.
+    static void infer_from_gguf(GgufTensorNames const& names, ModelConfig& config) {
+        config.qk_norm = names.has("blk.0.attn_q_norm.weight");
+    }
 
     /// attention_bias covers all four projections; the MLP has none.
     static constexpr Result<> complete(ModelConfig& config) {

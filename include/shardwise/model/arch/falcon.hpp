@@ -3,6 +3,7 @@
 
 #include <shardwise/core/list.hpp>
 #include <shardwise/model/arch/detail/classic_decoder.hpp>
+#include <shardwise/model/arch/detail/label_head.hpp>
 #include <shardwise/model/architecture.hpp>
 #include <shardwise/model/gguf_default.hpp>
 
@@ -66,7 +67,11 @@ struct Falcon {
     /// Key-value heads: num_kv_heads in the new layout (absent: all heads), one with multi_query, else all heads. The
     /// new layout has two norms in parallel unless told otherwise.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known = detail::check_class(config, {"FalconForCausalLM", "FalconModel"}); !known) return known;
+        if (auto const known =
+                detail::check_class(config, {"FalconForCausalLM", "FalconModel", "FalconForSequenceClassification",
+                                             "FalconForTokenClassification"});
+            !known)
+            return known;
         if (auto const ok = detail::check_size("hidden_size", config.hidden_size); !ok) return ok;
         derive_absent(fields, config);
         bool const is_new = is_new_layout(config);
@@ -131,6 +136,10 @@ struct Falcon {
                       {"ln_f", norm, ModuleRole::norm},
                       {"rotary_emb", rotary}});
         tree.set_root(model);
+        if (config.labels > 0) {
+            detail::add_label_head(tree, config, "transformer", model, hidden, "classifier");
+            return tree;
+        }
         if (!has_head(config)) return tree;
         auto const head =
             part.linear(config.vocab_size, hidden, false, ShardRule::units(0, config.vocab_size), TensorUse::head);
@@ -144,6 +153,7 @@ struct Falcon {
         model.tokens("word_embeddings");
         model.layers("h", [&](BlockBuilder& body) { write_layer(body, config); });
         model.norm("ln_f", NormKind::layer);
+        detail::append_label_head(model, config, "classifier");
         model.head("lm_head");
         return std::move(model).finish();
     }

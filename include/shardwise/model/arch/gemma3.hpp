@@ -62,7 +62,9 @@ struct Gemma3Text {
     /// counts as its text part.
     static constexpr Result<> complete(ModelConfig& config) {
         if (config.model_class.view() == "Gemma3ForConditionalGeneration") config.model_class = "Gemma3ForCausalLM";
-        if (auto const checked = detail::check_class(config, {"Gemma3ForCausalLM", "Gemma3TextModel"}); !checked)
+        if (auto const checked = detail::check_class(
+                config, {"Gemma3ForCausalLM", "Gemma3TextModel", "Gemma3TextForSequenceClassification"});
+            !checked)
             return checked;
         if (auto const checked = detail::complete_gemma(config); !checked) return checked;
         config.qk_norm = true;

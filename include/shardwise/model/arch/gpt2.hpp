@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/model/arch/detail/classic_decoder.hpp>
+#include <shardwise/model/arch/detail/label_head.hpp>
 #include <shardwise/model/architecture.hpp>
 
 #include <array>
@@ -54,7 +55,11 @@ struct Gpt2 {
 
     /// Absent n_inner is 4 * n_embd.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known = detail::check_class(config, {"GPT2LMHeadModel", "GPT2Model"}); !known) return known;
+        if (auto const known = detail::check_class(
+                config,
+                {"GPT2LMHeadModel", "GPT2Model", "GPT2ForSequenceClassification", "GPT2ForTokenClassification"});
+            !known)
+            return known;
         if (auto const ok = detail::check_size("n_embd", config.hidden_size); !ok) return ok;
         if (config.intermediate_size == 0) config.intermediate_size = 4 * config.hidden_size;
         config.kv_heads = config.heads;
@@ -103,6 +108,10 @@ struct Gpt2 {
                                      {"h", list},
                                      {"ln_f", norm, ModuleRole::norm}});
         tree.set_root(model);
+        if (config.labels > 0) {
+            detail::add_label_head(tree, config, "transformer", model, hidden, "classifier");
+            return tree;
+        }
         if (!has_head(config)) return tree;
         auto const head =
             part.linear(config.vocab_size, hidden, false, ShardRule::units(0, config.vocab_size), TensorUse::head);
@@ -125,6 +134,7 @@ struct Gpt2 {
             (void)body.add(middle, detail::append_mlp(body, config, normed, "mlp.c_fc", "mlp.c_proj"));
         });
         model.norm("ln_f", NormKind::layer);
+        detail::append_label_head(model, config, "classifier");
         model.head("lm_head");
         return std::move(model).finish();
     }

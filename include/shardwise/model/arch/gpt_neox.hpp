@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/model/arch/detail/classic_decoder.hpp>
+#include <shardwise/model/arch/detail/label_head.hpp>
 #include <shardwise/model/architecture.hpp>
 
 #include <array>
@@ -52,7 +53,10 @@ struct GptNeoX {
     };
 
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known = detail::check_class(config, {"GPTNeoXForCausalLM", "GPTNeoXModel"}); !known)
+        if (auto const known =
+                detail::check_class(config, {"GPTNeoXForCausalLM", "GPTNeoXModel", "GPTNeoXForSequenceClassification",
+                                             "GPTNeoXForTokenClassification"});
+            !known)
             return known;
         config.kv_heads = config.heads;
         if (auto const ok = detail::check_sizes(config, {}); !ok) return ok;
@@ -96,6 +100,10 @@ struct GptNeoX {
                       {"final_layer_norm", norm, ModuleRole::norm},
                       {"rotary_emb", part.rotary("GPTNeoXRotaryEmbedding", round_up(config.rotary_dim, 2))}});
         tree.set_root(model);
+        if (config.labels > 0) {
+            detail::add_label_head(tree, config, "gpt_neox", model, hidden, "classifier");
+            return tree;
+        }
         if (!has_head(config)) return tree;
         auto const head =
             part.linear(config.vocab_size, hidden, false, ShardRule::units(0, config.vocab_size), TensorUse::head);
@@ -115,9 +123,11 @@ struct GptNeoX {
             auto const middle = body.add(body.input(), body.linear(context, "attention_out", "attention.dense"));
             auto const normed_again =
                 body.layer_norm(config.parallel_attention ? body.input() : middle, "post_attention_layernorm");
-            (void)body.add(middle, detail::append_mlp(body, config, normed_again, "mlp.dense_h_to_4h", "mlp.dense_4h_to_h"));
+            (void)body.add(middle,
+                           detail::append_mlp(body, config, normed_again, "mlp.dense_h_to_4h", "mlp.dense_4h_to_h"));
         });
         model.norm("final_layer_norm", NormKind::layer);
+        detail::append_label_head(model, config, "classifier");
         model.head("embed_out");
         return std::move(model).finish();
     }

@@ -22,6 +22,7 @@ struct ModernBert {
     static constexpr bool gguf_full_layer_first = true;
     static constexpr std::array unread_keys{UnreadKey{"classifier_activation", "\"gelu\""}};
 
+    static constexpr std::array<std::string_view, 2> poolings{"cls", "mean"};
     static constexpr std::array fields{
         positive_field("vocab_size", &ModelConfig::vocab_size, 50368).in_gguf("vocab_size"),
         positive_field("hidden_size", &ModelConfig::hidden_size, 768).in_gguf("embedding_length"),
@@ -35,8 +36,9 @@ struct ModernBert {
         flag_field("attention_bias", &ModelConfig::attention_bias, false),
         flag_field("mlp_bias", &ModelConfig::mlp_bias, false),
         flag_field("decoder_bias", &ModelConfig::head_bias, true),
-        refused_flag("norm_bias", "adds biases to norms, which are not described"),
-        refused_flag("classifier_bias", "adds a bias to the head, which is not described"),
+        flag_field("norm_bias", false),
+        flag_field("classifier_bias", false),
+        choice_field("classifier_pooling", poolings),
         real_field("norm_eps", &ModelConfig::norm_epsilon, 1e-5).in_gguf("attention.layer_norm_epsilon"),
         rope_field("global_rope_theta", &RopeParameters::theta, 160000.0).in_gguf("rope.freq_base"),
         rope_field("local_rope_theta", &RopeParameters::local_theta, 10000.0).in_gguf("rope.freq_base_swa"),
@@ -67,7 +69,10 @@ struct ModernBert {
 
     /// attention_bias covers both projections. Without layer_types, layers 0, n, 2n, ... see everything.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known = detail::check_class(config, {"ModernBertForMaskedLM", "ModernBertModel"}); !known)
+        if (auto const known = detail::check_class(
+                config, {"ModernBertForMaskedLM", "ModernBertModel", "ModernBertForSequenceClassification",
+                         "ModernBertForTokenClassification"});
+            !known)
             return known;
         bool const has_mlp_bias = config.mlp_bias;
         bool const has_bias = config.attention_bias;
@@ -84,7 +89,7 @@ struct ModernBert {
         ModuleTree tree;
         detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
         auto const hidden = config.hidden_size;
-        auto const norm = part.norm("LayerNorm", hidden);
+        auto const norm = add_norm(part, config);
         auto const embeddings = tree.add("ModernBertEmbeddings", {},
                                          {{"tok_embeddings", part.vocabulary(config.vocab_size, hidden)},
                                           {"norm", norm},
@@ -101,9 +106,18 @@ struct ModernBert {
         tree.set_root(model);
         if (detail::is_base_class(config)) return tree;
         auto const head = tree.add("ModernBertPredictionHead", {},
-                                   {{"dense", part.linear(hidden, hidden, false)},
+                                   {{"dense", part.linear(hidden, hidden, config.own["classifier_bias"] != 0)},
                                     {"act", part.plain(activation_class(ActivationKind::gelu))},
                                     {"norm", norm}});
+        if (config.labels > 0) {
+            auto const scores = part.linear(config.labels, hidden, true, {}, TensorUse::head);
+            List<Child> const children{{"model", model},
+                                       {"head", head, ModuleRole::head},
+                                       {"drop", part.plain("Dropout")},
+                                       {"classifier", scores, ModuleRole::head}};
+            tree.set_root(tree.add(tree.names().join(config.model_class.view()), children));
+            return tree;
+        }
         auto const decoder = part.linear(config.vocab_size, hidden, config.head_bias,
                                          ShardRule::units(0, config.vocab_size), TensorUse::head);
         tree.set_root(
@@ -122,15 +136,24 @@ struct ModernBert {
         model.layers("layers", slides,
                      [&](BlockBuilder& body, bool is_sliding) { write_layer(body, config, is_sliding); });
         model.norm("final_norm", NormKind::layer);
-        model.head_block("head", [](BlockBuilder& body) {
-            auto const dense = body.linear(body.input(), "transformed", "dense");
+        bool const is_of_text = detail::is_for(config, "ForSequenceClassification");
+        model.head_block("head", [&](BlockBuilder& body) {
+            auto in = body.input();
+            if (is_of_text) in = config.own["classifier_pooling"] == 0 ? body.first_token(in) : body.mean_token(in);
+            auto const dense = body.linear(in, "transformed", "dense");
             (void)body.layer_norm(body.activation(dense, ActivationKind::gelu), "norm");
         });
+        model.head_block(
+            "classifier", [](BlockBuilder& body) { (void)body.linear(body.input(), "scores", {}); },
+            is_of_text ? Rows::sequences : Rows::tokens);
         model.head_block("decoder", [](BlockBuilder& body) { (void)body.logits(body.input(), {}); });
         return std::move(model).finish();
     }
 
 private:
+    static constexpr ModuleId add_norm(detail::PartMaker& part, ModelConfig const& config) {
+        return part.norm("LayerNorm", config.hidden_size, config.own["norm_bias"] != 0);
+    }
     static constexpr ModuleId add_layer(ModuleTree& tree, ModelConfig const& config, ModuleId attention_norm) {
         detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
         auto const hidden = config.hidden_size;
@@ -151,11 +174,9 @@ private:
                                    {"act", part.plain(activation_class(config.activation))},
                                    {"drop", part.plain("Dropout")},
                                    {"Wo", down}});
-        return tree.add("ModernBertEncoderLayer", {},
-                        {{"attn_norm", attention_norm},
-                         {"attn", attention},
-                         {"mlp_norm", part.norm("LayerNorm", hidden)},
-                         {"mlp", mlp}});
+        return tree.add(
+            "ModernBertEncoderLayer", {},
+            {{"attn_norm", attention_norm}, {"attn", attention}, {"mlp_norm", add_norm(part, config)}, {"mlp", mlp}});
     }
 
     /// The first layer reads the embeddings, which are normed: its norm is none.

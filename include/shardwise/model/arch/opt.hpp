@@ -3,6 +3,7 @@
 
 #include <shardwise/core/list.hpp>
 #include <shardwise/model/arch/detail/classic_decoder.hpp>
+#include <shardwise/model/arch/detail/label_head.hpp>
 #include <shardwise/model/architecture.hpp>
 
 #include <array>
@@ -39,7 +40,10 @@ struct Opt {
     static constexpr std::int64_t position_offset = 2;
 
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known = detail::check_class(config, {"OPTForCausalLM", "OPTModel"}); !known) return known;
+        if (auto const known =
+                detail::check_class(config, {"OPTForCausalLM", "OPTModel", "OPTForSequenceClassification"});
+            !known)
+            return known;
         config.kv_heads = config.heads;
         if (auto const ok = detail::check_size("hidden_size", config.hidden_size); !ok) return ok;
         derive_absent(fields, config);
@@ -97,6 +101,10 @@ struct Opt {
             {"layers", tree.add("ModuleList", {}, {numbered(0, config.layers, layer, ModuleRole::layer)})});
         auto const model = tree.add("OPTModel", {}, {{"decoder", tree.add("OPTDecoder", children)}});
         tree.set_root(model);
+        if (config.labels > 0) {
+            detail::add_label_head(tree, config, "model", model, embedding_size(config));
+            return tree;
+        }
         if (!has_head(config)) return tree;
         auto const head = part.linear(config.vocab_size, embedding_size(config), false,
                                       ShardRule::units(0, config.vocab_size), TensorUse::head);
@@ -113,6 +121,7 @@ struct Opt {
         model.layers("decoder.layers", [&](BlockBuilder& body) { write_layer(body, config); });
         model.norm("decoder.final_layer_norm", NormKind::layer);
         model.linear("decoder.project_out", "projected");
+        detail::append_label_head(model, config);
         model.head("lm_head");
         return std::move(model).finish();
     }

@@ -3,6 +3,7 @@
 
 #include <shardwise/core/list.hpp>
 #include <shardwise/model/arch/detail/classic_decoder.hpp>
+#include <shardwise/model/arch/detail/label_head.hpp>
 #include <shardwise/model/architecture.hpp>
 
 #include <array>
@@ -66,7 +67,10 @@ struct Phi {
 
     /// Absent key-value heads are the query heads.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known = detail::check_class(config, {"PhiForCausalLM", "PhiModel"}); !known) return known;
+        if (auto const known = detail::check_class(
+                config, {"PhiForCausalLM", "PhiModel", "PhiForSequenceClassification", "PhiForTokenClassification"});
+            !known)
+            return known;
         if (config.kv_heads == 0) config.kv_heads = config.heads;
         bool const is_head_dim_given = config.head_dim > 0;
         if (auto const ok = detail::check_sizes(config, {}, is_head_dim_given); !ok) return ok;
@@ -120,6 +124,10 @@ struct Phi {
                       {"embed_dropout", dropout},
                       {"final_layernorm", norm, ModuleRole::norm}});
         tree.set_root(model);
+        if (config.labels > 0) {
+            detail::add_label_head(tree, config, "model", model, hidden);
+            return tree;
+        }
         if (!has_head(config)) return tree;
         auto const head =
             part.linear(config.vocab_size, hidden, true, ShardRule::units(0, config.vocab_size), TensorUse::head);
@@ -148,6 +156,7 @@ struct Phi {
             (void)body.add(middle, detail::append_mlp(body, config, normed, "mlp.fc1", "mlp.fc2"));
         });
         model.norm("final_layernorm", NormKind::layer);
+        detail::append_label_head(model, config);
         model.head("lm_head");
         return std::move(model).finish();
     }

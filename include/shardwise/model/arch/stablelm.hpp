@@ -4,12 +4,14 @@
 #include <shardwise/model/arch/detail/decoder_program.hpp>
 #include <shardwise/model/arch/detail/gguf_names.hpp>
 #include <shardwise/model/architecture.hpp>
+#include <shardwise/model/gguf_default.hpp>
 
 #include <array>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// StableLM: layer norms, heads that turn in part, attention and MLP in parallel where configured.
+/// StableLM: layer norms, heads that turn in part, attention and MLP in parallel where configured, a norm for each head of queries and
+/// keys where configured.
 ///
 /// Source  transformers 4.57 models/stablelm/modeling_stablelm.py
 struct StableLm {
@@ -26,7 +28,7 @@ struct StableLm {
         positive_field("max_position_embeddings", &ModelConfig::max_positions, 4096).in_gguf("context_length"),
         flag_field("use_qkv_bias", &ModelConfig::attention_bias, false),
         flag_field("use_parallel_residual", &ModelConfig::parallel_attention, false).in_gguf("use_parallel_residual"),
-        refused_flag("qk_layernorm", "gives every head a norm of its own, which is not described"),
+        flag_field("qk_layernorm", &ModelConfig::qk_norm, false),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, false),
         rope_field("partial_rotary_factor", &RopeParameters::partial_rotary_factor, 0.25),
         rope_field("rope_theta", &RopeParameters::theta, 10000.0).in_gguf("rope.freq_base"),
@@ -35,18 +37,27 @@ struct StableLm {
         activation_field("hidden_act", ActivationKind::silu),
     };
 
-    static constexpr auto aliases = detail::join_aliases(detail::gguf_llama, detail::gguf_norm_biases);
+    static constexpr auto aliases = detail::join_aliases(
+        detail::gguf_llama, detail::gguf_norm_biases,
+        std::array{NameAlias{"blk.{}.attn_q_norm.weight", "model.layers.{}.self_attn.q_layernorm.norms.*.weight"},
+                   NameAlias{"blk.{}.attn_k_norm.weight", "model.layers.{}.self_attn.k_layernorm.norms.*.weight"}});
 
     static constexpr detail::LlamaLayout layout{.prefix = "StableLm",
                                                 .norm_class = "LayerNorm",
                                                 .attention_suffix = "SdpaAttention",
                                                 .norm = NormKind::layer,
-                                                .has_norm_bias = true};
+                                                .has_norm_bias = true,
+                                                .head_norms = {"q_layernorm.norms.*", "k_layernorm.norms.*"}};
+
+    /// Files do not state whether heads are normed.
+    static void infer_from_gguf(GgufTensorNames const& names, ModelConfig& config) {
+        config.qk_norm = names.has("blk.0.attn_q_norm.weight");
+    }
 
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked = detail::check_class(config, {"StableLmForCausalLM", "StableLmModel",
-                                                              "StableLmForSequenceClassification",
-                                                              "StableLmForTokenClassification"});
+        if (auto const checked =
+                detail::check_class(config, {"StableLmForCausalLM", "StableLmModel",
+                                             "StableLmForSequenceClassification", "StableLmForTokenClassification"});
             !checked)
             return checked;
         config.head_dim = 0;
@@ -60,6 +71,15 @@ struct StableLm {
         detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
         auto const dropout = part.plain("Dropout");
         auto parts = detail::add_projections(part, config, config.attention_bias, false);
+        if (config.qk_norm) {
+            auto const norm_of_head = part.norm("LayerNorm", config.head_dim);
+            auto const norms = [&](std::int64_t heads) {
+                auto const list = tree.add("ModuleList", {}, {numbered(0, heads, norm_of_head)});
+                return tree.add("StableLmLayerNormPerHead", {}, {{"norms", list}});
+            };
+            parts.push_back({"q_layernorm", norms(config.heads)});
+            parts.push_back({"k_layernorm", norms(config.kv_heads)});
+        }
         parts.push_back({"attention_dropout", dropout});
         parts.push_back({"rotary_emb", part.rotary("StableLmRotaryEmbedding", config.rotary_dim)});
         auto const attention = tree.add("StableLmSdpaAttention", parts);

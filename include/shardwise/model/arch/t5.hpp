@@ -105,19 +105,22 @@ struct T5Family {
     }
 
     static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
+        return t5_program(config, tree, detail::T5Tables::of_first_block);
+    }
+
+protected:
+    static constexpr BlockProgram t5_program(auto const& config, ModuleTree const& tree, detail::T5Tables tables) {
         ProgramBuilder model(tree);
-        detail::append_t5_stack(model, config, false);
+        detail::append_t5_stack(model, config, false, tables);
         if (has_decoder(config)) {
             model.end_encoder();
-            detail::append_t5_stack(model, config, true);
+            detail::append_t5_stack(model, config, true, tables);
         }
         // The head of T5 1.0, which is the table of embeddings, reads smaller states.
         auto const root = detail::square_root(static_cast<double>(config.hidden_size));
         model.head("lm_head", config.own["scale_decoder_outputs"] != 0 ? 1.0 / root : 1.0);
         return std::move(model).finish();
     }
-
-protected:
     /// Absent decoder layers are as many as the encoder's; attention is num_heads * d_kv wide whatever d_model is.
     static constexpr Result<> complete_t5(ModelConfig& config) {
         config.kv_heads = config.heads;
@@ -156,16 +159,17 @@ protected:
         return detail::check_products(both_stacks);
     }
 
-    static constexpr ModuleTree t5_tree(auto const& config, std::string_view prefix) {
+    static constexpr ModuleTree t5_tree(auto const& config, std::string_view prefix,
+                                        detail::T5Tables tables = detail::T5Tables::of_first_block) {
         ModuleTree tree;
         detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
         auto const table = part.vocabulary(config.vocab_size, config.hidden_size);
-        auto const encoder = detail::add_t5_stack(tree, config, prefix, table, false);
+        auto const encoder = detail::add_t5_stack(tree, config, prefix, table, false, tables);
         tree.keep_whole(part.name(prefix, "Block"));
         tree.tie("shared.weight", "encoder.embed_tokens.weight");
         List<Child> children{{"shared", table, ModuleRole::embedding}, {"encoder", encoder}};
         if (has_decoder(config)) {
-            children.push_back({"decoder", detail::add_t5_stack(tree, config, prefix, table, true)});
+            children.push_back({"decoder", detail::add_t5_stack(tree, config, prefix, table, true, tables)});
             tree.tie("shared.weight", "decoder.embed_tokens.weight");
         }
         if (has_head(config)) {

@@ -93,10 +93,10 @@ private:
         return error(ErrorCode::unknown_name, "general.architecture", reason)
             .fix("known: " + known.substr(0, known.size() - 2));
     }
-    /// A marker is a tensor's name pattern, or a key with another value than 0; with a ! before it the file lacks it.
+    /// A marker is a tensor's name or its pattern, or a key with another value than 0; with a ! before it the file lacks it.
     [[nodiscard]] bool has_marker(std::string_view marker) const {
         if (marker.substr(0, 1) == "!") return !has_marker(marker.substr(1));
-        if (patterns_.count(std::string(marker)) > 0) return true;
+        if (patterns_.count(std::string(marker)) > 0 || has(marker)) return true;
         auto const value = header_.metadata.find(marker);
         return value && value->integer.value_or(1) != 0;
     }

@@ -3,6 +3,7 @@
 
 #include <shardwise/core/list.hpp>
 #include <shardwise/model/activation_names.hpp>
+#include <shardwise/model/arch/detail/label_head.hpp>
 #include <shardwise/model/arch/detail/layer_norms.hpp>
 #include <shardwise/model/arch/detail/model_class.hpp>
 #include <shardwise/model/arch/detail/parts.hpp>
@@ -22,6 +23,8 @@ struct HeadNorms {
     bool are_wide = false;
     /// They come after the rotation (hunyuan).
     bool follow_rope = false;
+    /// Each head has a weight of its own, a row of the norm's (cohere).
+    bool have_own_weights = false;
 };
 
 /// What differs between families of llama's layout.
@@ -102,8 +105,10 @@ constexpr void assume_head_scale(ModelConfig& config) {
     if (config.qk_norm) {
         auto const name = part.name(layout.prefix, layout.norm_suffix);
         auto const norm_of = [&](std::int64_t width, ShardRule const& shard) {
-            return layout.head_norms.are_wide ? part.sharded_norm(name, width, shard)
-                                              : part.norm(name, config.head_dim);
+            if (layout.head_norms.are_wide) return part.sharded_norm(name, width, shard);
+            if (layout.head_norms.have_own_weights)
+                return part.norm_of_heads(name, width / config.head_dim, config.head_dim, shard);
+            return part.norm(name, config.head_dim);
         };
         auto const kv_rule = ShardRule::kv(0, config.kv_heads, config.heads);
         children.push_back(
@@ -168,14 +173,7 @@ constexpr void finish_decoder(ModuleTree& tree, ModelConfig const& config, Llama
     for (auto const& child : parts.rest) children.push_back(child);
     auto const model = tree.add(part.name(layout.prefix, layout.model_suffix), children);
     if (is_base_class(config)) return tree.set_root(model);
-    if (config.labels > 0) {
-        bool const has_bias = is_for(config, "ForTokenClassification");
-        auto const score = part.linear(config.labels, config.hidden_size, has_bias, {}, TensorUse::head);
-        List<Child> classifier{{"model", model}};
-        if (has_bias) classifier.push_back({"dropout", part.plain("Dropout")});
-        classifier.push_back({"score", score, ModuleRole::head});
-        return tree.set_root(tree.add(tree.names().join(config.model_class.view()), classifier));
-    }
+    if (config.labels > 0) return add_label_head(tree, config, "model", model, config.hidden_size);
     auto const head = part.linear(config.vocab_size, config.hidden_size, config.head_bias,
                                   ShardRule::units(0, config.vocab_size), TensorUse::head);
     tree.set_root(tree.add(tree.names().join(config.model_class.view()), {},

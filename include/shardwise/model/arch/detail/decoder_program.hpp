@@ -87,11 +87,7 @@ constexpr void write_decoder_layer(BlockBuilder& body, ModelConfig const& config
 /// The final norm and the head after the layers of a program of llama's layout.
 constexpr void finish_program(ProgramBuilder& model, ModelConfig const& config, LlamaLayout const& layout) {
     model.norm("norm", layout.norm);
-    model.head_block("score", [&](BlockBuilder& body) {
-        // Of a text the last token's scores count.
-        auto const in = is_for(config, "ForTokenClassification") ? body.input() : body.last_token(body.input());
-        (void)body.linear(in, "scores", {});
-    });
+    append_label_head(model, config);
     model.head("lm_head", layout.divides_logits ? 1.0 / config.logit_scale : config.logit_scale);
 }
 

@@ -66,6 +66,14 @@ public:
         weight.shard = shard;
         return tree_.add(class_name, {weight});
     }
+    /// A norm of each head with a weight [heads, head_dim], sharded by heads.
+    constexpr ModuleId norm_of_heads(std::string_view class_name, std::int64_t heads, std::int64_t head_dim,
+                                     ShardRule shard) {
+        auto weight = make_.norm(head_dim);
+        weight.shape = {heads, head_dim};
+        weight.shard = shard;
+        return tree_.add(class_name, {weight});
+    }
     /// A norm with a weight, and a bias where asked.
     constexpr ModuleId norm(std::string_view class_name, std::int64_t size, bool has_bias = false) {
         if (!has_bias) return tree_.add(class_name, {make_.norm(size)});
@@ -91,9 +99,9 @@ public:
         auto const number = [](std::string_view tensor_name, Shape const& shape, TensorKind tensor_kind) {
             return Tensor{.name = tensor_name, .shape = shape, .dtype = Dtype::bf16, .kind = tensor_kind};
         };
-        return tree_.add(class_name, {number("alpha_p", {1}, TensorKind::parameter),
-                                      number("alpha_n", {1}, TensorKind::parameter),
-                                      number("beta", {}, TensorKind::buffer), number("eps", {}, TensorKind::buffer)});
+        return tree_.add(class_name,
+                         {number("alpha_p", {1}, TensorKind::parameter), number("alpha_n", {1}, TensorKind::parameter),
+                          number("beta", {}, TensorKind::buffer), number("eps", {}, TensorKind::buffer)});
     }
     /// A rotary embedding with its fp32 inverse frequencies, which checkpoints do not store.
     constexpr ModuleId rotary(std::string_view class_name, std::int64_t rotary_dim) {

@@ -4,6 +4,9 @@
 #include <shardwise/core/list.hpp>
 #include <shardwise/model/arch/detail/classic_decoder.hpp>
 
+#include <cstdint>
+#include <string_view>
+
 /// T5's encoder and decoder: trees and programs of the two stacks. Class names begin with `prefix`: "T5", or that of a family that
 /// copies it.
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
@@ -12,7 +15,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
     return config.own["is_gated_act"] != 0;
 }
 
-/// Self-attention or cross-attention; the first block of a stack holds the table of relative positions.
+/// Self-attention or cross-attention, with a table of relative positions or without.
 [[nodiscard]] constexpr ModuleId add_t5_attention(ModuleTree& tree, ModelConfig const& config, std::string_view prefix,
                                                   bool has_positions) {
     PartMaker part(tree, config.dtype_or(Dtype::f32));
@@ -71,6 +74,9 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
     return tree.add(part.name(prefix, "Block"), {}, {{"layer", tree.add("ModuleList", layers)}});
 }
 
+/// Which blocks of a stack have tables of relative positions.
+enum class T5Tables : std::uint8_t { of_first_block, of_each_block };
+
 /// The number of blocks of a stack.
 [[nodiscard]] constexpr std::int64_t t5_blocks(ModelConfig const& config, bool is_decoder) {
     return is_decoder ? config.own["num_decoder_layers"] : config.layers;
@@ -78,13 +84,14 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// A whole stack; `table` is the embedding that all stacks share.
 [[nodiscard]] constexpr ModuleId add_t5_stack(ModuleTree& tree, ModelConfig const& config, std::string_view prefix,
-                                              ModuleId table, bool is_decoder) {
+                                              ModuleId table, bool is_decoder, T5Tables tables) {
     PartMaker part(tree, config.dtype_or(Dtype::f32));
     auto const blocks = t5_blocks(config, is_decoder);
     List<Child> runs{numbered(0, 1, add_t5_block(tree, config, prefix, is_decoder, true), ModuleRole::layer)};
     if (blocks > 1) {
+        bool const has_positions = tables == T5Tables::of_each_block;
         runs.push_back(
-            numbered(1, blocks - 1, add_t5_block(tree, config, prefix, is_decoder, false), ModuleRole::layer));
+            numbered(1, blocks - 1, add_t5_block(tree, config, prefix, is_decoder, has_positions), ModuleRole::layer));
     }
     return tree.add(
         part.name(prefix, "Stack"), {},
@@ -109,21 +116,23 @@ struct T5Sublayer {
     }
 };
 
-/// norm -> q; k and v of `source` (the normed input where there is none) -> attention -> o, added to the residual.
+/// The table of relative positions that a block's self-attention reads.
+[[nodiscard]] constexpr std::string_view t5_table(bool is_decoder, T5Tables tables) {
+    if (tables == T5Tables::of_each_block) return "layer.0.SelfAttention.relative_attention_bias.weight";
+    return is_decoder ? "/decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+                      : "/encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight";
+}
+
+/// norm -> q; k and v of `source` (the normed input where there is none) -> attention, whose scores `table` changes -> o, added to
+/// the residual.
 [[nodiscard]] constexpr ValueId append_t5_attention(T5Sublayer const& layer, ValueId in, ValueId source,
-                                                    AttentionShape const& shape) {
+                                                    AttentionShape const& shape, std::string_view table) {
     auto const normed = layer.norm(in);
     if (source == no_value) source = normed;
     auto const q = layer.linear(normed, "q", "q");
     auto const k = layer.linear(source, "k", "k");
     auto const v = layer.linear(source, "v", "v");
-    // All blocks of a stack read the first one's table.
-    std::string_view scores;
-    if (shape.bias_reach > 0) {
-        scores = shape.is_causal ? "/decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-                                 : "/encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight";
-    }
-    auto const context = layer.body.attention(q, k, v, shape, scores);
+    auto const context = layer.body.attention(q, k, v, shape, table);
     return layer.body.add(in, layer.linear(context, "attention_out", "o"));
 }
 
@@ -140,27 +149,27 @@ constexpr void append_t5_dense(T5Sublayer const& layer, ModelConfig const& confi
     (void)layer.body.add(in, layer.linear(activated, "mlp_out", "wo"));
 }
 
-/// A block's operations. All blocks take the relative positions of the first, which has their table. The keys and
-/// values of cross-attention are made from the encoder's output when its cache is filled.
-constexpr void write_t5_block(BlockBuilder& body, ModelConfig const& config, bool is_decoder) {
+/// A block's operations. The keys and values of cross-attention are made from the encoder's output when its cache is filled.
+constexpr void write_t5_block(BlockBuilder& body, ModelConfig const& config, bool is_decoder, T5Tables tables) {
     auto shape = plain_attention(config, is_decoder);
     shape.score_scale = 1.0;
     shape.bias_reach = config.own["relative_attention_max_distance"];
-    auto hidden = append_t5_attention({body, "layer.0", "layer.0.SelfAttention"}, body.input(), no_value, shape);
+    auto hidden = append_t5_attention({body, "layer.0", "layer.0.SelfAttention"}, body.input(), no_value, shape,
+                                      t5_table(is_decoder, tables));
     if (!is_decoder) return append_t5_dense({body, "layer.1", "layer.1.DenseReluDense"}, config, hidden);
     shape.is_causal = false;
     shape.is_cross = true;
     shape.bias_reach = 0;
     auto const encoded = body.external("encoder", config.hidden_size);
-    hidden = append_t5_attention({body, "layer.1", "layer.1.EncDecAttention"}, hidden, encoded, shape);
+    hidden = append_t5_attention({body, "layer.1", "layer.1.EncDecAttention"}, hidden, encoded, shape, {});
     append_t5_dense({body, "layer.2", "layer.2.DenseReluDense"}, config, hidden);
 }
 
 /// The blocks of a stack in order: embedding, layers, final norm.
-constexpr void append_t5_stack(ProgramBuilder& model, ModelConfig const& config, bool is_decoder) {
+constexpr void append_t5_stack(ProgramBuilder& model, ModelConfig const& config, bool is_decoder, T5Tables tables) {
     model.tokens(is_decoder ? "decoder.embed_tokens" : "encoder.embed_tokens");
     model.layers(is_decoder ? "decoder.block" : "encoder.block",
-                 [&](BlockBuilder& body) { write_t5_block(body, config, is_decoder); });
+                 [&](BlockBuilder& body) { write_t5_block(body, config, is_decoder, tables); });
     model.norm(is_decoder ? "decoder.final_layer_norm" : "encoder.final_layer_norm", NormKind::rms);
 }
 
