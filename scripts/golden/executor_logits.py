@@ -16,7 +16,6 @@ import numpy
 import torch
 import transformers
 from transformers import AutoConfig, AutoModelForCausalLM
-from transformers.modeling_utils import no_init_weights
 
 COMMON = dict(vocab_size=97, hidden_size=36, intermediate_size=52, num_hidden_layers=3, num_attention_heads=6,
               num_key_value_heads=2, max_position_embeddings=256, bos_token_id=1, eos_token_id=2, pad_token_id=0)
@@ -80,6 +79,14 @@ def fill(model, seed=0):
     return model
 
 
+def initialising(config):
+    """4.57 cannot initialise stablelm's norms of heads, which have no biases: there nothing is, and ties are missing."""
+    if not config.get("qk_layernorm"):
+        return contextlib.nullcontext()
+    from transformers.modeling_utils import no_init_weights
+    return no_init_weights()
+
+
 def as_published(model):
     """Scores of deepseek_v2 under yarn grow by mscale_all_dim in the publisher's code, llama.cpp and transformers 5 (5.23, models/
     deepseek_v2/modeling_deepseek_v2.py, yarn_apply_mscale); 4.57 leaves that out."""
@@ -104,8 +111,7 @@ def write_decoders(cases, output, version="4.57", fill=fill):
         made = AutoConfig.for_model(**config)
         made._attn_implementation = attention
         torch.manual_seed(0)
-        # 4.57 cannot initialise stablelm's norms of heads, which have no biases; all weights are filled.
-        with no_init_weights() if config.get("qk_layernorm") else contextlib.nullcontext():
+        with initialising(config):
             model = AutoModelForCausalLM.from_config(made, torch_dtype=torch.float32)
         model.tie_weights()
         model = fill(model.float().eval(), seed)

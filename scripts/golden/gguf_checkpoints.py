@@ -11,7 +11,6 @@ that begin there, each named as CASE), torch, and a checkout of llama.cpp (the s
 
     gguf_checkpoints.py LLAMA_CPP FOLDER KEEP [CASE...]
 """
-import contextlib
 import json
 import pathlib
 import sys
@@ -29,9 +28,8 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 from transformers import (AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForImageTextToText,  # noqa: E402
                           T5EncoderModel, T5ForConditionalGeneration, UMT5ForConditionalGeneration)
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors  # noqa: E402
-from transformers.modeling_utils import no_init_weights  # noqa: E402
 
-from executor_logits import as_published, fill  # noqa: E402
+from executor_logits import as_published, fill, initialising  # noqa: E402
 
 
 VOCABULARY = 64
@@ -210,8 +208,7 @@ def make(config):
     else:
         kind = AutoModel if config["model_type"] in ENCODERS else AutoModelForCausalLM
         kind = AutoModelForImageTextToText if "vision_config" in config else kind
-        # As executor_logits.py: all weights are filled.
-        with no_init_weights() if config.get("qk_layernorm") else contextlib.nullcontext():
+        with initialising(config):
             model = kind.from_config(made)
     model = as_published(fill(model.float().eval()))
     with torch.no_grad():

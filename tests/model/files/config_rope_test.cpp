@@ -128,4 +128,8 @@ TEST_CASE("read_config: of mt5 transformers 5 scales no outputs, whatever is tie
     CHECK_FALSE(scales("mt5", tied + R"(, "transformers_version": "5.24.0")"));
     CHECK_FALSE(scales("mt5", ""));
     CHECK(scales("t5", R"(, "transformers_version": "5.24.0")"));
+    // umt5 is tied by default, and 5 writes what it scales.
+    CHECK(scales("umt5", ""));
+    CHECK_FALSE(scales("umt5", R"(, "tie_word_embeddings": false)"));
+    CHECK_FALSE(scales("umt5", tied + R"(, "scale_decoder_outputs": false, "transformers_version": "5.24.0")"));
 }
