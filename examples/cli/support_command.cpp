@@ -114,7 +114,6 @@ template <class SupportOf>
 [[nodiscard]] std::string_view no_device_body(std::string_view kernel) {
     if (kernel == "attention") return "is step_attention there, of one sequence, too";
     if (kernel == "store_rows") return "is store_step there, of one sequence, too";
-    if (kernel == "quantize") return "the host's cores quantise weights while they are loaded";
     bool const is_training = kernel.ends_with("_backward") || kernel == "dropout" || kernel == "head_cross_entropy";
     return is_training ? "models train on the host only" : no_body;
 }

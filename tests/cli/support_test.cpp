@@ -48,6 +48,9 @@ TEST_CASE("support: says what runs where, and why the rest does not") {
     CHECK(levels(answer, "strategies", "cuda").at("run a model on one rank") == "runs");
     CHECK(levels(answer, "operations", "cuda").at("rms_norm") == "runs");
     CHECK(levels(answer, "operations", "cuda").at("residual_norm") == "library");
+    // The processor quantises what is loaded.
+    CHECK(levels(answer, "operations", "cuda").at("quantize") == "library");
+    CHECK(levels(answer, "operations", "cpu").at("quantize") == "runs");
     CHECK(levels(answer, "operations", "cuda") == levels(answer, "operations", "rocm"));
     CHECK(levels(answer, "operations", "cpu").at("attention") == "runs");
     CHECK(levels(answer, "operations", "metal").at("attention") == "none");

@@ -18,6 +18,7 @@
 #include "half_row_cases.hpp"
 #include "kernel_cases.hpp"
 #include "product_cases.hpp"
+#include "quantize_cases.hpp"
 #include "routing_cases.hpp"
 #include "row_cases.hpp"
 #include "sample_cases.hpp"

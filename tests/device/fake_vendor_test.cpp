@@ -26,6 +26,7 @@
 #include <shardwise/kernels/gated_delta_launch.cuh>
 #include <shardwise/kernels/layer_norm_launch.cuh>
 #include <shardwise/kernels/order_experts_launch.cuh>
+#include <shardwise/kernels/quantize_launch.cuh>
 #include <shardwise/kernels/residual_norm_launch.cuh>
 #include <shardwise/kernels/rms_norm_launch.cuh>
 #include <shardwise/kernels/rope_launch.cuh>
@@ -143,7 +144,8 @@ template Result<> launch_soft_cap<FakeApi>(SoftCapCall<Float16> const&, FakeApi:
 template Result<> launch_scale_rows<FakeApi>(ScaleRowsCall<float> const&, FakeApi::Stream);
 template Result<> launch_scale_rows<FakeApi>(ScaleRowsCall<Bfloat16> const&, FakeApi::Stream);
 template Result<> launch_scale_rows<FakeApi>(ScaleRowsCall<Float16> const&, FakeApi::Stream);
-template Result<> launch_weight_rows<FakeApi>(WeightRowsCall const&, FakeApi::Stream);
+template Result<> launch_weight_rows<FakeApi>(std::string_view, WeightRowsCall const&, FakeApi::Stream);
+template Result<> launch_quantize<FakeApi>(QuantizeCall const&, FakeApi::Stream);
 
 }  // namespace detail
 

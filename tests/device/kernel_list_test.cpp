@@ -12,6 +12,7 @@
 #include <shardwise/kernels/multiply_experts_launch.cuh>
 #include <shardwise/kernels/multiply_launch.cuh>
 #include <shardwise/kernels/multiply_sums_launch.cuh>
+#include <shardwise/kernels/quantize_launch.cuh>
 #include <shardwise/kernels/step_attention_launch.cuh>
 // clang-format on
 
@@ -136,7 +137,14 @@ TEST_CASE("KernelList: a call whose kernel is left out is an error that names it
 
     detail::WeightRowsCall rows{};
     rows.table.format = WeightFormat::q8_0;
-    CHECK(refusal(detail::launch_weight_rows<FewApi>(rows, 0)) == "embedding: q8_0" + ending);
+    CHECK(refusal(detail::launch_weight_rows<FewApi>("embedding", rows, 0)) == "embedding: q8_0" + ending);
+
+    detail::QuantizeCall quantized{};
+    quantized.rows = quantized.spans = 1;
+    quantized.format = WeightFormat::q4_0;
+    CHECK(is_started(detail::launch_quantize<FewApi>(quantized, 0)));
+    quantized.format = WeightFormat::int8;
+    CHECK(refusal(detail::launch_quantize<FewApi>(quantized, 0)) == "quantize: int8" + ending);
 
     detail::GemmCall gemm{};
     gemm.m = gemm.n = gemm.k = 1;

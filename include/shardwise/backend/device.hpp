@@ -154,6 +154,13 @@ struct DeviceBackend {
     ///         format asks for; out_of_memory; deadline_exceeded where the upload takes longer than the context's limit
     [[nodiscard]] static Result<Weight> hold_weight(Context& context, WeightSource const& source);
 
+    /// A weight without values, which `quantize` gives it. Defined in backend/device_weight.hpp.
+    ///
+    /// Errors  unsupported for a format that has no kernel, and for int4 by groups that are neither a power of two times 32 nor a whole
+    ///         row; shape_mismatch; out_of_memory
+    [[nodiscard]] static Result<Weight> allocate_weight(Context& context, WeightFormat format, std::int64_t outputs,
+                                                        std::int64_t inputs, std::int64_t group = 0);
+
     /// out = in * weight^T for one row or many, sums in float. Rows are float, bfloat16 or halves; of the two the results are as the rows or
     /// float. Defined in backend/device_weight.hpp.
     ///

@@ -78,6 +78,34 @@ struct DeviceRowLayout {
         .expected(wanted);
 }
 
+/// Checks a weight's format and extents.
+[[nodiscard]] inline Result<> check_device_weight(std::string_view backend, WeightFormat kind, std::int64_t outputs,
+                                                  std::int64_t inputs, std::int64_t group) {
+    auto const& format = traits(kind);
+    Error error{ErrorCode::shape_mismatch};
+    error.in("weight").at(format.name);
+    if (outputs < 0) return error.because("has a negative number of outputs").got(outputs);
+    if (inputs < 0) return error.because("has a negative number of inputs").got(inputs);
+    if (inputs > (std::int64_t{1} << 40U) || !checked_multiply(outputs, 8 * inputs)) {
+        return error.because("has more bytes than 63 bits count").got(inputs);
+    }
+    if (!has_device_products(kind)) {
+        return Error{ErrorCode::unsupported}
+            .in(backend)
+            .at(format.name)
+            .because("is no format that this back end multiplies by")
+            .fix("decode the weight into bf16 or fp32 first, or keep it on the host");
+    }
+    auto const multiple = row_multiple(kind);
+    if (inputs % multiple != 0) {
+        return error.because("a row is not made of whole blocks").got(inputs).multiple_of(multiple);
+    }
+    if (format.scales == ScalePlace::group && group < 1) {
+        return error.because("a group has less than one element").got(group);
+    }
+    return {};
+}
+
 }  // namespace detail
 
 /// A weight in a device's memory.
@@ -117,6 +145,8 @@ public:
         data_ = nullptr;
         return std::move(memory_);
     }
+    /// Its own memory, for a kernel that makes its values; null where they rest elsewhere.
+    [[nodiscard]] std::byte* own_bytes() { return data_ == memory_.data() ? memory_.data() : nullptr; }
     /// Its bytes lie elsewhere on the device, where they stay until what reads them is done; aligned as allocations are.
     void rest_on(std::byte const* bytes) { data_ = bytes; }
 
@@ -130,6 +160,15 @@ private:
     friend struct DeviceBackend<Api>;
 
     [[nodiscard]] detail::DeviceRowLayout layout() const { return detail::device_row_layout(format_, inputs_, group_); }
+    [[nodiscard]] Result<> allocate(typename DeviceBackend<Api>::Context& context) {
+        using Brief = detail::BriefMemory<typename DeviceBackend<Api>::Context>;
+        Brief const brief(context, context.are_weights_brief() ? Brief::Of::all : Brief::Of::nothing);
+        auto memory = Buffer<std::byte, DeviceBackend<Api>>::allocate(context, layout().held_bytes(outputs_));
+        if (!memory) return memory.error();
+        memory_ = std::move(*memory);
+        data_ = memory_.data();
+        return {};
+    }
 
     WeightFormat format_ = WeightFormat::f32;
     std::int64_t outputs_ = 0;
@@ -142,28 +181,40 @@ private:
 };
 
 template <class Api>
+Result<DeviceWeight<Api>> DeviceBackend<Api>::allocate_weight(Context& context, WeightFormat format,
+                                                              std::int64_t outputs, std::int64_t inputs,
+                                                              std::int64_t group) {
+    if (auto const checked = detail::check_device_weight(Api::name, format, outputs, inputs, group); !checked) {
+        return checked.error();
+    }
+    DeviceWeight<Api> weight;
+    weight.format_ = format;
+    weight.outputs_ = outputs;
+    weight.inputs_ = inputs;
+    if (traits(format).scales == ScalePlace::group) {
+        weight.group_ = detail::device_group(inputs, group);
+        if (group < inputs && weight.group_ != group) {
+            return Error{ErrorCode::unsupported}
+                .in("weight")
+                .at(name_of(format))
+                .because("devices have scales of a power of two times 32 elements, or of a whole row")
+                .got(group)
+                .fix("take a group of 32, 64 or 128 elements, or quantize on the host");
+        }
+    }
+    if (auto const allocated = weight.allocate(context); !allocated) return allocated.error();
+    return weight;
+}
+
+template <class Api>
 Result<DeviceWeight<Api>> DeviceBackend<Api>::hold_weight(Context& context, WeightSource const& source) {
+    if (auto const checked =
+            detail::check_device_weight(Api::name, source.format, source.outputs, source.inputs, source.group);
+        !checked) {
+        return checked.error();
+    }
     auto const& format = traits(source.format);
-    Error error{ErrorCode::shape_mismatch};
-    error.in("weight").at(format.name);
-    if (source.outputs < 0) return error.because("has a negative number of outputs").got(source.outputs);
-    if (source.inputs < 0) return error.because("has a negative number of inputs").got(source.inputs);
-    if (source.inputs > (std::int64_t{1} << 40U) || !checked_multiply(source.outputs, 8 * source.inputs)) {
-        return error.because("has more bytes than 63 bits count").got(source.inputs);
-    }
-    if (!has_device_products(source.format)) {
-        return Error{ErrorCode::unsupported}
-            .in(Api::name)
-            .at(format.name)
-            .because("is no format that this back end multiplies by")
-            .fix("decode the weight into bf16 or fp32 first, or keep it on the host");
-    }
-    auto const multiple = row_multiple(source.format);
-    if (source.inputs % multiple != 0) {
-        return error.because("a row is not made of whole blocks").got(source.inputs).multiple_of(multiple);
-    }
     bool const is_grouped = format.scales == ScalePlace::group;
-    if (is_grouped && source.group < 1) return error.because("a group has less than one element").got(source.group);
     detail::StoredRow stored{source.data.data(), source.scales.data(), source.group};
     auto const data_row = detail::data_bytes(source.format, source.inputs);
     auto const scale_row = detail::scale_bytes(source.format, source.inputs, source.group);
@@ -184,14 +235,7 @@ Result<DeviceWeight<Api>> DeviceBackend<Api>::hold_weight(Context& context, Weig
         weight.group_ = 32;
     }
     auto const layout = weight.layout();
-    using Brief = detail::BriefMemory<Context>;
-    auto memory = [&] {
-        Brief const brief(context, context.are_weights_brief() ? Brief::Of::all : Brief::Of::nothing);
-        return Buffer<std::byte, DeviceBackend>::allocate(context, layout.held_bytes(source.outputs));
-    }();
-    if (!memory) return memory.error();
-    weight.memory_ = std::move(*memory);
-    weight.data_ = weight.memory_.data();
+    if (auto const allocated = weight.allocate(context); !allocated) return allocated.error();
 
     // A slice at a time, so that the host holds little of a weight twice: large enough for the bus to run at full speed.
     constexpr std::int64_t slice_bytes = std::int64_t{8} << 20U;

@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(row_threads, 2) decode_table_rows(WeightRowsCa
     auto const width = call.table.inputs;
     for_portions<static_cast<unsigned>(Chunk::elements)>(
         grid, call.tokens, width, [&](std::int64_t token, std::int64_t at) {
-            auto const row = call.ids[token] - call.first_row;
+            auto const row = (call.ids != nullptr ? std::int64_t{call.ids[token]} : token) - call.first_row;
             bool const is_there = row >= 0 && row < call.table.outputs;
             auto const chunk = at / Chunk::elements;
             Pack16 pack{};

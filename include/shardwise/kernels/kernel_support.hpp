@@ -36,6 +36,7 @@
 #include <shardwise/kernels/device/gated_delta.hpp>
 #include <shardwise/kernels/device/layer_norm.hpp>
 #include <shardwise/kernels/device/order_experts.hpp>
+#include <shardwise/kernels/device/quantize.hpp>
 #include <shardwise/kernels/device/residual_norm.hpp>
 #include <shardwise/kernels/device/rms_norm.hpp>
 #include <shardwise/kernels/device/rope.hpp>
@@ -173,9 +174,16 @@ template <class B>
 concept HasOrderExperts = requires(KernelProbe<B> p, TensorView<std::int32_t const, 2, B> ids) {
     order_experts(ids, RoutingOrder::row_of_pair, p.chosen, p.chosen, p.stream);
 };
+/// The host into bytes of a checkpoint, a device into a weight of its own.
 template <class B>
-concept HasQuantize = requires(KernelProbe<B> p, std::span<std::byte> bytes) {
-    quantize(p.in, WeightFormat::int8, bytes, bytes, p.stream);
+concept HasQuantize = (HasHostMemory<B> &&
+                       requires(KernelProbe<B> p, std::span<std::byte> bytes) {
+                           quantize(p.in, WeightFormat::int8, bytes, bytes, p.stream);
+                           dequantize(WeightSource{}, p.out, p.stream);
+                       }) ||
+                      requires(KernelProbe<B> p, typename B::Weight& weight) {
+    quantize(p.in, weight, p.stream);
+    dequantize(weight, p.out, p.stream);
 };
 template <class B, class T = float>
 concept HasResidualNorm = requires(KernelProbe<B, T> p) {
@@ -357,7 +365,7 @@ inline constexpr std::array kernel_support{
     detail::of_rows("multiply_experts", detail::HasMultiplyExperts<Backend, T>),
     detail::of_rows("multiply_sums", detail::HasMultiplySums<Backend, T>),
     KernelSupport{"order_experts", detail::HasOrderExperts<Backend>},
-    KernelSupport{"quantize", detail::HasQuantize<Backend>},
+    KernelSupport{"quantize", detail::HasQuantize<Backend>, !std::same_as<Backend, Host>},
     detail::of_rows("residual_norm", detail::HasResidualNorm<Backend, T>),
     detail::of_rows("rms_norm", detail::HasRmsNorm<Backend, T>),
     KernelSupport{"rms_norm_backward", detail::HasRmsNormBackward<Backend>},

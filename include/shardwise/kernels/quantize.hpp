@@ -5,6 +5,7 @@
 #include <shardwise/backend/host/product/source.hpp>
 #include <shardwise/backend/weight_source.hpp>
 #include <shardwise/core/check_views.hpp>
+#include <shardwise/kernels/detail/check_quantize.hpp>
 #include <shardwise/kernels/detail/element.hpp>
 #include <shardwise/kernels/detail/launch_pieces.hpp>
 #include <shardwise/quant/weight_format.hpp>
@@ -22,21 +23,19 @@ namespace detail {
 [[nodiscard]] constexpr std::int64_t encoded_apart(WeightFormat format, std::int64_t width, std::int64_t group) {
     auto const& unit = traits(format);
     switch (unit.scales) {
-        case ScalePlace::row: return width;
-        case ScalePlace::group: return group < width ? 2 * group : width;
+        case ScalePlace::row:
+            return width;
+        case ScalePlace::group:
+            return group < width ? 2 * group : width;
         case ScalePlace::none:
         case ScalePlace::blocks:
-        case ScalePlace::block: break;
+        case ScalePlace::block:
+            break;
     }
     return unit.block_elements;
 }
 
 }  // namespace detail
-
-/// Whether `quantize` knows a format: all but the K types, whose scales ggml finds by a search.
-[[nodiscard]] constexpr bool can_quantize(WeightFormat format) {
-    return traits(format).encode != nullptr;
-}
 
 /// Quantizes a matrix row by row, bit for bit as the format's reference does (quant/encode_*.hpp).
 ///
@@ -48,13 +47,7 @@ namespace detail {
                                        std::span<std::byte> data, std::span<std::byte> scales, HostStream& stream,
                                        std::int64_t group = 0) {
     if (auto const known = check_views("quantize", in); !known) return known;
-    if (!can_quantize(format)) {
-        return Error{ErrorCode::unsupported}
-            .in("quantize")
-            .at(name_of(format))
-            .because("weights are not quantized to this format here")
-            .fix("quantize the checkpoint with llama.cpp, or use q4_0, q5_0 or q8_0");
-    }
+    if (auto const known = detail::check_quantized_format(format); !known) return known;
     auto const rows = in.extent(0);
     auto const width = in.extent(1);
     WeightSource const target{format, rows, width, data, scales, group};
@@ -83,14 +76,9 @@ namespace detail {
                                          HostStream& stream) {
     if (auto const known = check_views("dequantize", out); !known) return known;
     if (auto const checked = detail::check_source(source); !checked) return checked;
-    if (out.extent(0) != source.outputs || out.extent(1) != source.inputs) {
-        bool const has_rows = out.extent(0) == source.outputs;
-        return Error{ErrorCode::shape_mismatch}
-            .in("dequantize")
-            .because(has_rows ? "the output has another shape than the weight: its width"
-                              : "the output has another shape than the weight: its rows")
-            .got(out.extent(has_rows ? 1 : 0))
-            .expected(has_rows ? source.inputs : source.outputs);
+    if (auto const same = detail::check_quantized_shape("dequantize", true, out, source.outputs, source.inputs);
+        !same) {
+        return same;
     }
     auto const decode = [=](std::int64_t row, std::int64_t begin, std::int64_t end) {
         for (auto first = begin; first < end; first += detail::source_chunk) {

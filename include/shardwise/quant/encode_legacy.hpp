@@ -85,9 +85,10 @@ constexpr void store_u16(std::span<std::uint8_t> bytes, std::size_t at, std::uin
     bytes[at] = static_cast<std::uint8_t>(value & 0xFFU);
     bytes[at + 1] = static_cast<std::uint8_t>(value >> 8U);
 }
-/// Stores a block's scale as a half; a block that has a NaN gets one, so that it does not decode to numbers.
+/// Stores a block's scale as a half; a block that has a NaN gets one, so that it does not decode to numbers. Of infinities alone the
+/// range is one, too, whose sign processors differ in.
 constexpr void store_scale(std::span<std::uint8_t> bytes, std::size_t at, float scale, bool has_nan) {
-    store_u16(bytes, at, has_nan ? std::uint16_t{0x7E00} : to_f16(scale));
+    store_u16(bytes, at, has_nan || scale != scale ? std::uint16_t{0x7E00} : to_f16(scale));
 }
 
 /// Lays 32 integers below 16 out as legacy blocks do: i in the low and i + 16 in the high half of byte i.

@@ -8,7 +8,7 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// A look-up in a table that lies on a device as a weight: its outputs are the rows.
+/// A look-up in a table that lies on a device as a weight: its outputs are the rows. Without ids they are taken in their order.
 struct WeightRowsCall {
     std::int32_t const* ids;
     std::int64_t first_row;

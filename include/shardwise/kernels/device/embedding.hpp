@@ -11,6 +11,7 @@
 #include <shardwise/kernels/device/detail/submit_copy_rows.hpp>
 
 #include <cstdint>
+#include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -18,7 +19,7 @@ namespace detail {
 
 /// Defined in kernels/embedding_launch.cuh.
 template <class Api>
-Result<> launch_weight_rows(WeightRowsCall const& call, typename Api::Stream stream);
+Result<> launch_weight_rows(std::string_view name, WeightRowsCall const& call, typename Api::Stream stream);
 
 }  // namespace detail
 
@@ -53,7 +54,8 @@ template <ActivationElement T, class Api>
     if (out.empty()) return {};
     detail::WeightRowsCall const call{ids.data(),    first_row,     table.view(),          out.data(),
                                       out.stride(0), out.extent(0), detail::row_element<T>};
-    stream.submit([&](typename Api::Stream native) { return detail::launch_weight_rows<Api>(call, native); });
+    stream.submit(
+        [&](typename Api::Stream native) { return detail::launch_weight_rows<Api>("embedding", call, native); });
     return {};
 }
 

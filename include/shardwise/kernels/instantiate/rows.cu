@@ -9,6 +9,7 @@
 #include <shardwise/kernels/gated_delta_launch.cuh>
 #include <shardwise/kernels/layer_norm_launch.cuh>
 #include <shardwise/kernels/order_experts_launch.cuh>
+#include <shardwise/kernels/quantize_launch.cuh>
 #include <shardwise/kernels/residual_norm_launch.cuh>
 #include <shardwise/kernels/rms_norm_launch.cuh>
 #include <shardwise/kernels/rope_launch.cuh>
@@ -92,7 +93,8 @@ template Result<> launch_combine_rows<KernelApi>(CombineRowsCall<Float16> const&
 
 template Result<> launch_arg_max<KernelApi>(std::string_view, ArgMaxCall const&, KernelApi::Stream);
 template Result<> launch_rope_turns<KernelApi>(RopeTurnsCall const&, KernelApi::Stream);
-template Result<> launch_weight_rows<KernelApi>(WeightRowsCall const&, KernelApi::Stream);
+template Result<> launch_weight_rows<KernelApi>(std::string_view, WeightRowsCall const&, KernelApi::Stream);
+template Result<> launch_quantize<KernelApi>(QuantizeCall const&, KernelApi::Stream);
 
 template Result<> launch_sample<KernelApi>(SampleCall const&, KernelApi::Stream);
 template Result<> launch_gated_delta<KernelApi>(GatedDeltaCall<float> const&, KernelApi::Stream);
