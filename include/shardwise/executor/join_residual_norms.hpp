@@ -27,7 +27,8 @@ template <ComputeBackend Backend, ReductionPolicy Policy>
     auto const& next = pair[1];
     if (add.op->kind != OpKind::add || next.op->kind != OpKind::norm || next.op->inputs[0] != add.op->output) return -1;
     auto const& norm = std::get<HeldNorm<Backend>>(next.held);
-    bool const is_plain = !norm.is_layer && !norm.share && !norm.is_first_part && norm.width == add.output.width;
+    bool const is_of_rows = !norm.share && !norm.is_first_part && !norm.has_head_weights;
+    bool const is_plain = is_of_rows && !norm.is_layer && norm.width == add.output.width;
     if (!is_plain || next.output.data == add.output.data || next.output.rows == Rows::routed) return -1;
     for (int joined = 0; joined < 2; ++joined) {
         auto const& part = add.inputs[static_cast<std::size_t>(joined)];
