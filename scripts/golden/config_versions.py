@@ -58,7 +58,7 @@ OTHERS = {
     "gpt2.summary_type": "a head that is not described", "gpt2.summary_use_proj": "a head that is not described",
     "distilbert.sinusoidal_pos_embds": "how the table of positions begins", "modernbert.cls_token_id": "a token", "modernbert.sep_token_id": "a token",
     "modernbert.rope_theta": "written beside global_rope_theta",
-    "modernbert.classifier_pooling": "a head that is not described", "modernbert.deterministic_flash_attn": "how it is computed",
+    "modernbert.deterministic_flash_attn": "how it is computed",
     "modernbert.sparse_prediction": "which scores are computed", "modernbert.sparse_pred_ignore_index": "which scores are computed",
     "modernbert.reference_compile": "how it is computed", "modernbert.repad_logits_with_grad": "how it is computed",
     "llama4_text.attention_bias": "the class has none",
