@@ -21,6 +21,7 @@
 #include <shardwise/kernels/add_launch.cuh>
 #include <shardwise/kernels/arg_max_launch.cuh>
 #include <shardwise/kernels/combine_rows_launch.cuh>
+#include <shardwise/kernels/compiled_kernels_launch.cuh>
 #include <shardwise/kernels/copy_rows_launch.cuh>
 #include <shardwise/kernels/embedding_launch.cuh>
 #include <shardwise/kernels/gated_delta_launch.cuh>
@@ -146,6 +147,7 @@ template Result<> launch_scale_rows<FakeApi>(ScaleRowsCall<Bfloat16> const&, Fak
 template Result<> launch_scale_rows<FakeApi>(ScaleRowsCall<Float16> const&, FakeApi::Stream);
 template Result<> launch_weight_rows<FakeApi>(std::string_view, WeightRowsCall const&, FakeApi::Stream);
 template Result<> launch_quantize<FakeApi>(QuantizeCall const&, FakeApi::Stream);
+template KernelList compiled_kernels<FakeApi>();
 
 }  // namespace detail
 

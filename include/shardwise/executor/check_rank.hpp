@@ -3,12 +3,16 @@
 
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/activation_element.hpp>
+#include <shardwise/executor/check_kernels.hpp>
 #include <shardwise/executor/executor_limits.hpp>
 #include <shardwise/executor/held_format.hpp>
 #include <shardwise/executor/load_options.hpp>
 #include <shardwise/executor/model_reach.hpp>
 #include <shardwise/executor/no_kernel.hpp>
+#include <shardwise/executor/pipeline_stage.hpp>
+#include <shardwise/executor/predict_memory.hpp>
 #include <shardwise/executor/routes.hpp>
+#include <shardwise/executor/stored_parameters.hpp>
 #include <shardwise/model/check_model.hpp>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
@@ -16,10 +20,10 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 /// What a rank is asked of a model, before it loads anything.
 ///
 /// Errors  those of check_model, check_limits, check_activations, check_expert_place and check_load_options; unsupported for scores
-///         of labels that are not executed, and for shared experts over activations that are not f32
+///         of labels that are not executed, for kernels that a build for devices lacks, and for shared experts over activations that are not f32
 template <ComputeBackend Backend>
-[[nodiscard]] Result<> check_rank(Model const& model, ExecutorLimits const& limits, TensorPlace experts,
-                                  LoadOptions const& options) {
+[[nodiscard]] Result<> check_rank(Model const& model, StoredParameters const& parameters, ExecutorLimits const& limits,
+                                  TensorPlace experts, LoadOptions const& options, StageBlocks const& stage) {
     if (auto const checked = check_model(model); !checked) return checked;
     if (auto const checked = check_limits(limits, model); !checked) return checked;
     if (auto const checked = check_activations<Backend>(model, limits.activations); !checked) return checked;
@@ -33,7 +37,13 @@ template <ComputeBackend Backend>
     if (experts.ranks > 1 && limits.activations != Dtype::f32)
         return no_kernel<Backend>("experts that groups of ranks share, over activations in " +
                                   std::string(traits(limits.activations).short_name));
-    return check_load_options(options);
+    if (auto const checked = check_load_options(options); !checked) return checked;
+    if constexpr (requires { typename Backend::VendorApi; }) {
+        auto const kernels = compiled_kernels<typename Backend::VendorApi>();
+        return check_kernels(kernels, Backend::name, model, formats_of(parameters, options), limits, stage);
+    } else {
+        return {};
+    }
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

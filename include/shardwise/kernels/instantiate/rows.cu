@@ -4,6 +4,7 @@
 #include <shardwise/kernels/add_launch.cuh>
 #include <shardwise/kernels/arg_max_launch.cuh>
 #include <shardwise/kernels/combine_rows_launch.cuh>
+#include <shardwise/kernels/compiled_kernels_launch.cuh>
 #include <shardwise/kernels/copy_rows_launch.cuh>
 #include <shardwise/kernels/embedding_launch.cuh>
 #include <shardwise/kernels/gated_delta_launch.cuh>
@@ -26,6 +27,8 @@
 #include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+template KernelList compiled_kernels<KernelApi>();
 
 template Result<> launch_rms_norm<KernelApi>(RmsNormCall<float> const&, KernelApi::Stream);
 template Result<> launch_rms_norm<KernelApi>(RmsNormCall<Bfloat16> const&, KernelApi::Stream);

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <shardwise/executor/check_kernels.hpp>
+#include <shardwise/executor/check_rank.hpp>
+#include <shardwise/executor/stored_parameters.hpp>
+#include <shardwise/model/architectures.hpp>
+#include <shardwise/model/presets.hpp>
+
+#include <doctest/doctest.h>
+
+#include "../device/fake_vendor.hpp"
+#include "formula_model.hpp"
+
+#include <string>
+
+using namespace shardwise;
+using detail::KernelList;
+
+/// The fake vendor has some of its kernels here.
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+template <>
+KernelList compiled_kernels<testing::FakeApi>() {
+    return KernelList{"bf16,elements:bf16,heads:64"};
+}
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail
+
+namespace {
+
+/// What a build with these kernels says of a model whose weights are in one format but for one of them.
+std::string said(char const* list, Model const& model, WeightFormat format, Dtype activations,
+                 StageBlocks const& stage = {}, WeightFormat down = WeightFormat::bf16) {
+    auto const format_of = [&](std::string const& name) -> Result<ParameterFormat> {
+        bool const is_down = name.find("layers.5.mlp.down_proj") != std::string::npos;
+        return ParameterFormat{is_down ? down : format, 32, false};
+    };
+    ExecutorLimits limits{.sequences = 1, .context = 16, .step_tokens = 16};
+    limits.activations = activations;
+    auto const checked = check_kernels(KernelList{list}, "cuda", model, format_of, limits, stage);
+    return checked ? "" : checked.error().message();
+}
+
+}  // namespace
+
+TEST_CASE(
+    "check_kernels: a model whose kernels a build lacks is refused before it is loaded, by what is missing and the "
+    "option") {
+    auto const described = describe(presets::llama_3_8b);
+    REQUIRE(described);
+    auto const& model = *described;
+    CHECK(said("all", model, WeightFormat::q8_0, Dtype::f32).empty());
+    CHECK(said("bf16,elements:bf16,heads:128", model, WeightFormat::bf16, Dtype::bf16).empty());
+    CHECK(said("bf16,elements:bf16", model, WeightFormat::bf16, Dtype::f16) ==
+          "cuda: elements:fp16: activations are of this type, whose kernels were left out of this build; configure "
+          "CMake with "
+          "elements:fp16 in SHARDWISE_KERNELS, or with all");
+    CHECK(said("bf16,heads:64", model, WeightFormat::bf16, Dtype::bf16) ==
+          "cuda: heads:128: attention has heads of 128 elements, whose kernels were left out of this build; configure "
+          "CMake with "
+          "heads:128 in SHARDWISE_KERNELS, or with all");
+    // One weight of another format, in the sixth layer alone: block 6 is that after the embedding.
+    auto const mixed = said("bf16", model, WeightFormat::bf16, Dtype::bf16, {}, WeightFormat::q6_k);
+    CHECK(mixed.find("cuda: q6_k: model.layers.5.mlp.down_proj.weight is held in this format") == 0);
+    CHECK(mixed.find("SHARDWISE_KERNELS") != std::string::npos);
+    CHECK(said("bf16", model, WeightFormat::bf16, Dtype::bf16, {.begin = 0, .end = 6}, WeightFormat::q6_k).empty());
+    CHECK_FALSE(
+        said("bf16", model, WeightFormat::bf16, Dtype::bf16, {.begin = 6, .end = 7}, WeightFormat::q6_k).empty());
+}
+
+TEST_CASE("check_rank: asks a back end's build for its kernels") {
+    testing::FormulaModel const model(
+        R"({"model_type":"llama","vocab_size":96,"hidden_size":128,"intermediate_size":256,"num_hidden_layers":2,)"
+        R"("num_attention_heads":4,"num_key_value_heads":4,"head_dim":32,"max_position_embeddings":64})");
+    auto const& described = model.checkpoint->model;
+    auto const parameters = StoredParameters::open(model.source, described);
+    REQUIRE(parameters);
+    ExecutorLimits limits{.sequences = 1, .context = 16, .step_tokens = 16};
+    auto const said = [&](Dtype activations, Dtype weights) {
+        limits.activations = activations;
+        LoadOptions options;
+        options.dtype = weights;
+        auto const checked = detail::check_rank<testing::Fake>(described, *parameters, limits, {}, options, {});
+        return checked ? "" : checked.error().message();
+    };
+    CHECK(said(Dtype::bf16, Dtype::bf16).empty());
+    CHECK(said(Dtype::f32, Dtype::bf16).find("elements:fp32: activations are of this type") != std::string::npos);
+    CHECK(said(Dtype::bf16, Dtype::f32).find("fp32: model.embed_tokens.weight is held in this format") !=
+          std::string::npos);
+}
