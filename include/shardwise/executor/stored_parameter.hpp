@@ -4,6 +4,7 @@
 #include <shardwise/executor/packed_weight.hpp>
 #include <shardwise/model/family.hpp>
 #include <shardwise/model/tensor.hpp>
+#include <shardwise/op/operation.hpp>
 #include <shardwise/quant/weight_format.hpp>
 
 #include <cstddef>
@@ -82,5 +83,11 @@ struct StoredParameter {
         return out;
     }
 };
+
+/// What a file's weight of a norm is more than what the model's own files store: llama.cpp's norms only multiply, and its converter adds
+/// the one that such norms add (gemma, nemotron).
+[[nodiscard]] constexpr float stored_norm_offset(NormKind kind, bool is_gguf) {
+    return has_offset(kind) && is_gguf ? 1.0F : 0.0F;
+}
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

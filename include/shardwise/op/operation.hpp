@@ -36,6 +36,11 @@ enum class NormKind : std::uint8_t { rms, layer, rms_offset, layer_offset };
     return kind == NormKind::layer || kind == NormKind::layer_offset;
 }
 
+/// True for norms that multiply by one more than what the model's own files store.
+[[nodiscard]] constexpr bool has_offset(NormKind kind) {
+    return kind == NormKind::rms_offset || kind == NormKind::layer_offset;
+}
+
 /// The heads of a gated delta rule. A value head has the query and the key of its key head.
 struct DeltaShape {
     std::int64_t key_heads = 0;

@@ -45,11 +45,9 @@ struct ExecutedOp<NormOp, Backend, Policy> {
         if (!values) return values.error();
         // A norm without a weight (llama4's of queries and keys).
         if (op.parameters[0].empty()) values->assign(static_cast<std::size_t>(op.in_features), 1.0F);
-        // llama.cpp's norms only multiply: its converter adds the one that gemma's and nemotron's add.
-        auto offset = 0.0F;
-        if (op.norm == NormKind::rms_offset && from.is_gguf()) offset = -1.0F;
-        if (op.norm == NormKind::layer_offset && !from.is_gguf()) offset = 1.0F;
-        if (offset != 0.0F) {
+        // What a layer norm adds to its weight is in the weight itself: its kernel adds nothing.
+        auto const in_weight = has_offset(op.norm) && norm.offset == 0.0F ? 1.0F : 0.0F;
+        if (auto const offset = in_weight - stored_norm_offset(op.norm, from.is_gguf()); offset != 0.0F) {
             for (auto& value : *values) value += offset;
         }
         auto weight = hold_floats<Backend>(from.context(), *values);

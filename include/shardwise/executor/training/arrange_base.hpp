@@ -39,8 +39,9 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
                                              StoredParameter const& found, TrainedAdapter const& adapter,
                                              TrainingParameter const& parameter, std::vector<float>& values) {
     auto const& op = *reader.operation;
-    if (op.kind == OpKind::norm && op.norm == NormKind::rms_offset && stored.is_gguf()) {
-        for (auto& value : values) value -= 1.0F;
+    auto const added = op.kind == OpKind::norm ? stored_norm_offset(op.norm, stored.is_gguf()) : 0.0F;
+    if (added != 0.0F) {
+        for (auto& value : values) value -= added;
     }
     if (op.kind != OpKind::linear || reader.slot == 0) return {};
     auto const weight = parameter.name.substr(0, parameter.name.rfind('.')) + ".weight";

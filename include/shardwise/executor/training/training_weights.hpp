@@ -153,8 +153,7 @@ public:
             for (std::int32_t layer = 0; layer < block.count; ++layer) {
                 auto const prefix = block_path(block, layer);
                 for (auto const& op : model.program.body(block).operations()) {
-                    bool const is_raised = op.norm == NormKind::rms_offset || op.norm == NormKind::layer_offset;
-                    if (op.kind == OpKind::norm && !op.parameters[0].empty() && !is_raised)
+                    if (op.kind == OpKind::norm && !op.parameters[0].empty() && !has_offset(op.norm))
                         ones.insert(detail::parameter_name(prefix, op.parameters[0], 0));
                 }
             }
