@@ -20,7 +20,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 /// What a rank is asked of a model, before it loads anything.
 ///
 /// Errors  those of check_model, check_limits, check_activations, check_expert_place and check_load_options; unsupported for scores
-///         of labels that are not executed, for kernels that a build for devices lacks, and for shared experts over activations that are not f32
+///         of labels that are not executed, for kernels that a build for devices lacks, and for
+///         shared experts over activations that are not f32
 template <ComputeBackend Backend>
 [[nodiscard]] Result<> check_rank(Model const& model, StoredParameters const& parameters, ExecutorLimits const& limits,
                                   TensorPlace experts, LoadOptions const& options, StageBlocks const& stage) {
