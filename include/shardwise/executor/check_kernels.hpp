@@ -78,11 +78,17 @@ namespace detail {
 [[nodiscard]] inline Result<> check_kernels(detail::KernelList const& kernels, std::string_view backend,
                                             Model const& model, FormatOf const& format_of, ExecutorLimits const& limits,
                                             StageBlocks const& stage) {
-    auto const element = limits.activations == Dtype::bf16  ? detail::RowElement::bf16
-                         : limits.activations == Dtype::f16 ? detail::RowElement::f16
-                                                            : detail::RowElement::f32;
-    if (!kernels.has(element))
-        return detail::not_compiled(backend, detail::element_name(element), "activations are of this type");
+    struct Element {
+        Dtype dtype;
+        detail::RowElement element;
+    };
+    // check_activations takes no others.
+    for (auto const& one :
+         {Element{Dtype::f32, detail::RowElement::f32}, Element{Dtype::bf16, detail::RowElement::bf16},
+          Element{Dtype::f16, detail::RowElement::f16}}) {
+        if (one.dtype != limits.activations || kernels.has(one.element)) continue;
+        return detail::not_compiled(backend, detail::element_name(one.element), "activations are of this type");
+    }
     std::int64_t number = 0;
     for (auto const& block : model.program.blocks()) {
         if (block.role == ModuleRole::head && !limits.has_head) break;
