@@ -253,9 +253,9 @@ struct SpanEncoder<WeightFormat::mxfp4> {
     /// floor(log2(magnitude)) - 2 + 127, the logarithm rounded to a float: it is a whole number where the magnitude is within
     /// `near` units below that power of two, of 2^-24 of it each, which is half of a float's step there.
     [[nodiscard]] SHARDWISE_DEVICE static std::uint8_t exponent_of(float magnitude) {
-        auto const bits = bits_of_float(magnitude) & 0x7FFFFFFFU;
-        if (bits >= 0x7F800000U) return 255;
-        auto const next = static_cast<int>(bits >> 23U) - 126;
+        auto const raw = bits_of_float(magnitude) & 0x7FFFFFFFU;
+        if (raw >= 0x7F800000U) return 255;
+        auto const next = static_cast<int>(raw >> 23U) - 126;
         auto const size = static_cast<std::uint32_t>(next < 0 ? -next : next);
         // Floats below a power of two are twice as close together as above it.
         auto const binade = next > 0 ? size - 1 : size;
@@ -267,7 +267,7 @@ struct SpanEncoder<WeightFormat::mxfp4> {
                           : binade >= 4  ? 2U
                           : binade >= 2  ? 1U
                                          : 0U;
-        bool const is_next = 0x00800000U - (bits & 0x007FFFFFU) <= near;
+        bool const is_next = 0x00800000U - (raw & 0x007FFFFFU) <= near;
         auto const exponent = next - 1 + (is_next ? 1 : 0) + 125;
         return static_cast<std::uint8_t>(exponent < 0 ? 0 : exponent);
     }
