@@ -53,7 +53,6 @@ inline constexpr std::array<KnownChain, 20> known_chains{{
     {"executor/held_format.hpp", "QuantMethod", 10},
     {"quant/scheme.hpp", "QuantMethod", 10},
     // Operations that have a past.
-    {"executor/step_capacity.hpp", "OpKind", 14},
     // Numbers, and values that hold others.
     {"json/value.hpp", "JsonKind", 8},
     {"tokenizer/jinja/value.hpp", "JinjaKind", 18},

@@ -38,6 +38,7 @@ namespace detail {
     config.head_bias = true;
     config.sliding_window = 128;
     config.sliding_pattern = 3;
+    config.own.set("classifier_pooling", 1);  // the mean
     config.rope.theta = 160000.0;
     config.rope.local_theta = 10000.0;
     return config;

@@ -50,6 +50,6 @@ TEST_CASE("bloom: the residual may leave after the norms") {
 TEST_CASE("bloom: impossible configs are refused under the keys of its config.json") {
     CHECK(family::refusal<Bloom>([](ModelConfig& config) { config.heads = 0; }) == "invalid_field n_head");
     CHECK(family::refusal<Bloom>([](ModelConfig& config) { config.layers = 1025; }) == "capacity_exceeded n_layer");
-    CHECK(family::refusal<Bloom>([](ModelConfig& config) { config.model_class = "BloomForSequenceClassification"; }) ==
+    CHECK(family::refusal<Bloom>([](ModelConfig& config) { config.model_class = "BloomForQuestionAnswering"; }) ==
           "unsupported architectures");
 }

@@ -58,6 +58,6 @@ TEST_CASE("gpt2: impossible configs are refused under the keys of its config.jso
     CHECK(family::refusal<Gpt2>([](ModelConfig& config) { config.max_positions = 0; }) == "invalid_field n_positions");
     CHECK(family::refusal<Gpt2>([](ModelConfig& config) { config.hidden_size = std::int64_t{1} << 62U; }) ==
           "invalid_field n_embd");
-    CHECK(family::refusal<Gpt2>([](ModelConfig& config) { config.model_class = "GPT2ForTokenClassification"; }) ==
+    CHECK(family::refusal<Gpt2>([](ModelConfig& config) { config.model_class = "GPT2DoubleHeadsModel"; }) ==
           "unsupported architectures");
 }
