@@ -41,7 +41,7 @@ struct KnownChain {
     /// Chains of the file over the enumeration.
     std::size_t chains = 1;
 };
-inline constexpr std::array<KnownChain, 20> known_chains{{
+inline constexpr std::array<KnownChain, 19> known_chains{{
     // Types of elements that a cache may have; others are refused by name.
     {"calibrate/measure_attention.hpp", "Dtype", 37},
     // Calls whose text has less than the others'.
@@ -52,7 +52,6 @@ inline constexpr std::array<KnownChain, 20> known_chains{{
     // Schemes that are named by a type of ggml.
     {"executor/held_format.hpp", "QuantMethod", 10},
     {"quant/scheme.hpp", "QuantMethod", 10},
-    // Operations that have a past.
     // Numbers, and values that hold others.
     {"json/value.hpp", "JsonKind", 8},
     {"tokenizer/jinja/value.hpp", "JinjaKind", 18},
