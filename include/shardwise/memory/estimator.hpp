@@ -70,15 +70,11 @@ constexpr void note_assumptions(Model const& model, EstimateRequest const& reque
     return true;
 }
 
-/// What training keeps of one part, a tied tensor of it left out, on one rank without offloading.
+/// What training keeps of one part that is `held`, on one rank without offloading.
 [[nodiscard]] constexpr ModelStates part_states(Model const& model, EstimateRequest const& whole,
-                                                ModelParts const& parts, std::size_t index) {
+                                                HeldMemory const& held) {
     auto plan = *whole.training;
     plan.offload = Offload::none;
-    auto held = held_memory(model, parts.parts[index], whole, {});
-    for (auto const& tie : parts.ties) {
-        if (tie.other == index) held -= held_memory(tie, whole, {});
-    }
     return model_states(plan, training_share(held, whole, model.config, 1));
 }
 
@@ -115,12 +111,13 @@ constexpr void list_modules(Model const& model, EstimateRequest const& request, 
         module.is_numbered = part.is_numbered;
         module.first = part.first;
         module.count = part.count;
-        module.weights = part_bytes(model, part, whole);
+        auto held = held_memory(model, part, whole, {});
         for (auto const& tie : parts.ties) {
-            if (tie.other == i) module.weights -= weight_bytes(tie.tensor, tie.position, whole);
+            if (tie.other == i) held -= held_memory(tie, whole, {});
         }
+        module.weights = held.weights;
         if (request.training) {
-            auto const states = part_states(model, whole, parts, i);
+            auto const states = part_states(model, whole, held);
             module.weights = states.weights;
             module.gradients = states.gradients;
             module.optimizer = states.optimizer;

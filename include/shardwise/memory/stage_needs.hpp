@@ -49,23 +49,24 @@ struct StageNeeds {
                                 : largest_step_of(Phase::prefill, micro_batch, config);
 }
 
+/// What a block takes in training whose values take `laid_out` while it runs.
+[[nodiscard]] constexpr StageNeeds training_needs(BlockBody const& body, OpContext const& context,
+                                                  TrainingPlan const& plan, Bytes laid_out) {
+    auto const working = laid_out + remade_activations(body, context, plan);
+    return {.saved = saved_activations(body, context, plan), .working = {working, working}};
+}
+
 /// What a block that runs `body` takes on a rank while it runs, but for its cache and its exchanges; `grains` as GrainedBody has
 /// them. Conventions that count model states only count none of it.
 [[nodiscard]] constexpr StageNeeds working_needs(BlockBody const& body, EstimateRequest const& micro_batch,
                                                  ModelConfig const& config, RankPlace const& place,
                                                  Span<UnitGrain const> grains) {
-    StageNeeds needs;
-    if (!micro_batch.training) {
-        needs.working = activation_peaks(body, micro_batch, config, place, grains);
-    } else if (counts_everything(micro_batch.training->convention)) {
-        auto const& plan = *micro_batch.training;
-        auto const rank = op_rank(micro_batch.parallel, place);
-        auto const context = op_context(body, largest_step(micro_batch, config), rank, grains);
-        auto const working = plan_activations(body, context).layout.peak + remade_activations(body, context, plan);
-        needs.working = {working, working};
-        needs.saved = saved_activations(body, context, plan);
-    }
-    return needs;
+    auto const& training = micro_batch.training;
+    if (!training) return {.working = activation_peaks(body, micro_batch, config, place, grains)};
+    if (!counts_everything(training->convention)) return {};
+    auto const rank = op_rank(micro_batch.parallel, place);
+    auto const context = op_context(body, largest_step(micro_batch, config), rank, grains);
+    return training_needs(body, context, *training, plan_activations(body, context).layout.peak);
 }
 
 /// The buffers of exchanges within a block that runs `body`.

@@ -68,12 +68,9 @@ struct RankWeights {
         if (is_own) {
             auto const step = largest_step(micro_batch, model.config);
             auto const context = op_context(body, step, op_rank(micro_batch.parallel, {}), grained.span());
-            auto working = min_activations(body, context);
-            if (auto const& plan = micro_batch.training) {
-                working += remade_activations(body, context, *plan);
-                needs.saved = saved_activations(body, context, *plan);
-            }
-            needs.working = {working, working};
+            auto const least = min_activations(body, context);
+            needs.working = {least, least};
+            if (micro_batch.training) needs = training_needs(body, context, *micro_batch.training, least);
             needs.communication = communication_buffer(body, context);
         }
         all.push_back(needs);
