@@ -21,7 +21,7 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Memory of a group that a process holds open.
-struct HeldMemory {
+struct GroupMemory {
     pid_t process = 0;
     ino_t inode = 0;
     /// Opens the memory, also where its own name is gone.
@@ -61,8 +61,8 @@ public:
     /// user's or inherited by the fork of a process that has ended: what counts is what that process holds.
     ///
     /// Source  proc(5), /proc/net/unix: the path is the last field, '@' stands for the 0 of an abstract one
-    [[nodiscard]] static std::vector<HeldMemory> seen(std::uint64_t group) {
-        std::vector<HeldMemory> found;
+    [[nodiscard]] static std::vector<GroupMemory> seen(std::uint64_t group) {
+        std::vector<GroupMemory> found;
         struct stat folder {};
         auto* const sockets = std::fopen("/proc/net/unix", "re");
         if (sockets == nullptr) return found;
@@ -75,7 +75,7 @@ public:
             unsigned long long inode = 0;
             if (name == nullptr || std::sscanf(name + prefix.size(), "%ld/%d/%llu", &process, &descriptor, &inode) != 3)
                 continue;
-            HeldMemory held{static_cast<pid_t>(process), static_cast<ino_t>(inode),
+            GroupMemory held{static_cast<pid_t>(process), static_cast<ino_t>(inode),
                             "/proc/" + std::to_string(process) + "/fd/" + std::to_string(descriptor)};
             struct stat status {};
             bool const is_ours = stat(held.path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&

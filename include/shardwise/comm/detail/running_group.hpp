@@ -23,7 +23,7 @@ public:
     [[nodiscard]] static std::optional<RunningGroup> of(std::string_view key) {
         auto const seen = GroupBeacon::seen(SharedRegion::number_of(key));
         for (std::size_t i = 0; i < seen.size(); ++i) {
-            auto const is_same = [&](HeldMemory const& other) { return other.inode == seen[i].inode; };
+            auto const is_same = [&](GroupMemory const& other) { return other.inode == seen[i].inode; };
             if (std::any_of(seen.begin(), seen.begin() + static_cast<std::ptrdiff_t>(i), is_same)) continue;
             auto const shared = SharedRegion::look_at(key, seen[i].path);
             if (!shared) continue;
@@ -40,13 +40,13 @@ public:
     }
 
 private:
-    [[nodiscard]] bool read(SharedRegion const& shared, ino_t inode, std::vector<HeldMemory> const& seen) {
+    [[nodiscard]] bool read(SharedRegion const& shared, ino_t inode, std::vector<GroupMemory> const& seen) {
         if (!shared.is_complete() || shared.region().poison.load(std::memory_order_acquire) != Poison::none)
             return false;
         for (std::int32_t rank = 0; rank < shared.header().ranks; ++rank) {
             auto const process = shared.region().slot(rank).process.load(std::memory_order_acquire);
             // Who left or ended holds nothing, and a process that has its number by now holds something else.
-            auto const holds = [&](HeldMemory const& held) { return held.inode == inode && held.process == process; };
+            auto const holds = [&](GroupMemory const& held) { return held.inode == inode && held.process == process; };
             if (std::none_of(seen.begin(), seen.end(), holds)) return false;
             processes_.push_back(process);
         }

@@ -44,9 +44,9 @@ namespace detail {
 
 /// Puts a model together from its files. A template, so that programs which never ask do not pay for it.
 template <int = 0>
-class CheckpointReader {
+class ModelAssembler {
 public:
-    CheckpointReader(FileFamilies families, OpenCheckpoint& open, Observer const& observer)
+    ModelAssembler(FileFamilies families, OpenCheckpoint& open, Observer const& observer)
         : families_(families),
           open_(open),
           source_(open.source()),
@@ -284,7 +284,7 @@ private:
 template <int = 0>
 [[nodiscard]] Result<Checkpoint> read_checkpoint(FileFamilies families, OpenCheckpoint& files,
                                                  Observer const& observer = {}) {
-    return detail::CheckpointReader<>(families, files, observer).read();
+    return detail::ModelAssembler<>(families, files, observer).read();
 }
 
 /// The same for the families of a list.
