@@ -82,7 +82,7 @@ TEST_CASE("check_bound: addends, norms and activations fit between their values,
 
     Operation activation;
     activation.kind = OpKind::activation;
-    activation.activation = ActivationKind::silu;
+    activation.details = ActivationKind::silu;
     auto const of_form = [](ActivationForm form) {
         HeldActivation<Host> held;
         held.form = form;
@@ -98,7 +98,7 @@ TEST_CASE("check_bound: addends, norms and activations fit between their values,
     CHECK(message_of(activation, of_form(ActivationForm::one_gate), {1, 8}, 8) == "fits");
     CHECK(says(message_of(activation, of_form(ActivationForm::one_gate), {2, 8}, 8), "gate: does not have one number"));
     CHECK(says(message_of(activation, of_form(ActivationForm::one_gate), {1, 8}, 6), "scale_rows: the output is not"));
-    activation.activation = ActivationKind::xielu;
+    activation.details = ActivationKind::xielu;
     CHECK(says(message_of(activation, of_form(ActivationForm::pair), {8, 8}, 8), "xielu"));
     CHECK(says(message_of(activation, of_form(ActivationForm::xielu), {8}, 8), "numbers: are not alpha_p"));
 }
@@ -116,11 +116,11 @@ TEST_CASE("check_bound: scaled, cut, looked up and chosen rows fit between their
     auto part = of_kind(OpKind::part);
     part.in_features = 6;
     part.out_features = 4;
-    part.first_column = 2;
+    part.details = PartColumns{2};
     CHECK(message_of(part, {}, {12}, 8) == "fits");
     CHECK(says(message_of(part, {}, {11}, 8), "part: the input does not have the columns"));
     CHECK(says(message_of(part, {}, {12}, 6), "part: the input does not have the columns"));
-    part.first_column = 3;
+    part.details = PartColumns{3};
     CHECK(says(message_of(part, {}, {12}, 8), "part: the input does not have the columns"));
 
     auto embedding = of_kind(OpKind::embedding);
@@ -224,7 +224,8 @@ TEST_CASE("check_bound: rows of tokens and rows of sequences do not meet in an o
     auto const message = [](OpKind kind, HeldOperation<Host, Fast> held, std::vector<Rows> const& inputs, Rows output) {
         Operation op;
         op.kind = kind;
-        op.activation = ActivationKind::silu;
+        if (kind == OpKind::activation) op.details = ActivationKind::silu;
+        if (kind == OpKind::attention || kind == OpKind::rope) op.details = AttentionShape{};
         std::vector<HostBlock> blocks(1);
         BoundOperation<Host, Fast> bound;
         bound.op = &op;

@@ -90,9 +90,8 @@ struct PackedBase {
                 std::vector<UnitRange> to_rows = from;
                 if (is_linear) {
                     auto const& op = *reader->second.operation;
-                    auto const& body = *reader->second.body;
-                    from = stored_rows(op, body, model, *found, stored.is_gguf(), {{0, outputs}});
-                    to_rows = stored_rows(op, body, model, *found, false, {{0, outputs}});
+                    from = stored_rows(op, model, stored.is_gguf(), {{0, outputs}});
+                    to_rows = stored_rows(op, model, false, {{0, outputs}});
                 }
                 std::vector<float> rows;
                 if (is_vector) {
@@ -117,7 +116,8 @@ struct PackedBase {
                 }
             } else {
                 values = take(loader.floats(*found, elements));
-                bool const is_norm = reader != readers.end() && reader->second.operation->norm == NormKind::rms_offset;
+                bool const is_norm = reader != readers.end() && reader->second.operation->kind == OpKind::norm &&
+                                     reader->second.operation->norm().kind == NormKind::rms_offset;
                 if (is_norm && stored.is_gguf())
                     for (auto& value : values) value -= 1.0F;
             }

@@ -107,7 +107,7 @@ std::int64_t check_body(Model const& model, BlockBody const& body, Module const&
                     look(tensor, TensorPlace{tp, rank}, op.out_features, total(inputs));
                     continue;
                 }
-                auto rows = stored_rows(op, body, model, stored, false, columns);
+                auto rows = stored_rows(op, model, false, columns);
                 bool const alternates = tensor.shard.experts > 0 && tensor.shard.kind == ShardKind::units &&
                                         tensor.shape[out_dim] == 2 * tensor.shard.count;
                 if (alternates) rows = alternating(rows, op.out_features);

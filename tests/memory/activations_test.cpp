@@ -105,8 +105,8 @@ TEST_CASE("activations: a mixture of experts holds tokens * k routed rows, not o
 TEST_CASE("activations: every operation's workspace has a place of its own while it runs") {
     BodyBuilder body(64);
     auto const routes = body.route(body.linear(body.input(), "router", "router", 8), 8, 2);
-    auto const made = body.experts(body.input(), routes, "out", "w", 64, 8, 2, Spread::partial);
-    (void)body.combine(made, routes, 8, 2);
+    auto const made = body.experts(body.input(), routes, "out", "w", 64, Routing{8, 2}, Spread::partial);
+    (void)body.combine(made, routes, Routing{8, 2});
     auto const mixture = std::move(body).finish();
     auto const context = op_context(mixture, {.batch = 1, .new_tokens = 5, .context = 5, .dtype = Dtype::f32});
     auto const plan = plan_activations(mixture, context);

@@ -46,8 +46,8 @@ TEST_CASE("communication: expert-parallel ranks add up what their experts made")
     BodyBuilder body(64);
     auto const scores = body.linear(body.input(), "router", "router", 8);
     auto const routes = body.route(scores, 8, 2);
-    auto const made = body.experts(body.input(), routes, "out", "w", 64, 8, 2, Spread::partial);
-    (void)body.combine(made, routes, 8, 2);
+    auto const made = body.experts(body.input(), routes, "out", "w", 64, Routing{8, 2}, Spread::partial);
+    (void)body.combine(made, routes, Routing{8, 2});
     auto const mixture = std::move(body).finish();
     CHECK(buffer_of(mixture, {.ep = 4}) == Bytes{8 * 64 * 2});
 }

@@ -187,7 +187,8 @@ TEST_CASE("backward_of: what has no gradient yet is refused with its module, its
     };
     auto const experts = message([](BodyBuilder& body) {
         auto const routes = body.route(body.linear(body.input(), "scores", "router", 4), 4, 2);
-        (void)body.combine(body.experts(body.input(), routes, "up", "experts.*.up", 16, 4, 2, {}), routes, 4, 2);
+        (void)body.combine(body.experts(body.input(), routes, "up", "experts.*.up", 16, Routing{4, 2}, {}), routes,
+                           Routing{4, 2});
     });
     CHECK(experts.find("layers.3") != std::string::npos);
     CHECK(experts.find("routed experts have no gradient yet") != std::string::npos);

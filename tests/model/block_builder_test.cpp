@@ -34,8 +34,8 @@ ModuleTree small_tree() {
     auto const list = tree.add("ModuleList", {}, {numbered(0, 2, layer, ModuleRole::layer)});
     auto const table = tree.add("Embedding", {weight(100, 16)});
     auto const head = tree.add("Linear", {weight(100, 16, ShardRule::units(0, 100))});
-    auto const base = tree.add("Base", {},
-                               {{"embed", table, ModuleRole::embedding}, {"layers", list}, {"norm", plain, ModuleRole::norm}});
+    auto const base = tree.add(
+        "Base", {}, {{"embed", table, ModuleRole::embedding}, {"layers", list}, {"norm", plain, ModuleRole::norm}});
     tree.set_root(tree.add("Model", {}, {{"base", base}, {"head", head, ModuleRole::head}}));
     return tree;
 }
@@ -105,14 +105,16 @@ TEST_CASE("block builder: layers of equal modules have a body for each kind, onc
     ProgramBuilder model(tree, "base");
     model.tokens("embed");
     int written = 0;
-    model.layers("layers", [](std::int64_t layer) { return layer % 2; }, [&](BlockBuilder& body, std::int64_t kind) {
-        ++written;
-        (void)body.scale(body.input(), static_cast<double>(kind) + 2.0);
-    });
+    model.layers(
+        "layers", [](std::int64_t layer) { return layer % 2; },
+        [&](BlockBuilder& body, std::int64_t kind) {
+            ++written;
+            (void)body.scale(body.input(), static_cast<double>(kind) + 2.0);
+        });
     auto const program = std::move(model).finish();
     CHECK(written == 2);
     REQUIRE(program.blocks().size() == 3);
-    CHECK(program.body(program.blocks()[2]).operations()[0].factor == 3.0);
+    CHECK(program.body(program.blocks()[2]).operations()[0].factor() == 3.0);
 }
 
 TEST_CASE("block builder: what the tree does not have is left out or refused by its name") {

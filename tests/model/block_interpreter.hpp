@@ -147,12 +147,12 @@ private:
         return (activate(x + step, kind) - activate(x - step, kind)) / (2.0 * step);
     }
     static std::int64_t row_of(Operation const& op, std::int64_t token) {
-        return (token * (op.index == TableIndex::token ? 3 : 1) + op.first_row) % op.in_features;
+        return (token * (op.table().index == TableIndex::token ? 3 : 1) + op.table().first_row) % op.in_features;
     }
     /// Calls pair(a, b, cosine, sine) for the places of each pair that turns.
     template <class Pair>
     void for_pairs(Operation const& op, std::int64_t token, Pair const& pair) const {
-        auto const& shape = op.attention;
+        auto const& shape = op.attention();
         auto const all = (shape.heads + shape.kv_heads) * shape.key_dim;
         auto const columns = width(op.output);
         auto const turning = columns == all + shape.kv_heads * shape.value_dim ? all : columns;
@@ -168,7 +168,7 @@ private:
         std::int64_t q_stride, k_stride, v_stride;
     };
     [[nodiscard]] Heads heads_of(Operation const& op, std::int64_t head) const {
-        auto const& s = op.attention;
+        auto const& s = op.attention();
         auto const kv = head / (s.heads / s.kv_heads);
         bool const is_packed = op.inputs[0] == op.inputs[1];
         auto const k_at = is_packed ? s.heads * s.key_dim : 0;
@@ -182,7 +182,7 @@ private:
     }
     /// The weights of a query's keys.
     [[nodiscard]] Numbers weights_of(Operation const& op, Heads const& at_head, std::int64_t query) const {
-        auto const& s = op.attention;
+        auto const& s = op.attention();
         Numbers weights(static_cast<std::size_t>(tokens), 0.0);
         double sum = 0.0;
         for (std::int64_t key = 0; key < tokens; ++key) {
@@ -203,9 +203,9 @@ private:
     [[nodiscard]] Norm norm_of(Operation const& op, Numbers const& in, std::size_t first) const {
         auto const count = static_cast<std::size_t>(op.in_features);
         Norm norm;
-        norm.offset = op.norm == NormKind::rms_offset || op.norm == NormKind::layer_offset ? 1.0 : 0.0;
+        norm.offset = op.norm().kind == NormKind::rms_offset || op.norm().kind == NormKind::layer_offset ? 1.0 : 0.0;
         double squares = 0.0;
-        for (std::size_t i = 0; i < count && is_layer_norm(op.norm); ++i)
+        for (std::size_t i = 0; i < count && is_layer_norm(op.norm().kind); ++i)
             norm.mean += in[first + i] / static_cast<double>(count);
         for (std::size_t i = 0; i < count; ++i) squares += std::pow(in[first + i] - norm.mean, 2.0);
         norm.inverse = 1.0 / std::sqrt(squares / static_cast<double>(count) + 1e-5);
@@ -253,13 +253,13 @@ private:
                 break;
             case OpKind::attention:
                 std::fill(out.begin(), out.end(), 0.0);
-                for (std::int64_t head = 0; head < op.attention.heads; ++head)
+                for (std::int64_t head = 0; head < op.attention().heads; ++head)
                     for (std::int64_t t = 0; t < tokens; ++t) {
                         auto const places = heads_of(op, head);
                         auto const weights = weights_of(op, places, t);
                         for (std::int64_t key = 0; key < tokens; ++key)
-                            for (std::int64_t d = 0; d < op.attention.value_dim; ++d)
-                                out[at(t, columns, head * op.attention.value_dim + d)] +=
+                            for (std::int64_t d = 0; d < op.attention().value_dim; ++d)
+                                out[at(t, columns, head * op.attention().value_dim + d)] +=
                                     weights[static_cast<std::size_t>(key)] *
                                     values_[at(op.inputs[2])][places.v + at(key, places.v_stride, d)];
                     }
@@ -268,7 +268,7 @@ private:
                 for (std::int64_t t = 0; t < tokens; ++t)
                     for (std::int64_t i = 0; i < columns; ++i) {
                         auto const half = op.inputs[1] == op.inputs[0] ? columns : 0;
-                        auto const value = activate(in[at(t, in_width, i)], op.activation);
+                        auto const value = activate(in[at(t, in_width, i)], op.activation());
                         auto const factor =
                             op.inputs[1] == no_value ? 1.0 : values_[at(other)][at(t, width(other), half + i)];
                         out[at(t, columns, i)] = value * factor;
@@ -278,7 +278,7 @@ private:
                 for (std::size_t i = 0; i < out.size(); ++i) out[i] = in[i] + values_[at(other)][i];
                 break;
             case OpKind::scale:
-                for (std::size_t i = 0; i < out.size(); ++i) out[i] = in[i] * op.factor;
+                for (std::size_t i = 0; i < out.size(); ++i) out[i] = in[i] * op.factor();
                 break;
             case OpKind::last_token:
                 out = in;
@@ -315,7 +315,7 @@ private:
                             auto const normal = (in[j] - norm.mean) * norm.inverse;
                             auto const inner = gradient[j] * (parameter(op, 0, i, 1.0) + norm.offset);
                             if (pass == 0) {
-                                lost += is_layer_norm(op.norm) ? inner / n : 0.0;
+                                lost += is_layer_norm(op.norm().kind) ? inner / n : 0.0;
                                 share += inner * normal / n;
                             } else if (is_input) {
                                 add_input(0, j, norm.inverse * (inner - lost - normal * share));
@@ -359,14 +359,14 @@ private:
                     for (std::int64_t i = 0; i < columns; ++i) {
                         auto const dy = gradient[at(t, columns, i)];
                         auto const gate = at(t, in_width, i);
-                        auto const rise = slope(in[gate], op.activation);
+                        auto const rise = slope(in[gate], op.activation());
                         if (op.inputs[1] == no_value) {
                             add_input(0, gate, dy * rise);
                             continue;
                         }
                         auto const up = at(t, width(op.inputs[1]), i + (op.inputs[1] == op.inputs[0] ? columns : 0));
                         add_input(0, gate, dy * rise * values_[at(op.inputs[1])][up]);
-                        add_input(1, up, dy * activate(in[gate], op.activation));
+                        add_input(1, up, dy * activate(in[gate], op.activation()));
                     }
                 break;
             case OpKind::add:
@@ -376,7 +376,7 @@ private:
                 }
                 break;
             case OpKind::scale:
-                for (std::size_t i = 0; i < gradient.size(); ++i) add_input(0, i, gradient[i] * op.factor);
+                for (std::size_t i = 0; i < gradient.size(); ++i) add_input(0, i, gradient[i] * op.factor());
                 break;
             case OpKind::last_token:
                 for (std::size_t i = 0; i < gradient.size(); ++i) add_input(0, i, gradient[i]);
@@ -391,7 +391,7 @@ private:
         }
     }
     void back_attention(Operation const& op, Numbers const& gradient) {
-        auto const& s = op.attention;
+        auto const& s = op.attention();
         auto const columns = width(op.output);
         auto const scale = 1.0 / std::sqrt(static_cast<double>(s.key_dim));
         for (std::int64_t head = 0; head < s.heads; ++head)

@@ -72,10 +72,11 @@ TEST_CASE("BodyBuilder: experts work on routed rows and combine brings back toke
     auto const scores = body.linear(body.input(), "router", "gate.weight", 8);
     auto const routes = body.route(scores, 8, 2);
     CHECK(body.at(routes).width == 4);
-    auto const up = body.experts(body.input(), routes, "up", "experts.*.up.weight", 32, 8, 2, UnitSplit::units(32));
+    auto const up =
+        body.experts(body.input(), routes, "up", "experts.*.up.weight", 32, Routing{8, 2}, UnitSplit::units(32));
     CHECK(body.at(up).rows == Rows::routed);
-    auto const down = body.experts(up, routes, "down", "experts.*.down.weight", 16, 8, 2, Spread::partial);
-    auto const out = body.combine(down, routes, 8, 2);
+    auto const down = body.experts(up, routes, "down", "experts.*.down.weight", 16, Routing{8, 2}, Spread::partial);
+    auto const out = body.combine(down, routes, Routing{8, 2});
     CHECK(body.at(out).rows == Rows::tokens);
     CHECK(body.at(out).spread == Spread::partial);
     auto const scale = body.linear(body.input(), "scale", "scale.weight", 1);

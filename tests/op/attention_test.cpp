@@ -22,7 +22,7 @@ double counted_pairs(AttentionShape const& shape, Step const& step) {
 
 /// Elements that a token takes on a rank.
 std::int64_t elements_of(AttentionShape const& shape, bool is_latent_cached, std::int64_t tp, std::int64_t rank) {
-    auto const kept = kept_heads({.kind = OpKind::attention, .attention = shape}, is_latent_cached);
+    auto const kept = kept_heads({.kind = OpKind::attention, .details = shape}, is_latent_cached);
     return kept.heads(tp, rank) * (kept.key + kept.value);
 }
 
@@ -54,7 +54,7 @@ TEST_CASE("attention: a full cache of a window layer still attends to the window
 }
 
 TEST_CASE("attention: a score and a value product for each pair and head, and five operations of softmax") {
-    Operation const op{.kind = OpKind::attention, .inputs = {1, 2, 2, no_value}, .output = 1, .attention = four_heads};
+    Operation const op{.kind = OpKind::attention, .inputs = {1, 2, 2, no_value}, .output = 1, .details = four_heads};
     // Two sequences; queries 3, 4, 5 of 5 see 3 + 4 + 5 keys.
     CHECK(op_work(op, op_test::context()).flops == 2.0 * 12 * 4 * (2 * (2 + 2) + 5));
     CHECK(op_work(op, op_test::context()).workspace == Bytes{6 * 4 * 8});
@@ -62,7 +62,7 @@ TEST_CASE("attention: a score and a value product for each pair and head, and fi
 }
 
 TEST_CASE("attention: decoding reads the past once, prefill writes what it makes") {
-    Operation const op{.kind = OpKind::attention, .inputs = {1, 2, 2, no_value}, .output = 1, .attention = four_heads};
+    Operation const op{.kind = OpKind::attention, .inputs = {1, 2, 2, no_value}, .output = 1, .details = four_heads};
     auto c = op_test::context();
     c.step = {.batch = 2, .new_tokens = 1, .context = 100};
     CHECK(op_work(op, c).kv_read == 2.0 * 99 * 2 * (2 + 2) * 2);
@@ -73,7 +73,7 @@ TEST_CASE("attention: decoding reads the past once, prefill writes what it makes
 TEST_CASE("attention: a windowed layer reads no more than its window") {
     auto shape = four_heads;
     shape.window = 10;
-    Operation const op{.kind = OpKind::attention, .inputs = {1, 2, 2, no_value}, .output = 1, .attention = shape};
+    Operation const op{.kind = OpKind::attention, .inputs = {1, 2, 2, no_value}, .output = 1, .details = shape};
     auto c = op_test::context();
     c.step = {.batch = 1, .new_tokens = 1, .context = 100};
     CHECK(op_work(op, c).kv_read == 10.0 * 2 * (2 + 2) * 2);

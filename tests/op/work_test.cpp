@@ -55,8 +55,7 @@ TEST_CASE("experts: work is per routed row") {
                        .output = 5,
                        .in_features = 8,
                        .out_features = 10,
-                       .experts = 6,
-                       .experts_per_token = 2};
+                       .details = Routing{6, 2}};
     CHECK(op_work(op, context()).flops == 2.0 * 12 * 8 * 10);
     CHECK(op_work(op, context()).traffic == 12 * 8 * 2 + 12 * 10 * 2);
     CHECK(op_work(op, context()).workspace == Bytes{4 * (12 + 6 + 1)});
@@ -68,30 +67,28 @@ TEST_CASE("experts: work is per routed row") {
 
 TEST_CASE("combine: a product and a sum per routed element") {
     Operation const op{
-        .kind = OpKind::combine, .inputs = {5, 4, no_value, no_value}, .output = 0, .experts_per_token = 2};
+        .kind = OpKind::combine, .inputs = {5, 4, no_value, no_value}, .output = 0, .details = Routing{6, 2}};
     CHECK(op_work(op, context()).flops == 2.0 * 12 * 10);
 }
 
 TEST_CASE("scale: an operation per element, in place, a read and a write") {
-    Operation const op{.kind = OpKind::scale, .inputs = {0, no_value, no_value, no_value}, .output = 0, .factor = 0.5};
+    Operation const op{
+        .kind = OpKind::scale, .inputs = {0, no_value, no_value, no_value}, .output = 0, .details = ScaleFactor{0.5}};
     CHECK(op_work(op, context()).flops == 48.0);
     CHECK(op_work(op, context()).traffic == 2 * 48 * 2);
     CHECK(op_work(op, context()).workspace == Bytes{});
 }
 
 TEST_CASE("route: a softmax over the experts and a pass per chosen one") {
-    Operation const op{.kind = OpKind::route,
-                       .inputs = {4, no_value, no_value, no_value},
-                       .output = 4,
-                       .experts = 6,
-                       .experts_per_token = 2};
+    Operation const op{
+        .kind = OpKind::route, .inputs = {4, no_value, no_value, no_value}, .output = 4, .details = Routing{6, 2}};
     CHECK(op_work(op, context()).flops == 6.0 * 6 * (5 + 2));
 }
 
 TEST_CASE("norm: 4 operations per element for rms, 7 for layer norm") {
     Operation op{.kind = OpKind::norm, .inputs = {0, no_value, no_value, no_value}, .output = 0};
     CHECK(op_work(op, context()).flops == 4.0 * 48);
-    op.norm = NormKind::layer;
+    op.details = NormRule{.kind = NormKind::layer};
     CHECK(op_work(op, context()).flops == 7.0 * 48);
     CHECK(op_work(op, context()).traffic == 2 * 48 * 2);
 }
@@ -119,7 +116,7 @@ TEST_CASE("add: one operation and three values moved") {
 
 TEST_CASE("activation: a gate costs one product more, and both inputs move") {
     Operation op{.kind = OpKind::activation, .inputs = {0, no_value, no_value, no_value}, .output = 0};
-    op.activation = ActivationKind::relu;
+    op.details = ActivationKind::relu;
     CHECK(op_work(op, context()).flops == 48.0);
     CHECK(op_work(op, context()).traffic == 2 * 48 * 2);
     op.inputs[1] = 3;
@@ -159,7 +156,7 @@ TEST_CASE("gated_delta: counts convolution, rule and norm of each token, and a s
     CHECK(shape.channels() == 3 + 3 + 10);
     // Of a key head: three earlier inputs of each channel, and a matrix of 3 x 5 for each value head.
     CHECK(shape.state_elements(1) == 16 * 3 + 2 * 15);
-    auto const kept = kept_heads({.kind = OpKind::gated_delta, .delta = shape});
+    auto const kept = kept_heads({.kind = OpKind::gated_delta, .details = shape});
     CHECK(kept.state == 78);
     CHECK(kept.heads(1, 0) == 2);
     CHECK(kept.heads(2, 1) == 1);
@@ -170,7 +167,8 @@ TEST_CASE("gated_delta: counts convolution, rule and norm of each token, and a s
         {.name = "delta", .width = 20, .spread = Spread::sharded, .split = UnitSplit::units(2)}};
     auto step = context();
     step.values = values;
-    Operation const op{.kind = OpKind::gated_delta, .inputs = {0, 1, no_value, no_value}, .output = 2, .delta = shape};
+    Operation const op{
+        .kind = OpKind::gated_delta, .inputs = {0, 1, no_value, no_value}, .output = 2, .details = shape};
     auto const work = op_work(op, step);
     CHECK(work.flops == 6.0 * 2 * (16 * 12 + 7 * 2 * 15 + 9 * 10));
     CHECK(work.kv_read == 2.0 * 4 * 2 * 78);

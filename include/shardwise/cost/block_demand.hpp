@@ -60,8 +60,9 @@ struct BlockDemand {
         if (op.kind == OpKind::linear) demand.dense_elements += elements;
         if (op.kind == OpKind::experts) demand.expert_elements += elements;
         bool const is_frozen = policy.has_adapter && has_base_weight(op);
-        demand.operations.push_back(
-            {op.kind, work.flops, work.traffic + work.kv_read, elements, op.experts, op.experts_per_token, is_frozen});
+        auto const routing = op.details.has_routing() ? op.routing() : Routing{};
+        demand.operations.push_back({op.kind, work.flops, work.traffic + work.kv_read, elements, routing.experts,
+                                     routing.experts_per_token, is_frozen});
     }
     demand.messages = list_messages(body, context, tp, is_table_dealt);
     demand.tokens = context.step.tokens();

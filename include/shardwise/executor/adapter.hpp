@@ -232,7 +232,7 @@ private:
             bool const is_table = op.kind == OpKind::embedding;
             bool const is_product = op.kind == OpKind::linear || op.kind == OpKind::experts;
             if (!is_table && !is_product) return;
-            auto const count = op.parameters[0].find('*') == std::string_view::npos ? 1 : op.experts;
+            auto const count = op.parameters[0].find('*') == std::string_view::npos ? 1 : op.routing().experts;
             for (std::int64_t expert = 0; expert < count; ++expert)
                 weights_.emplace(detail::parameter_name(module, op.parameters[0], expert), is_table);
         }

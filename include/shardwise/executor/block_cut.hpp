@@ -138,7 +138,7 @@ private:
         return {};
     }
     [[nodiscard]] Result<> look_at(GatedDeltaOp, Operation const& op) {
-        auto const& shape = op.delta;
+        auto const& shape = op.delta();
         auto const width = shape.value_columns();
         if (columns(op.output).empty()) cut_units(op.output);
         auto const& own = columns(op.output);
@@ -219,7 +219,7 @@ private:
     }
 
     [[nodiscard]] Result<> cut_heads(Operation const& op) {
-        auto const& shape = op.attention;
+        auto const& shape = op.attention();
         if (shape.is_cross && shape.kv_heads != shape.heads)
             return not_executed("cross-attention whose queries share keys");
         auto const cut = pieces(op.output) ? *pieces(op.output) : head_pieces(shape.heads, shape.value_dim);
@@ -304,8 +304,10 @@ private:
     for (std::size_t id = 1; id < body.values().size(); ++id) (void)out.value(local(static_cast<ValueId>(id)));
     for (auto op : body.operations()) {
         if (cut.heads && (op.kind == OpKind::attention || op.kind == OpKind::rope)) {
-            op.attention.heads = cut.heads->query.size();
-            op.attention.kv_heads = cut.heads->kv.size();
+            auto shape = op.attention();
+            shape.heads = cut.heads->query.size();
+            shape.kv_heads = cut.heads->kv.size();
+            op.details = shape;
         }
         (void)out.append(op);
     }

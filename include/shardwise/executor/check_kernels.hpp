@@ -46,9 +46,9 @@ namespace detail {
                                                       Operation const& op, std::string const& prefix,
                                                       FormatOf const& format_of) {
     bool const is_attention = op.kind == OpKind::attention;
-    bool const is_latent = is_attention && op.attention.latent > 0;
+    bool const is_latent = is_attention && op.attention().latent > 0;
     if (is_attention) {
-        auto const& shape = op.attention;
+        auto const& shape = op.attention();
         auto const widest = is_latent ? shape.latent : std::max(shape.key_dim, shape.value_dim);
         auto const width = widest <= 64 ? 64 : widest <= 128 ? 128 : 256;
         // Of wider heads the body is in every build.

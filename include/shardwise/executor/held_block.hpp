@@ -60,7 +60,7 @@ struct BoundOperation {
 
     /// True of what computes when a sequence's source is encoded.
     [[nodiscard]] bool keeps_source() const {
-        return is_of_source || (op->kind == OpKind::attention && op->attention.is_cross);
+        return is_of_source || (op->kind == OpKind::attention && op->attention().is_cross);
     }
 };
 

@@ -32,7 +32,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The experts that an expert-parallel rank has of an operation's.
 [[nodiscard]] constexpr UnitRange own_experts(Operation const& op, TensorPlace experts) {
-    return split_units(op.experts, experts.ranks, experts.rank);
+    return split_units(op.routing().experts, experts.ranks, experts.rank);
 }
 
 /// Rows that lie together by expert: those of a rank's expert `expert + i` are [first[i], first[i + 1]).

@@ -20,8 +20,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     if (model.config.max_positions > 0) most = model.config.max_positions;
     for (auto const& body : model.program.bodies()) {
         for (auto const& op : body.operations()) {
-            if (op.kind != OpKind::embedding || op.index != TableIndex::position) continue;
-            auto const rows = op.in_features - op.first_row;
+            if (op.kind != OpKind::embedding || op.table().index != TableIndex::position) continue;
+            auto const rows = op.in_features - op.table().first_row;
             most = most ? std::min(*most, rows) : rows;
         }
     }

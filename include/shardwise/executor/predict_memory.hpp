@@ -144,7 +144,7 @@ private:
             if (!done) return done;
             // Layers that see equally far share a sequence's list of pages.
             if (auto const layer = cached_layer(op, *cut)) windows_.insert(layer->window);
-            if (op.kind == OpKind::rope && !std::exchange(has_rotation, true)) add_rotation(op.attention);
+            if (op.kind == OpKind::rope && !std::exchange(has_rotation, true)) add_rotation(op.attention());
         }
         auto const arena = plan_largest_step(local_body(body, *cut), limits_, experts_).layout.peak.count();
         arena_ = std::max(arena_, arena);

@@ -302,7 +302,7 @@ private:
             if (!operation) return operation.error();
             held.operations.push_back({&op, std::move(*operation)});
             if (op.kind != OpKind::rope || std::exchange(has_rotation, true)) continue;
-            auto const rotation = rotations_.add(context, model_->config, op.attention, limits_.context,
+            auto const rotation = rotations_.add(context, model_->config, op.attention(), limits_.context,
                                                  parameters.parameters().rope_divisors());
             if (!rotation) return rotation.error();
             held.rotation = *rotation;

@@ -34,8 +34,8 @@ struct StepRule {
     for (auto const& block : model.program.blocks()) {
         if (block.role == ModuleRole::head && !limits.has_head) break;
         for (auto const& op : model.program.body(block).operations()) {
-            rule.skipped_id = std::max(rule.skipped_id, op.skipped_id);
-            if (op.kind == OpKind::last_token) rule.takes_first = op.takes_first;
+            if (op.kind == OpKind::embedding) rule.skipped_id = std::max(rule.skipped_id, op.table().skipped_id);
+            if (op.kind == OpKind::last_token) rule.takes_first = op.taken_row() == TakenRow::first;
         }
     }
     return rule;

@@ -75,7 +75,7 @@ template <ComputeBackend Backend, ReductionPolicy Policy, Communicator C, Activa
 [[nodiscard]] Result<RoutingTable<Backend>> order_rows(BlockWalk<Backend, Policy, C, T>& walk,
                                                        BoundOperation<Backend, Policy> const& op, RoutingOrder by) {
     Routes<Backend> const routes(walk.floats(op.inputs[1]));
-    RoutingTable<Backend> const table(op.workspace, routes.ids.elements(), op.op->experts);
+    RoutingTable<Backend> const table(op.workspace, routes.ids.elements(), op.op->routing().experts);
     TensorView<std::int32_t const, 2, Backend> const ids = routes.ids;
     auto const done = order_experts(ids, by, table.order, table.first, walk.stream);
     if (!done) return done.error();

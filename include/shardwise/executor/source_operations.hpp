@@ -23,7 +23,7 @@ struct SourceOperations {
     SourceOperations out;
     out.is_of_source.resize(operations.size(), false);
     bool const reads_source = std::any_of(operations.begin(), operations.end(), [](Operation const& op) {
-        return op.kind == OpKind::attention && op.attention.is_cross;
+        return op.kind == OpKind::attention && op.attention().is_cross;
     });
     if (!reads_source) return out;
     std::vector<bool> is_source_value(body.values().size(), false);

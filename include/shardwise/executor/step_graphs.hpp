@@ -26,7 +26,7 @@ namespace detail {
 [[nodiscard]] constexpr bool repeats_itself(Operation const& op) {
     // The host names the states of a step's sequences.
     if (kept_heads(op).state > 0) return false;
-    return op.kind != OpKind::attention || op.attention.is_causal;
+    return op.kind != OpKind::attention || op.attention().is_causal;
 }
 
 }  // namespace detail

@@ -45,7 +45,7 @@ enum class Phase : std::uint8_t { prefill, decode };
 [[nodiscard]] constexpr bool is_bidirectional(Model const& model) {
     for (auto const& body : model.program.bodies()) {
         for (auto const& op : body.operations()) {
-            if (op.kind == OpKind::attention && !keeps_rows(op.attention)) return true;
+            if (op.kind == OpKind::attention && !keeps_rows(op.attention())) return true;
         }
     }
     return false;
@@ -73,10 +73,10 @@ enum class Phase : std::uint8_t { prefill, decode };
     OpContext context{.values = body.values(), .step = step, .rank = rank, .grains = grains};
     for (auto const& op : body.operations()) {
         if (op.kind == OpKind::experts || op.kind == OpKind::combine) {
-            context.experts_per_token = op.experts_per_token;
-            if (op.experts > 0) context.experts = op.experts;
+            context.experts_per_token = op.routing().experts_per_token;
+            context.experts = op.routing().experts;
         }
-        if (op.kind == OpKind::last_token && (op.takes_first || op.takes_mean)) context.is_pooled = true;
+        if (op.kind == OpKind::last_token && op.taken_row() != TakenRow::last) context.is_pooled = true;
     }
     return context;
 }
@@ -99,7 +99,7 @@ struct ActivationPlan {
 [[nodiscard]] constexpr ValueId absorbed_value(BlockBody const& body, Step const& step) {
     if (!step.is_latent_cached || step.is_training) return no_value;
     for (auto const& op : body.operations()) {
-        if (op.kind == OpKind::attention && op.attention.latent > 0) return op.inputs[2];
+        if (op.kind == OpKind::attention && op.attention().latent > 0) return op.inputs[2];
     }
     return no_value;
 }

@@ -24,8 +24,8 @@ public:
         for (auto const& body : model.program.bodies()) {
             for (auto const& op : body.operations()) {
                 if (op.kind == OpKind::activation && op.inputs[1] != no_value) is_gated_ = true;
-                if (op.kind == OpKind::norm && is_layer_norm(op.norm)) norm_size_ = 2;
-                if (op.kind == OpKind::attention && (op.attention.is_cross || !op.attention.is_causal))
+                if (op.kind == OpKind::norm && is_layer_norm(op.norm().kind)) norm_size_ = 2;
+                if (op.kind == OpKind::attention && (op.attention().is_cross || !op.attention().is_causal))
                     is_decoder_ = false;
                 if (kept_heads(op).state > 0) is_decoder_ = false;
             }

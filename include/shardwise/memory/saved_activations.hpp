@@ -21,7 +21,7 @@ namespace detail {
 [[nodiscard]] constexpr Bytes probability_bytes(Operation const& op, OpContext const& context, std::int64_t each) {
     auto const& step = context.step;
     auto const rows = checked_multiply(step.tokens(), step.context);
-    auto const heads = rows ? checked_multiply(*rows, context.share(op.attention.heads, op.output)) : rows;
+    auto const heads = rows ? checked_multiply(*rows, context.share(op.attention().heads, op.output)) : rows;
     auto const total = heads ? checked_multiply(*heads, each) : heads;
     constexpr auto limit = std::int64_t{1} << 50U;
     return Bytes{total && *total < limit ? *total : limit};
@@ -104,7 +104,7 @@ private:
         keep_inputs(op);
         keep(op.output);
         // What the convolution makes, and the matrices before each chunk of 64 tokens.
-        auto const& shape = op.delta;
+        auto const& shape = op.delta();
         auto const heads = context_.share(shape.key_heads, op.output);
         auto const chunks = context_.step.batch * ceil_divide(context_.step.new_tokens, std::int64_t{64});
         total_ += Bytes{context_.step.tokens() * heads * shape.channels() * element_bytes() +
@@ -119,7 +119,7 @@ private:
     }
     constexpr void add(RouteOp, Operation const& op) {
         // The softmax over all experts.
-        total_ += Bytes{4 * context_.step.tokens() * op.experts};
+        total_ += Bytes{4 * context_.step.tokens() * op.routing().experts};
     }
     constexpr void add(CombineOp, Operation const& op) {
         keep_inputs(op);
@@ -129,12 +129,12 @@ private:
     constexpr void add(NormOp, Operation const& op) {
         auto const& value = context_.value(op.output);
         // The scale of each row; a layer norm has its mean as well.
-        total_ += Bytes{(is_layer_norm(op.norm) ? 8 : 4) * context_.rows(value)};
+        total_ += Bytes{(is_layer_norm(op.norm().kind) ? 8 : 4) * context_.rows(value)};
         auto const elements = context_.elements(op.output);
         bool const is_wide = element_bytes() >= 4;
-        if (is_transformers() && !is_layer_norm(op.norm)) {
+        if (is_transformers() && !is_layer_norm(op.norm().kind)) {
             // The input in fp32, and the normed rows before the weight, which gemma applies in fp32.
-            total_ += Bytes{elements * (op.norm == NormKind::rms_offset ? 4 : element_bytes())};
+            total_ += Bytes{elements * (op.norm().kind == NormKind::rms_offset ? 4 : element_bytes())};
             if (!is_wide) {
                 total_ += Bytes{4 * elements};
                 return;
@@ -148,7 +148,7 @@ private:
     }
 
     constexpr void add(AttentionOp, Operation const& op) {
-        auto const& shape = op.attention;
+        auto const& shape = op.attention();
         bool const is_eager = plan_.attention == AttentionKind::eager;
         bool const is_repeated = is_eager && is_transformers() && op.inputs[1] != op.inputs[0];
         keep(op.inputs[0]);
@@ -178,12 +178,13 @@ private:
         bool const is_gated = op.inputs[1] != no_value;
         auto const result = context_.bytes(op.output);
         bool const is_scale = context_.value(op.inputs[0]).width == 1;
-        total_ += intermediate_tensors(op.activation) * result;
-        if (!is_gated) return keep(reads_result(op.activation) ? op.output : op.inputs[0]);
+        total_ += intermediate_tensors(op.activation()) * result;
+        if (!is_gated) return keep(reads_result(op.activation()) ? op.output : op.inputs[0]);
         // A product reads both factors: the other input, and what the activation makes of the first.
         keep(op.inputs[1]);
-        if (!reads_result(op.activation)) keep(op.inputs[0]);
-        if (op.activation != ActivationKind::swiglu_clamped) total_ += is_scale ? context_.bytes(op.inputs[0]) : result;
+        if (!reads_result(op.activation())) keep(op.inputs[0]);
+        if (op.activation() != ActivationKind::swiglu_clamped)
+            total_ += is_scale ? context_.bytes(op.inputs[0]) : result;
     }
 
     constexpr void add(ExpertsOp, Operation const& op) {

@@ -59,8 +59,7 @@ public:
         auto const found = find(path);
         if (!found) return in;
         auto const& shape = found.weight->shape;
-        auto const& chosen = maker_of(routes);
-        return BodyBuilder::experts(in, routes, value, found.name, shape[0], chosen.experts, chosen.experts_per_token,
+        return BodyBuilder::experts(in, routes, value, found.name, shape[0], routing_of(routes),
                                     split_of(found.weight->shard, 0), found.bias);
     }
     /// The same where one tensor stacks the weights of all experts and another their biases. With `weighs_inputs` rows are multiplied
@@ -70,14 +69,10 @@ public:
         auto const* const weight = parameter(tensor);
         if (weight == nullptr) return refused(in, tensor);
         std::uint8_t const out = weight->is_transposed ? 2 : 1;
-        auto const& chosen = maker_of(routes);
-        auto const split = split_of(weight->shard, out);
-        if (weighs_inputs) {
-            return weighed_experts(in, routes, value, tensor, weight->shape[out], chosen.experts,
-                                   chosen.experts_per_token, split);
-        }
-        return BodyBuilder::experts(in, routes, value, tensor, weight->shape[out], chosen.experts,
-                                    chosen.experts_per_token, split, present(bias));
+        auto routing = routing_of(routes);
+        routing.weighs_inputs = weighs_inputs;
+        return BodyBuilder::experts(in, routes, value, tensor, weight->shape[out], routing,
+                                    split_of(weight->shard, out), present(bias));
     }
     /// The top-k experts and their weights from router scores; `bias` names a tensor that corrects the choice, where there is one.
     constexpr ValueId route(ValueId scores, std::int64_t experts_per_token, std::string_view bias = {},
@@ -86,8 +81,7 @@ public:
     }
     /// The weighted sum of each token's experts.
     constexpr ValueId combine(ValueId routed, ValueId routes) {
-        auto const& chosen = maker_of(routes);
-        return BodyBuilder::combine(routed, routes, chosen.experts, chosen.experts_per_token);
+        return BodyBuilder::combine(routed, routes, routing_of(routes));
     }
 
     /// A norm over the last axis; one without parameters where the module has none.
@@ -154,6 +148,10 @@ public:
     /// softmax(q k^T) v; `scores` names a tensor that changes the scores, where there is one.
     constexpr ValueId attention(ValueId q, ValueId k, ValueId v, AttentionShape const& shape,
                                 std::string_view scores = {}) {
+        // Sharded by heads in one range: the query, key and value of each head lie together (gpt_neox, bloom).
+        auto const* const fused = q == k ? parameter(weight_of(q)) : nullptr;
+        bool const is_grouped = fused != nullptr && (fused->shard.kind == ShardKind::units || fused->shard.is_grouped);
+        if (is_grouped) group_heads(q, shape);
         return BodyBuilder::attention(q, k, v, shape, present(scores));
     }
 

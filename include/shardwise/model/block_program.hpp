@@ -43,8 +43,12 @@ public:
         return Error{ErrorCode::unsupported}.in(module).at(refused_).because(refusal_);
     }
 
-    /// The operation appended last, to set what its call had no argument for.
-    constexpr Operation& last() { return operations_.back(); }
+    /// How files store the rows of the weight of the product that makes a value, where one does.
+    constexpr void store_heads(ValueId made, StoredHeads const& heads) {
+        for (auto& op : operations_) {
+            if (op.kind == OpKind::linear && op.output == made) op.details = heads;
+        }
+    }
 
     [[nodiscard]] constexpr List<Value> const& values() const { return values_; }
     [[nodiscard]] constexpr List<Operation> const& operations() const { return operations_; }

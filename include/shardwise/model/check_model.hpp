@@ -159,7 +159,7 @@ private:
             auto const wrong = [&](std::string_view reason) { return refusal(block.module, op.parameters[0], reason); };
             auto const& output = body.values()[static_cast<std::size_t>(op.output)];
             if (op.kind == OpKind::norm) {
-                if (op.has_head_weights) {
+                if (op.norm().has_head_weights) {
                     if (has_head_weights(weight, op, output)) continue;
                     return wrong("its rows are not the heads of the value that the operation normalises");
                 }

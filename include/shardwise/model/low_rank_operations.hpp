@@ -32,6 +32,7 @@ struct LowRankProduct {
     left.is_external = false;
     Operation copy;
     copy.kind = OpKind::scale;
+    copy.details = ScaleFactor{};
     copy.inputs[0] = in;
     copy.output = out.value(left);
     (void)out.append(copy);
@@ -61,8 +62,8 @@ inline void append_low_rank(BlockBody& out, BlockBody const& body, Operation con
     made.spread = product.high;
     auto const high = out.value(made);
     auto const multiply = [&out](ValueId from, ValueId to, std::string_view parameter, std::int64_t inputs,
-                                 std::int64_t outputs) {
-        Operation half;
+                                 std::int64_t outputs, OpDetails const& details) {
+        Operation half{.details = details};
         half.kind = OpKind::linear;
         half.inputs[0] = from;
         half.output = to;
@@ -71,14 +72,15 @@ inline void append_low_rank(BlockBody& out, BlockBody const& body, Operation con
         half.out_features = outputs;
         (void)out.append(half);
     };
-    multiply(product.in == no_value ? op.inputs[0] : product.in, low, product.a, op.in_features, product.rank);
+    multiply(product.in == no_value ? op.inputs[0] : product.in, low, product.a, op.in_features, product.rank, {});
     Operation scale;
     scale.kind = OpKind::scale;
     scale.inputs[0] = low;
     scale.output = low;
-    scale.factor = product.scale;
+    scale.details = ScaleFactor{product.scale};
     (void)out.append(scale);
-    multiply(low, high, product.b, product.rank, op.out_features);
+    // The rows of B are those of the weight.
+    multiply(low, high, product.b, product.rank, op.out_features, op.details);
     Operation sum;
     sum.kind = OpKind::add;
     sum.inputs = {op.output, high, no_value, no_value};

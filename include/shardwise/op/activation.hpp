@@ -49,9 +49,10 @@ struct ActivationOp : OpTraits<OpKind::activation, OpUnit::vectors> {
     }
 
     [[nodiscard]] static constexpr GradientRule gradient(Operation const& op, Span<Value const> values) {
-        if (op.activation == ActivationKind::xielu) return GradientRule::refused("xIELU (apertus) has no gradient yet");
+        if (op.activation() == ActivationKind::xielu)
+            return GradientRule::refused("xIELU (apertus) has no gradient yet");
         if (op.inputs[1] == no_value) return {.has_gradient = {true}, .reads = {true}};
-        if (op.activation == ActivationKind::swiglu_clamped && op.inputs[0] == op.inputs[1])
+        if (op.activation() == ActivationKind::swiglu_clamped && op.inputs[0] == op.inputs[1])
             return GradientRule::refused("interleaved gates (gpt_oss) have no gradient yet");
         auto const width = [&](ValueId id) { return values[static_cast<std::size_t>(id)].width; };
         if (width(op.inputs[0]) == 1 && width(op.inputs[1]) > 1)
@@ -64,7 +65,7 @@ struct ActivationOp : OpTraits<OpKind::activation, OpUnit::vectors> {
         auto const elements = static_cast<double>(context.elements(op.output));
         Bytes moved = context.bytes(op.inputs[0]) + context.bytes(op.output);
         if (is_gated && op.inputs[1] != op.inputs[0]) moved += context.bytes(op.inputs[1]);
-        return {.flops = elements * (activation_cost(op.activation) + (is_gated ? 1.0 : 0.0)),
+        return {.flops = elements * (activation_cost(op.activation()) + (is_gated ? 1.0 : 0.0)),
                 .traffic = static_cast<double>(moved.count())};
     }
 };

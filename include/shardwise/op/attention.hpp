@@ -36,7 +36,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct AttentionOp : OpTraits<OpKind::attention, OpUnit::attention> {
     static constexpr std::string_view name = "attention";
     [[nodiscard]] static constexpr GradientRule gradient(Operation const& op, Span<Value const>) {
-        auto const& shape = op.attention;
+        auto const& shape = op.attention();
         if (shape.latent > 0) return GradientRule::refused("MLA has no gradient yet");
         if (shape.is_cross) return GradientRule::refused("cross-attention has no gradient yet");
         if (shape.chunk > 0 || shape.score_step > 0)
@@ -55,7 +55,7 @@ struct AttentionOp : OpTraits<OpKind::attention, OpUnit::attention> {
     /// Keys and values of the key-value heads, or the latent, which every rank needs whole; nothing of attentions without a past
     /// (bert).
     [[nodiscard]] static constexpr KeptHeads kept(Operation const& op, bool is_latent_cached) {
-        auto const& shape = op.attention;
+        auto const& shape = op.attention();
         if (!keeps_rows(shape)) return {};
         if (shape.latent > 0 && is_latent_cached) return {.key = shape.latent};
         return {.split = UnitSplit::kv(shape.kv_heads, shape.heads),
@@ -64,11 +64,11 @@ struct AttentionOp : OpTraits<OpKind::attention, OpUnit::attention> {
                 .window = shape.window};
     }
     [[nodiscard]] static constexpr UnitSplit heads(Operation const& op) {
-        return UnitSplit::qkv(op.attention.heads, op.attention.kv_heads);
+        return UnitSplit::qkv(op.attention().heads, op.attention().kv_heads);
     }
 
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
-        auto const& shape = op.attention;
+        auto const& shape = op.attention();
         auto const& step = context.step;
         auto const heads = static_cast<double>(context.share(shape.heads, op.output));
         bool const is_absorbed = shape.latent > 0 && step.is_latent_cached && step.new_tokens < step.context;

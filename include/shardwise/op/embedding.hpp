@@ -15,9 +15,8 @@ struct EmbeddingOp : OpTraits<OpKind::embedding, OpUnit::vectors, OpWeights::tab
     static constexpr std::string_view name = "embedding";
     [[nodiscard]] static constexpr GradientRule gradient(Operation const& op, Span<Value const>) {
         // Tables of words are sharded by rows; those of positions are small, and whole everywhere.
-        bool const is_sharded = op.index == TableIndex::token;
-        return {.parameters_read = {true},
-                .parameter_spread = is_sharded ? Spread::sharded : Spread::replicated};
+        bool const is_sharded = op.table().index == TableIndex::token;
+        return {.parameters_read = {true}, .parameter_spread = is_sharded ? Spread::sharded : Spread::replicated};
     }
 
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {

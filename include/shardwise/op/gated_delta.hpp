@@ -26,12 +26,14 @@ struct GatedDeltaOp : OpTraits<OpKind::gated_delta, OpUnit::vectors> {
 
     /// The convolution's last inputs, and the matrices of a key head's value heads.
     [[nodiscard]] static constexpr KeptHeads kept(Operation const& op, bool) {
-        return {.split = heads(op), .state = op.delta.state_elements(1)};
+        return {.split = heads(op), .state = op.delta().state_elements(1)};
     }
-    [[nodiscard]] static constexpr UnitSplit heads(Operation const& op) { return UnitSplit::units(op.delta.key_heads); }
+    [[nodiscard]] static constexpr UnitSplit heads(Operation const& op) {
+        return UnitSplit::units(op.delta().key_heads);
+    }
 
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
-        auto const& shape = op.delta;
+        auto const& shape = op.delta();
         auto const heads = static_cast<double>(context.share(shape.key_heads, op.output));
         auto const tokens = static_cast<double>(context.step.tokens());
         auto const convolved = static_cast<double>(shape.channels() * (2 * shape.kernel + 4));

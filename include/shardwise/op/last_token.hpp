@@ -15,14 +15,20 @@ struct LastTokenOp : OpTraits<OpKind::last_token, OpUnit::vectors> {
     static constexpr std::string_view name = "last_token";
     /// In training every token is scored: the rows are those of the input.
     [[nodiscard]] static constexpr GradientRule gradient(Operation const& op, Span<Value const>) {
-        if (op.takes_first) return GradientRule::refused("a pooled first token has no gradient yet");
-        if (op.takes_mean) return GradientRule::refused("a mean of tokens has no gradient yet");
+        switch (op.taken_row()) {
+            case TakenRow::last:
+                break;
+            case TakenRow::first:
+                return GradientRule::refused("a pooled first token has no gradient yet");
+            case TakenRow::mean:
+                return GradientRule::refused("a mean of tokens has no gradient yet");
+        }
         return {.has_gradient = {true}};
     }
 
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
         auto const out = static_cast<double>(context.bytes(op.output).count());
-        if (!op.takes_mean) return {.traffic = 2.0 * out};
+        if (op.taken_row() != TakenRow::mean) return {.traffic = 2.0 * out};
         return {.flops = static_cast<double>(context.elements(op.inputs[0])),
                 .traffic = static_cast<double>(context.bytes(op.inputs[0]).count()) + out};
     }

@@ -12,7 +12,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// True for a norm whose rows are sharded: tensor-parallel ranks add up their squares. `made` is what it makes.
 [[nodiscard]] constexpr bool spans_ranks(Operation const& op, Value const& made) {
     return op.kind == OpKind::norm && made.spread == Spread::sharded && made.split.all_units() > 1 &&
-           !op.is_first_part && op.in_features == made.width;
+           !op.norm().is_first_part && op.in_features == made.width;
 }
 
 /// What ranks add up for each row of such a norm: its squares in double.
@@ -31,8 +31,10 @@ struct NormOp : OpTraits<OpKind::norm, OpUnit::vectors> {
     static constexpr bool is_element_wise = true;  // a row at a time
 
     [[nodiscard]] static constexpr GradientRule gradient(Operation const& op, Span<Value const> values) {
-        if (op.is_first_part) return GradientRule::refused("a norm of a part of a row (MLA) has no gradient yet");
-        if (op.has_head_weights) return GradientRule::refused("a norm with a weight for each head has no gradient yet");
+        if (op.norm().is_first_part)
+            return GradientRule::refused("a norm of a part of a row (MLA) has no gradient yet");
+        if (op.norm().has_head_weights)
+            return GradientRule::refused("a norm with a weight for each head has no gradient yet");
         auto const& made = values[static_cast<std::size_t>(op.output)];
         // One weight for all heads, of which a rank has some: each has a summand.
         auto const spread = made.spread != Spread::sharded ? Spread::replicated
@@ -44,7 +46,7 @@ struct NormOp : OpTraits<OpKind::norm, OpUnit::vectors> {
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
         auto const& value = context.value(op.output);
         bool const is_summed = context.rank.tp > 1 && spans_ranks(op, value);
-        return {.flops = (is_layer_norm(op.norm) ? 7.0 : 4.0) * static_cast<double>(context.elements(op.output)),
+        return {.flops = (is_layer_norm(op.norm().kind) ? 7.0 : 4.0) * static_cast<double>(context.elements(op.output)),
                 .traffic = static_cast<double>((context.bytes(op.inputs[0]) + context.bytes(op.output)).count()),
                 .workspace = is_summed ? square_bytes(context.rows(value)) : Bytes{}};
     }

@@ -14,7 +14,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct RopeOp : OpTraits<OpKind::rope, OpUnit::vectors> {
     static constexpr std::string_view name = "rope";
     [[nodiscard]] static constexpr GradientRule gradient(Operation const& op, Span<Value const>) {
-        if (op.attention.latent > 0) return GradientRule::refused("MLA has no gradient yet");
+        if (op.attention().latent > 0) return GradientRule::refused("MLA has no gradient yet");
         return {.has_gradient = {true}};
     }
 

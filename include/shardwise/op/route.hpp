@@ -24,8 +24,8 @@ struct RouteOp : OpTraits<OpKind::route, OpUnit::vectors> {
     }
 
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
-        auto const scores = static_cast<double>(context.step.tokens()) * static_cast<double>(op.experts);
-        return {.flops = scores * (5.0 + static_cast<double>(op.experts_per_token)),
+        auto const scores = static_cast<double>(context.step.tokens()) * static_cast<double>(op.routing().experts);
+        return {.flops = scores * (5.0 + static_cast<double>(op.routing().experts_per_token)),
                 .traffic = static_cast<double>((context.bytes(op.inputs[0]) + context.bytes(op.output)).count())};
     }
 };

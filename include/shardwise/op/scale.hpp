@@ -7,7 +7,7 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// Every element times op.factor, in place: one operation per element. Of partial sums it makes partial sums.
+/// Every element times its factor, in place: one operation per element. Of partial sums it makes partial sums.
 ///
 /// Shapes  in and out [rows, width], the same value
 struct ScaleOp : OpTraits<OpKind::scale, OpUnit::vectors> {

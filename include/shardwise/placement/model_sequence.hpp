@@ -4,10 +4,10 @@
 #include <shardwise/core/span.hpp>
 #include <shardwise/cost/block_work.hpp>
 #include <shardwise/memory/activations.hpp>
-#include <shardwise/op/work.hpp>
 #include <shardwise/memory/kv_cache.hpp>
 #include <shardwise/memory/weights.hpp>
 #include <shardwise/model/architecture.hpp>
+#include <shardwise/op/work.hpp>
 #include <shardwise/placement/block_costs.hpp>
 
 #include <string_view>
@@ -32,12 +32,17 @@ struct WeightPricer {
     for (auto const& op : body.operations()) {
         auto const elements = static_cast<double>(op.in_features) * static_cast<double>(op.out_features);
         switch (weights_of(op.kind)) {
-            case OpWeights::none: break;
-            case OpWeights::dense: read += elements, held += elements; break;
-            case OpWeights::table: read += elements * work.table_share, held += elements; break;
+            case OpWeights::none:
+                break;
+            case OpWeights::dense:
+                read += elements, held += elements;
+                break;
+            case OpWeights::table:
+                read += elements * work.table_share, held += elements;
+                break;
             case OpWeights::experts:
-                held += elements * static_cast<double>(op.experts);
-                read += elements * static_cast<double>(op.experts) * work.expert_share;
+                held += elements * static_cast<double>(op.routing().experts);
+                read += elements * static_cast<double>(op.routing().experts) * work.expert_share;
                 break;
         }
     }

@@ -82,7 +82,7 @@ private:
         }
         write(memory, pass, op.output, rows);
         auto const& sums = pass.log_sums[number];
-        if (sums.place == BodyMemory::Place::working) memory.write(sums, rows * op.attention.heads, sums_of(number));
+        if (sums.place == BodyMemory::Place::working) memory.write(sums, rows * op.attention().heads, sums_of(number));
     }
     void read(OwnedMemory const& memory, BodyMemory::Pass const& pass, ValueId id, std::int64_t rows) {
         auto const& spot = pass.values[static_cast<std::size_t>(id)];
@@ -111,7 +111,7 @@ private:
             auto const number = static_cast<std::size_t>(step.of);
             auto const& sums = pass.log_sums[number];
             CHECK(sums.place != BodyMemory::Place::none);
-            auto const count = rows_.backward * body_.forward.operations()[number].attention.heads;
+            auto const count = rows_.backward * body_.forward.operations()[number].attention().heads;
             if (sums.place == BodyMemory::Place::working) CHECK(memory.has(sums, count, sums_of(number)));
         }
         for (std::size_t i = 0; i < step.writes.size(); ++i) {

@@ -65,7 +65,7 @@ TEST_CASE("bert: every token sees every other, and nothing is cached") {
     auto const model = family::made<Bert>(family::unchanged);
     auto const* attention = family::find_operation(model, OpKind::attention);
     REQUIRE(attention != nullptr);
-    CHECK_FALSE(attention->attention.is_causal);
+    CHECK_FALSE(attention->attention().is_causal);
     CHECK(family::cached_per_token(model) == 0);
 }
 
@@ -75,7 +75,7 @@ TEST_CASE("bert: every token is scored by the masked head, the first of each seq
     auto const encoder = family::made<Bert>(headless);
     auto const* first = family::find_operation(encoder, OpKind::last_token);
     REQUIRE(first != nullptr);
-    CHECK(first->takes_first);
+    CHECK(first->taken_row() == TakenRow::first);
 }
 
 TEST_CASE("bert: impossible configs are refused by name") {

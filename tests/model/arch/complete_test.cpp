@@ -33,7 +33,7 @@ std::vector<std::int64_t> windows(Model const& model) {
         if (block.role != ModuleRole::layer) continue;
         for (auto const& op : model.program.body(block).operations()) {
             if (op.kind != OpKind::attention) continue;
-            for (std::int32_t i = 0; i < block.count; ++i) found.push_back(op.attention.window);
+            for (std::int32_t i = 0; i < block.count; ++i) found.push_back(op.attention().window);
         }
     }
     return found;

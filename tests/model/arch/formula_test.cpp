@@ -54,7 +54,7 @@ std::string formula(BlockBody const& body) {
                 function = op.parameters[0].empty() ? "attention" : "attention with " + std::string(op.parameters[0]);
                 break;
             case OpKind::activation:
-                function = name_of_activation(op.activation);
+                function = name_of_activation(op.activation());
                 break;
             case OpKind::add:
                 function = "add";

@@ -39,9 +39,9 @@ TEST_CASE("opt: positions begin at row 2 of a table with two rows more") {
     bool found = false;
     for (auto const& body : model.program.bodies()) {
         for (auto const& op : body.operations()) {
-            if (op.kind != OpKind::embedding || op.index != TableIndex::position) continue;
+            if (op.kind != OpKind::embedding || op.table().index != TableIndex::position) continue;
             found = true;
-            CHECK(op.first_row == 2);
+            CHECK(op.table().first_row == 2);
             CHECK(op.in_features == 2050);
         }
     }

@@ -124,7 +124,7 @@ TEST_CASE("Operations have the sizes of the parameters that they read") {
                 case OpKind::norm:
                     // A row for each head, or a parameter.
                     CHECK(tensor.shape.elements() ==
-                          (op.has_head_weights && tensor.shape.rank() == 2 ? output.width : op.in_features));
+                          (op.norm().has_head_weights && tensor.shape.rank() == 2 ? output.width : op.in_features));
                     break;
                 default:
                     break;
@@ -178,33 +178,33 @@ TEST_CASE("Shard rules shard whole units, and sharded values have whole units") 
 TEST_CASE("Outputs are sharded as the rows of their weight are") {
     golden::for_each_case([](golden::Json const&, Model const& model) {
         auto const parameters = parameters_of(model.tree);
-        for_each_operation(model.program, [&](Block const& block, std::int32_t layer, BlockBody const& body,
-                                              Operation const& op) {
-            if (op.kind != OpKind::linear && op.kind != OpKind::experts) return;
-            auto const name = full_name(block, layer, op.parameters[0]);
-            auto const& tensor = *parameters.at(name);
-            auto const& output = body.values()[static_cast<std::size_t>(op.output)];
-            CAPTURE(name);
-            // conv1d and stacked experts keep [in, out].
-            bool const is_transposed = tensor.shape[tensor.shape.rank() - 1] == op.out_features &&
-                                       tensor.shape[tensor.shape.rank() - 2] == op.in_features &&
-                                       (op.in_features != op.out_features || tensor.shard.experts > 0);
-            auto const out_dim = tensor.shape.rank() - (is_transposed ? 1 : 2);
-            bool const is_square = op.in_features == op.out_features && tensor.shard.experts == 0;
-            if (output.spread == Spread::sharded) {
-                REQUIRE(tensor.shard.kind != ShardKind::replicated);
-                if (!is_square) CHECK(tensor.shard.dim == out_dim);
-                UnitSplit rule = tensor.shard;
-                rule.is_grouped = false;
-                CHECK(output.split == rule);
-            } else if (output.spread == Spread::partial) {
-                REQUIRE(tensor.shard.kind == ShardKind::units);
-                if (!is_square) CHECK(tensor.shard.dim != out_dim);
-                auto const& input = body.values()[static_cast<std::size_t>(op.inputs[0])];
-                CHECK(input.spread == Spread::sharded);
-            } else {
-                CHECK(tensor.shard.kind == ShardKind::replicated);
-            }
-        });
+        for_each_operation(
+            model.program, [&](Block const& block, std::int32_t layer, BlockBody const& body, Operation const& op) {
+                if (op.kind != OpKind::linear && op.kind != OpKind::experts) return;
+                auto const name = full_name(block, layer, op.parameters[0]);
+                auto const& tensor = *parameters.at(name);
+                auto const& output = body.values()[static_cast<std::size_t>(op.output)];
+                CAPTURE(name);
+                // conv1d and stacked experts keep [in, out].
+                bool const is_transposed = tensor.shape[tensor.shape.rank() - 1] == op.out_features &&
+                                           tensor.shape[tensor.shape.rank() - 2] == op.in_features &&
+                                           (op.in_features != op.out_features || tensor.shard.experts > 0);
+                auto const out_dim = tensor.shape.rank() - (is_transposed ? 1 : 2);
+                bool const is_square = op.in_features == op.out_features && tensor.shard.experts == 0;
+                if (output.spread == Spread::sharded) {
+                    REQUIRE(tensor.shard.kind != ShardKind::replicated);
+                    if (!is_square) CHECK(tensor.shard.dim == out_dim);
+                    UnitSplit rule = tensor.shard;
+                    rule.is_grouped = false;
+                    CHECK(output.split == rule);
+                } else if (output.spread == Spread::partial) {
+                    REQUIRE(tensor.shard.kind == ShardKind::units);
+                    if (!is_square) CHECK(tensor.shard.dim != out_dim);
+                    auto const& input = body.values()[static_cast<std::size_t>(op.inputs[0])];
+                    CHECK(input.spread == Spread::sharded);
+                } else {
+                    CHECK(tensor.shard.kind == ShardKind::replicated);
+                }
+            });
     });
 }

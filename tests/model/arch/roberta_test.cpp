@@ -40,9 +40,9 @@ TEST_CASE("roberta: positions begin after the padding id") {
     auto const model = family::made<Roberta>(base);
     bool found = false;
     for (auto const& op : model.program.bodies().front().operations()) {
-        if (op.kind != OpKind::embedding || op.index != TableIndex::position) continue;
+        if (op.kind != OpKind::embedding || op.table().index != TableIndex::position) continue;
         found = true;
-        CHECK(op.first_row == 2);
+        CHECK(op.table().first_row == 2);
     }
     CHECK(found);
 }

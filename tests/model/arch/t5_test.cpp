@@ -62,7 +62,7 @@ TEST_CASE("t5: cross-attention reads the encoder's output, which no operation of
     for (auto const& block : model.program.blocks()) {
         auto const& body = model.program.body(block);
         for (auto const& op : body.operations()) {
-            if (op.kind == OpKind::attention && op.attention.is_cross) ++cross;
+            if (op.kind == OpKind::attention && op.attention().is_cross) ++cross;
             if (op.parameters[0] != "layer.1.EncDecAttention.k.weight") continue;
             CHECK(body.values()[static_cast<std::size_t>(op.inputs[0])].is_external);
         }

@@ -68,7 +68,7 @@ struct ExecutedOp<ActivationOp, Backend, Policy> : HoldsNothing<Backend, Policy>
         }
         auto const name =
             form == ActivationForm::one ? std::string_view("activation") : std::string_view("gated_activation");
-        if (auto const known = check_kind(name, op.op->activation); !known) return known;
+        if (auto const known = check_kind(name, op.op->activation()); !known) return known;
         auto gate = op.inputs[0];
         auto up = form == ActivationForm::pair ? op.inputs[1] : gate;
         if (form == ActivationForm::halves) {
@@ -87,7 +87,7 @@ struct ExecutedOp<ActivationOp, Backend, Policy> : HoldsNothing<Backend, Policy>
                                       BoundOperation<Backend, Policy> const& op) {
         using ConstRows = TensorView<T const, 2, Backend>;
         auto const& held = std::get<HeldActivation<Backend>>(op.held);
-        auto const kind = op.op->activation;
+        auto const kind = op.op->activation();
         auto const out = walk.view(op.output);
         ConstRows const gate = walk.view(op.inputs[0]);
         auto& stream = walk.stream;
@@ -126,7 +126,7 @@ private:
     }
     [[nodiscard]] static ActivationForm form_of(Operation const& op, BlockBody const& body) {
         auto const width = [&](ValueId id) { return body.values()[static_cast<std::size_t>(id)].width; };
-        if (op.activation == ActivationKind::xielu) return ActivationForm::xielu;
+        if (op.activation() == ActivationKind::xielu) return ActivationForm::xielu;
         if (op.inputs[1] == no_value) return ActivationForm::one;
         if (op.inputs[1] == op.inputs[0]) return ActivationForm::halves;
         bool const has_one_gate = width(op.inputs[0]) == 1 && width(op.output) > 1;

@@ -28,7 +28,7 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
 
     [[nodiscard]] static Result<Held> load(Loader const& from, Operation const& op, BlockBody const& body,
                                            BlockCut const& cut) {
-        auto const& shape = op.attention;
+        auto const& shape = op.attention();
         auto const& config = from.model().config;
         if constexpr (!HasHostMemory<Backend>) {
             if (shape.is_cross) return no_kernel<Backend>("cross-attention");
@@ -59,7 +59,7 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
     [[nodiscard]] static Result<> count(MemoryTally& to, CountedBlock const& block, Operation const& op,
                                         ParameterFormat) {
         auto const& heads = block.cut.heads;
-        if (heads) to.add_vector(op, 0, heads->query.size() * score_numbers(op.attention));
+        if (heads) to.add_vector(op, 0, heads->query.size() * score_numbers(op.attention()));
         if (heads && block.model.config.alibi) to.add_weights(4 * heads->query.size());
         return to.add_cache(block, op);
     }
@@ -68,11 +68,11 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
         auto const& limits = block.limits;
         auto const& heads = *block.cut.heads;
         auto const sequences = std::min(limits.sequences, limits.step_tokens);
-        if (op.attention.latent > 0)
-            return latent_workspace<Backend>(op.attention, heads.query.size(), limits.step_tokens, sequences,
+        if (op.attention().latent > 0)
+            return latent_workspace<Backend>(op.attention(), heads.query.size(), limits.step_tokens, sequences,
                                              limits.context, limits.activations);
         AttentionOptions options;
-        options.shape = op.attention;
+        options.shape = op.attention();
         // A sequence whose chunk needs more than the longest and than one token is split over fewer threads.
         return attend_heads_workspace<Backend>(options, heads, limits.step_tokens, sequences, limits.context);
     }
@@ -177,18 +177,18 @@ private:
     [[nodiscard]] static Result<Buffer<float, Backend>> load_per_head(Loader const& from, Operation const& op,
                                                                       UnitRange own) {
         if (from.model().config.alibi) {
-            auto const slopes = alibi_slopes(op.attention.heads);
+            auto const slopes = alibi_slopes(op.attention().heads);
             std::vector<float> part(slopes.begin() + own.begin, slopes.begin() + own.end);
-            for (auto& slope : part) slope = op.attention.has_rounded_slopes ? from_bf16(to_bf16(slope)) : slope;
+            for (auto& slope : part) slope = op.attention().has_rounded_slopes ? from_bf16(to_bf16(slope)) : slope;
             return hold_floats<Backend>(from.context(), part);
         }
-        if (op.attention.bias_reach > 0) return load_biases(from, op, own);
+        if (op.attention().bias_reach > 0) return load_biases(from, op, own);
         if (op.parameters[0].empty()) return Buffer<float, Backend>{};
         auto const stored = from.find(op.parameters[0]);
         if (!stored) return stored.error();
         if (stored->tensor->shape.rank() != 1) return not_executed("an attention with scores of its own");
         UnitRange const heads[] = {own};
-        return from.hold_vector(op.parameters[0], op.attention.heads, heads);
+        return from.hold_vector(op.parameters[0], op.attention().heads, heads);
     }
 
     /// What the scores of the rank's heads gain by distance: of a head all keys from bias_reach before a query to as many after it.
@@ -197,8 +197,8 @@ private:
         auto const stored = from.find(op.parameters[0]);
         if (!stored) return stored.error();
         auto const buckets = from.model().config.position_buckets;
-        auto const reach = op.attention.bias_reach;
-        bool const is_causal = op.attention.is_causal;
+        auto const reach = op.attention().bias_reach;
+        bool const is_causal = op.attention().is_causal;
         // Fewer would leave no bucket for near keys, or none for those further away.
         auto const sides = is_causal ? 1 : 2;
         if (buckets < 2 * sides || reach <= buckets / (2 * sides) || reach > (1 << 20)) {
@@ -208,7 +208,7 @@ private:
                 .because("has " + std::to_string(buckets) + " buckets for keys up to " + std::to_string(reach) +
                          " tokens away, which are too few, or too far");
         }
-        auto const heads = op.attention.heads;
+        auto const heads = op.attention().heads;
         auto const table = from.parameters().floats(*stored, buckets * heads, std::nullopt);
         if (!table) return table.error();
         std::vector<float> biases;

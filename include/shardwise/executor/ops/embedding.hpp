@@ -93,12 +93,13 @@ struct ExecutedOp<EmbeddingOp, Backend, Policy> {
 
 private:
     [[nodiscard]] static bool holds_one_row(Operation const& op) {
-        return !HasHostMemory<Backend> && op.index == TableIndex::token_type;
+        return !HasHostMemory<Backend> && op.table().index == TableIndex::token_type;
     }
     [[nodiscard]] static Result<Held> load_row(OperationLoader<Backend> const& from, Operation const& op,
                                                StoredParameter const& stored, UnitRange own) {
         if (own.size() != op.in_features) return no_kernel<Backend>("types of tokens that ranks share");
-        UnitRange const row[] = {{op.first_row * op.out_features, (op.first_row + 1) * op.out_features}};
+        UnitRange const row[] = {
+            {op.table().first_row * op.out_features, (op.table().first_row + 1) * op.out_features}};
         auto const values = from.parameters().floats(stored, op.in_features * op.out_features, row);
         if (!values) return values.error();
         auto buffer = hold_floats<Backend>(from.context(), *values);
@@ -109,11 +110,12 @@ private:
     template <Communicator C, ActivationElement T>
     [[nodiscard]] static Result<> look_up(BlockWalk<Backend, Policy, C, T>& walk, Operation const& op,
                                           HeldTable<Backend> const& table, TensorView<T, 2, Backend> out) {
-        auto const numbers = op.index == TableIndex::position ? walk.step.table.positions() : walk.step.table.ids();
+        auto const numbers =
+            op.table().index == TableIndex::position ? walk.step.table.positions() : walk.step.table.ids();
         if constexpr (HasHostMemory<Backend>) {
-            bool const is_type = op.index == TableIndex::token_type;
-            auto const decode = [out, numbers, is_type, &table, first = op.first_row](std::int64_t begin,
-                                                                                      std::int64_t end) {
+            bool const is_type = op.table().index == TableIndex::token_type;
+            auto const decode = [out, numbers, is_type, &table, first = op.table().first_row](std::int64_t begin,
+                                                                                              std::int64_t end) {
                 for (auto row = begin; row < end; ++row) {
                     auto const id = (is_type ? 0 : numbers.data()[row]) + first;
                     auto* const to = out.row(row);
@@ -129,7 +131,7 @@ private:
             Backend::launch(out.extent(0), decode, walk.stream);
             return {};
         } else {
-            return embedding(numbers, *table.weight, out, walk.stream, table.rows.begin - op.first_row);
+            return embedding(numbers, *table.weight, out, walk.stream, table.rows.begin - op.table().first_row);
         }
     }
 };

@@ -19,7 +19,7 @@ struct ExecutedOp<ExpertsOp, Backend, Policy> {
 
     [[nodiscard]] static Result<Held> load(OperationLoader<Backend> const& from, Operation const& op,
                                            BlockBody const& body, BlockCut const& cut) {
-        if (op.weighs_inputs) {
+        if (op.routing().weighs_inputs) {
             if (!HasHostMemory<Backend>) return no_kernel<Backend>("experts whose inputs are weighed");
             if (from.experts().ranks > 1)
                 return not_executed("experts whose inputs are weighed, over groups of ranks,");
@@ -33,7 +33,7 @@ struct ExecutedOp<ExpertsOp, Backend, Policy> {
         bool is_alternating = false;
         for (auto const& reader : body.operations()) {
             bool const reads = reader.kind == OpKind::activation && reader.inputs[0] == op.output;
-            is_alternating = is_alternating || (reads && reader.activation == ActivationKind::swiglu_clamped);
+            is_alternating = is_alternating || (reads && reader.activation() == ActivationKind::swiglu_clamped);
         }
         auto columns = experts.load_columns(cut.columns[static_cast<std::size_t>(op.output)], is_alternating);
         if (!columns) return columns.error();
@@ -58,7 +58,7 @@ struct ExecutedOp<ExpertsOp, Backend, Policy> {
         if (block.value(op.output).spread != Spread::partial)
             return floats_of(block.limits.step_tokens * op.in_features, block.limits.activations);
         ExpertRows<Backend, Policy> const rows(block.pieces(op.inputs[0]), block.place, op.out_features);
-        return rows.workspace(block.limits.step_tokens * op.experts_per_token, block.limits.activations);
+        return rows.workspace(block.limits.step_tokens * op.routing().experts_per_token, block.limits.activations);
     }
 
     /// Rows of which each reads its expert's weight, so that nobody waits for how many each expert has. As computed, not measured: one
@@ -113,7 +113,7 @@ struct ExecutedOp<ExpertsOp, Backend, Policy> {
         auto const out = walk.view(op.output);
         auto& stream = walk.stream;
         Routes<Backend> const routes(walk.floats(op.inputs[1]));
-        bool const weighs_inputs = op.op->weighs_inputs;
+        bool const weighs_inputs = op.op->routing().weighs_inputs;
         Result<> const multiplied =
             ExpertRuns{0, *first}.for_each({0, out.extent(0)}, [&](std::size_t expert, UnitRange rows) {
                 auto const count = rows.size();

@@ -22,7 +22,7 @@ struct ExecutedOp<GatedDeltaOp, Backend, Policy> {
 
     [[nodiscard]] static Result<Held> load(OperationLoader<Backend> const& from, Operation const& op, BlockBody const&,
                                            BlockCut const& cut) {
-        auto const& shape = op.delta;
+        auto const& shape = op.delta();
         auto const own = cut.delta_heads;
         if (own.size() == 0) return Held{};
         auto const values = shape.value_columns();
@@ -63,7 +63,7 @@ struct ExecutedOp<GatedDeltaOp, Backend, Policy> {
 
     [[nodiscard]] static Result<> count(MemoryTally& to, CountedBlock const& block, Operation const& op,
                                         ParameterFormat) {
-        auto const& shape = op.delta;
+        auto const& shape = op.delta();
         auto const own = block.cut.delta_heads.size();
         if (own == 0) return {};
         to.add_vector(op, 0, own * shape.channels() * shape.kernel);
@@ -77,9 +77,9 @@ struct ExecutedOp<GatedDeltaOp, Backend, Policy> {
         auto const heads = block.cut.delta_heads.size();
         auto const& limits = block.limits;
         if constexpr (HasHostMemory<Backend>) {
-            return std::min(limits.sequences, limits.step_tokens) * gated_delta_workspace(op.delta, heads);
+            return std::min(limits.sequences, limits.step_tokens) * gated_delta_workspace(op.delta(), heads);
         } else {
-            return gated_delta_workspace<Backend>(op.delta, heads, limits.step_tokens);
+            return gated_delta_workspace<Backend>(op.delta(), heads, limits.step_tokens);
         }
     }
 

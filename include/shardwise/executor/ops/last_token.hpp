@@ -18,7 +18,8 @@ struct ExecutedOp<LastTokenOp, Backend, Policy> : HoldsNothing<Backend, Policy> 
     [[nodiscard]] static Result<HeldOperation<Backend, Policy>> load(OperationLoader<Backend> const&,
                                                                      Operation const& op, BlockBody const&,
                                                                      BlockCut const&) {
-        if (!HasHostMemory<Backend> && op.takes_mean) return no_kernel<Backend>("the mean of a text's tokens");
+        if (!HasHostMemory<Backend> && op.taken_row() == TakenRow::mean)
+            return no_kernel<Backend>("the mean of a text's tokens");
         return HeldOperation<Backend, Policy>{};
     }
 
@@ -35,7 +36,7 @@ struct ExecutedOp<LastTokenOp, Backend, Policy> : HoldsNothing<Backend, Policy> 
         auto const out = walk.view(op.output);
         auto const wanted = walk.step.table.wanted();
         if constexpr (std::same_as<Backend, Host>) {
-            if (op.op->takes_mean) return take_means<T>(wanted, in, out, walk.stream);
+            if (op.op->taken_row() == TakenRow::mean) return take_means<T>(wanted, in, out, walk.stream);
             return take_rows_bound<T>(wanted, in, out, walk.stream);
         } else {
             return take_rows<T>(wanted, in, out, walk.stream);

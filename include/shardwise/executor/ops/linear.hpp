@@ -28,7 +28,7 @@ struct ExecutedOp<LinearOp, Backend, Policy> {
         auto const stored = from.find(op.parameters[0]);
         if (!stored) return stored.error();
         if (auto const* const attention = attention_that_expands(op.output, body))
-            return load_latent(from, op, *stored, attention->attention, cut);
+            return load_latent(from, op, *stored, attention->attention(), cut);
         if (body.values()[static_cast<std::size_t>(op.output)].spread == Spread::partial)
             return load_row(from, op, *stored, cut);
         return load_column(from, op, *stored, body, cut);
@@ -37,7 +37,7 @@ struct ExecutedOp<LinearOp, Backend, Policy> {
     [[nodiscard]] static Result<> count(MemoryTally& to, CountedBlock const& block, Operation const& op,
                                         ParameterFormat held) {
         if (auto const* const attention = attention_that_expands(op.output, block.body))
-            return count_latent(to, block, attention->attention, held);
+            return count_latent(to, block, attention->attention(), held);
         auto const& limits = block.limits;
         auto const rows = block.value(op.output).rows == Rows::sequences ? limits.sequences : limits.step_tokens;
         return to.template add_product<Backend, Policy>(block, op, held, 1, rows);
@@ -115,10 +115,8 @@ private:
                                                   BlockCut const& cut) {
         // A half of an adapter has the rows of the checkpoint that it was trained on.
         bool const is_half = is_low_rank_half(op.parameters[0]);
-        auto of_rows = op;
-        if (is_half) of_rows.output = low_rank_product(op, body);
-        auto const rows = stored_rows(of_rows, body, from.model(), stored, from.is_gguf() && !is_half,
-                                      cut.columns[static_cast<std::size_t>(op.output)]);
+        auto const rows =
+            stored_rows(op, from.model(), from.is_gguf() && !is_half, cut.columns[static_cast<std::size_t>(op.output)]);
         auto matrix = from.parameters().matrix(stored, {.outputs = op.out_features,
                                                         .inputs = op.in_features,
                                                         .is_turned = stored.tensor->is_transposed,

@@ -94,7 +94,7 @@ private:
         auto const stored = find(op_.parameters[0], expert);
         if (!stored) return stored.error();
         bool const stacks = is_stacked(op_.parameters[0]);
-        auto const count = stacks ? op_.experts : 1;
+        auto const count = stacks ? op_.routing().experts : 1;
         if (auto const checked =
                 check_elements(*stored, count * op_.out_features * op_.in_features, op_.parameters[0], expert);
             !checked)
@@ -112,7 +112,7 @@ private:
         if (op_.parameters[1].empty()) return Buffer<float, Backend>{};
         auto const stored = find(op_.parameters[1], expert);
         if (!stored) return stored.error();
-        auto const count = is_stacked(op_.parameters[1]) ? op_.experts : 1;
+        auto const count = is_stacked(op_.parameters[1]) ? op_.routing().experts : 1;
         if (auto const checked = check_elements(*stored, count * op_.out_features, op_.parameters[1], expert); !checked)
             return checked.error();
         auto const values = from_.parameters().floats(*stored, op_.out_features, rows);

@@ -30,24 +30,25 @@ struct ExecutedOp<NormOp, Backend, Policy> {
         HeldNorm<Backend> norm;
         norm.share = cut.norms[static_cast<std::size_t>(&op - body.operations().begin())];
         norm.width = op.in_features;
-        norm.epsilon = static_cast<float>(op.epsilon > 0.0 ? op.epsilon : from.model().config.norm_epsilon);
-        norm.offset = op.norm == NormKind::rms_offset ? 1.0F : 0.0F;
-        norm.is_layer = is_layer_norm(op.norm);
-        norm.is_first_part = op.is_first_part;
+        norm.epsilon =
+            static_cast<float>(op.norm().epsilon > 0.0 ? op.norm().epsilon : from.model().config.norm_epsilon);
+        norm.offset = op.norm().kind == NormKind::rms_offset ? 1.0F : 0.0F;
+        norm.is_layer = is_layer_norm(op.norm().kind);
+        norm.is_first_part = op.norm().is_first_part;
         if (auto const checked = check_heads(op, norm, cut.width(op.inputs[0])); !checked) return checked.error();
         auto const made = static_cast<std::size_t>(op.output);
-        norm.has_head_weights = op.has_head_weights;
-        auto const whole = op.has_head_weights ? body.values()[made].width : op.in_features;
+        norm.has_head_weights = op.norm().has_head_weights;
+        auto const whole = op.norm().has_head_weights ? body.values()[made].width : op.in_features;
         std::optional<std::span<UnitRange const>> own;
-        if (spans_ranks(op, body.values()[made]) || op.has_head_weights) own = cut.columns[made];
-        bool const is_named = op.has_head_weights && op.parameters[0].find('*') != std::string_view::npos;
+        if (spans_ranks(op, body.values()[made]) || op.norm().has_head_weights) own = cut.columns[made];
+        bool const is_named = op.norm().has_head_weights && op.parameters[0].find('*') != std::string_view::npos;
         auto values = is_named ? named_weights(from, op, *own) : from.floats(op.parameters[0], whole, own);
         if (!values) return values.error();
         // A norm without a weight (llama4's of queries and keys).
         if (op.parameters[0].empty()) values->assign(static_cast<std::size_t>(op.in_features), 1.0F);
         // What a layer norm adds to its weight is in the weight itself: its kernel adds nothing.
-        auto const in_weight = has_offset(op.norm) && norm.offset == 0.0F ? 1.0F : 0.0F;
-        if (auto const offset = in_weight - stored_norm_offset(op.norm, from.is_gguf()); offset != 0.0F) {
+        auto const in_weight = has_offset(op.norm().kind) && norm.offset == 0.0F ? 1.0F : 0.0F;
+        if (auto const offset = in_weight - stored_norm_offset(op.norm().kind, from.is_gguf()); offset != 0.0F) {
             for (auto& value : *values) value += offset;
         }
         auto weight = hold_floats<Backend>(from.context(), *values);
@@ -62,7 +63,7 @@ struct ExecutedOp<NormOp, Backend, Policy> {
     [[nodiscard]] static Result<> count(MemoryTally& to, CountedBlock const& block, Operation const& op,
                                         ParameterFormat) {
         if (op.parameters[0].empty()) to.add_weights(4 * op.in_features);
-        bool const is_cut = op.has_head_weights || spans_ranks(op, block.value(op.output));
+        bool const is_cut = op.norm().has_head_weights || spans_ranks(op, block.value(op.output));
         to.add_vector(op, 0, is_cut ? block.cut.width(op.output) : op.in_features);
         to.add_vector(op, 1, op.in_features);
         return {};

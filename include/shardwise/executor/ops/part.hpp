@@ -14,7 +14,7 @@ struct ExecutedOp<PartOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
         auto const& part = *op.op;
         bool const is_whole = part.out_features > 0 && op.output.width % part.out_features == 0;
         auto const units = is_whole ? op.output.width / part.out_features : 0;
-        bool const is_inside = part.first_column >= 0 && part.first_column + part.out_features <= part.in_features;
+        bool const is_inside = part.first_column() >= 0 && part.first_column() + part.out_features <= part.in_features;
         if (is_whole && is_inside && op.inputs[0].width == units * part.in_features) return {};
         return Error{ErrorCode::shape_mismatch}
             .in("part")
@@ -31,7 +31,8 @@ struct ExecutedOp<PartOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
         auto const width = op.op->out_features;
         // Values lie without gaps: each unit is a row.
         auto const units = out.elements() / width;
-        TensorView<T const, 2, Backend> const from(in.data() + op.op->first_column, {units, width}, op.op->in_features);
+        TensorView<T const, 2, Backend> const from(in.data() + op.op->first_column(), {units, width},
+                                                   op.op->in_features);
         TensorView<T, 2, Backend> const to(out.data(), {units, width});
         if constexpr (std::same_as<Backend, Host>)
             return copy_rows_bound<T>(from, to, walk.stream);

@@ -15,7 +15,7 @@ struct ExecutedOp<RopeOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
     [[nodiscard]] static Result<HeldOperation<Backend, Policy>> load(OperationLoader<Backend> const& from,
                                                                      Operation const& op, BlockBody const& body,
                                                                      BlockCut const& cut) {
-        auto const& shape = op.attention;
+        auto const& shape = op.attention();
         // Of queries, keys and values in one value, the first two turn.
         bool const is_fused = body.values()[static_cast<std::size_t>(op.output)].width ==
                               (shape.heads + shape.kv_heads) * shape.key_dim + shape.kv_heads * shape.value_dim;

@@ -12,14 +12,14 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 /// How a model's routers choose.
 [[nodiscard]] inline RouterOptions router_options(ModelConfig const& config, Operation const& op) {
     RouterOptions options;
-    options.experts_per_token = op.experts_per_token;
+    options.experts_per_token = op.routing().experts_per_token;
     options.score = config.router_score;
     options.renormalises = config.norm_expert_weights;
     options.scale = static_cast<float>(config.routed_scale);
     options.groups = config.expert_groups;
     options.kept_groups = config.kept_expert_groups;
     options.group_rank = config.group_rank;
-    options.near_share = static_cast<float>(op.factor);
+    options.near_share = static_cast<float>(op.routing().near_share);
     return options;
 }
 
@@ -29,14 +29,14 @@ struct ExecutedOp<RouteOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
     [[nodiscard]] static Result<HeldOperation<Backend, Policy>> load(OperationLoader<Backend> const& from,
                                                                      Operation const& op, BlockBody const&,
                                                                      BlockCut const&) {
-        auto correction = from.hold_vector(op.parameters[0], op.experts);
+        auto correction = from.hold_vector(op.parameters[0], op.routing().experts);
         if (!correction) return correction.error();
         return HeldOperation<Backend, Policy>{
             HeldRouter<Backend>{std::move(*correction), router_options(from.model().config, op)}};
     }
 
     [[nodiscard]] static Result<> count(MemoryTally& to, CountedBlock const&, Operation const& op, ParameterFormat) {
-        to.add_vector(op, 0, op.experts);
+        to.add_vector(op, 0, op.routing().experts);
         return {};
     }
 
@@ -52,7 +52,7 @@ struct ExecutedOp<RouteOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
     [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C, T>& walk,
                                       BoundOperation<Backend, Policy> const& op) {
         Routes<Backend> const chosen(walk.floats(op.output));
-        walk.routed_rows = walk.tokens * op.op->experts_per_token;
+        walk.routed_rows = walk.tokens * op.op->routing().experts_per_token;
         auto const& held = std::get<HeldRouter<Backend>>(op.held);
         TensorView<float const, 2, Backend> const scores = walk.floats(op.inputs[0]);
         if constexpr (std::same_as<Backend, Host>)

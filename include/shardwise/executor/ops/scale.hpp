@@ -21,7 +21,7 @@ struct ExecutedOp<ScaleOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
                                       BoundOperation<Backend, Policy> const& op) {
         auto const by = [&]<class Element>(TensorView<Element, 2, Backend> values) {
             TensorView<Element const, 2, Backend> const in = values;
-            auto const factor = static_cast<float>(op.op->factor);
+            auto const factor = static_cast<float>(op.op->factor());
             if constexpr (std::same_as<Backend, Host>)
                 return scale_bound<Element>(in, values, factor, walk.stream);
             else

@@ -16,10 +16,9 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Rows of a file's weight in the order of what its product makes.
-[[nodiscard]] inline std::vector<UnitRange> rows_of(ParameterReader const& reader, StoredParameters const& stored,
-                                                    StoredParameter const& found) {
+[[nodiscard]] inline std::vector<UnitRange> rows_of(ParameterReader const& reader, StoredParameters const& stored) {
     auto const& op = *reader.operation;
-    return stored_rows(op, *reader.body, stored.model(), found, stored.is_gguf(), {{0, op.out_features}});
+    return stored_rows(op, stored.model(), stored.is_gguf(), {{0, op.out_features}});
 }
 /// All of a packed matrix.
 [[nodiscard]] inline Result<std::vector<float>> matrix_floats(ParameterLoader<Host>& loader,
@@ -36,10 +35,10 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 }
 /// Biases in the order of a held product's rows; norms as the model's files have them, where GGUF adds 1.
 [[nodiscard]] inline Result<> arrange_values(ParameterReader const& reader, StoredParameters const& stored,
-                                             StoredParameter const& found, TrainedAdapter const& adapter,
-                                             TrainingParameter const& parameter, std::vector<float>& values) {
+                                             TrainedAdapter const& adapter, TrainingParameter const& parameter,
+                                             std::vector<float>& values) {
     auto const& op = *reader.operation;
-    auto const added = op.kind == OpKind::norm ? stored_norm_offset(op.norm, stored.is_gguf()) : 0.0F;
+    auto const added = op.kind == OpKind::norm ? stored_norm_offset(op.norm().kind, stored.is_gguf()) : 0.0F;
     if (added != 0.0F) {
         for (auto& value : values) value -= added;
     }
@@ -47,7 +46,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
     auto const weight = parameter.name.substr(0, parameter.name.rfind('.')) + ".weight";
     if (adapter.options().held.count(weight) == 0) return {};
     std::vector<float> ordered;
-    for (auto const& range : rows_of(reader, stored, found))
+    for (auto const& range : rows_of(reader, stored))
         ordered.insert(ordered.end(), values.begin() + range.begin, values.begin() + range.end);
     if (ordered.size() != values.size())
         return Error{ErrorCode::shape_mismatch}.in(parameter.name).because("is another vector than its product's");

@@ -134,7 +134,7 @@ private:
         }
         for (auto const number : body_.log_sums) {
             auto const i = static_cast<std::size_t>(number);
-            if (how_.keeps_log_sums[i] != 0) pass.log_sums[i] = keep(rows_.all * operation(i).attention.heads);
+            if (how_.keeps_log_sums[i] != 0) pass.log_sums[i] = keep(rows_.all * operation(i).attention().heads);
         }
     }
     /// Gradients that parameters' are made of: the first part of a backward pass writes them where the second one finds them.
@@ -175,7 +175,7 @@ private:
                 auto const number = pass.again[next].operation;
                 run(items, pass, operation(number), event, rows_.backward);
                 if (is_log_sum_read(number) && how_.keeps_log_sums[number] == 0)
-                    note(items, pass.log_sums[number], event, rows_.backward * operation(number).attention.heads);
+                    note(items, pass.log_sums[number], event, rows_.backward * operation(number).attention().heads);
                 ++event;
             }
             take_back(items, pass, body_.steps[i], event++);

@@ -86,7 +86,7 @@ public:
         auto const extents = part.source();
         auto const& shape = parameter.tensor->shape;
         bool const is_turned = parameter.tensor->is_transposed;
-        auto const rows = rows_of(reader, loader.parameters(), found, part.rows);
+        auto const rows = rows_of(reader, loader.parameters(), part.rows);
         MatrixPart wanted{.outputs = shape[is_turned ? 1 : 0],
                           .inputs = shape[is_turned ? 0 : 1],
                           .is_turned = is_turned,
@@ -129,9 +129,9 @@ public:
 
     /// Rows of a file's weight that make some columns of what its product makes.
     [[nodiscard]] static std::vector<UnitRange> rows_of(detail::ParameterReader const& reader,
-                                                        StoredParameters const& stored, StoredParameter const& found,
+                                                        StoredParameters const& stored,
                                                         std::vector<UnitRange> const& columns) {
-        return stored_rows(*reader.operation, *reader.body, stored.model(), found, stored.is_gguf(), columns);
+        return stored_rows(*reader.operation, stored.model(), stored.is_gguf(), columns);
     }
 
 private:

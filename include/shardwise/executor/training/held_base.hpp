@@ -36,7 +36,7 @@ struct ParameterReader {
     /// Whether a base may hold the parameter in a format of its own: weights of products in layers, the table of words and the head.
     [[nodiscard]] bool may_be_held() const {
         if (slot != 0) return false;
-        bool const is_table = operation->kind == OpKind::embedding && operation->index == TableIndex::token;
+        bool const is_table = operation->kind == OpKind::embedding && operation->table().index == TableIndex::token;
         bool const is_product = operation->kind == OpKind::linear && is_in_layer;
         return is_table || is_head || (is_product && !operation->parameters[0].starts_with('/'));
     }

@@ -65,8 +65,8 @@ struct PassTraffic {
             bool const is_of_inputs = step.part == GradientPart::inputs;
             auto const& trained = block.operations[number];
             if (!trained.shares.empty()) {
-                auto const head = tokens * (op.attention.key_dim + op.attention.value_dim);
-                auto const others = (trained.heads - op.attention.heads) * head;
+                auto const head = tokens * (op.attention().key_dim + op.attention().value_dim);
+                auto const others = (trained.heads - op.attention().heads) * head;
                 out.backward += {1, 1, others * static_cast<std::int64_t>(sizeof(float))};
             }
             if (is_of_inputs && block.operations[number].cut == TrainedCut::outputs) out.backward += whole(step.reads);

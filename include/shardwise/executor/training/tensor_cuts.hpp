@@ -158,7 +158,7 @@ private:
         for (auto i = body.operations().size(); i-- > 0;) {
             auto const& op = body.operations()[i];
             if (op.output != id) continue;
-            if (op.kind == OpKind::attention) return &op.attention;
+            if (op.kind == OpKind::attention) return &op.attention();
             if (op.kind != OpKind::norm && op.kind != OpKind::activation) continue;
             for (auto const in : op.inputs) {
                 if (in == no_value || in == id) continue;
@@ -178,7 +178,7 @@ private:
     [[nodiscard]] static Result<> check_heads(BlockBody const& body, std::string_view module,
                                               TensorPlace const& place) {
         for (auto const& op : body.operations()) {
-            auto const& shape = op.attention;
+            auto const& shape = op.attention();
             if (op.kind != OpKind::attention || shape.kv_heads >= place.ranks) continue;
             if (place.ranks > shape.heads)
                 return Error{ErrorCode::invalid_argument}
@@ -221,7 +221,7 @@ private:
                                           Tensors const& tensors, HeldProducts const& held) {
         for (auto const& op : body.operations()) {
             bool const is_head = is_last && op.kind == OpKind::linear && &op == &body.operations().back();
-            if (!is_head && !(op.kind == OpKind::embedding && op.index == TableIndex::token)) continue;
+            if (!is_head && !(op.kind == OpKind::embedding && op.table().index == TableIndex::token)) continue;
             auto const found = tensors.find(detail::parameter_name(module, op.parameters[0], 0));
             if (found == tensors.end() || found->second->is_transposed || found->second->shape.rank() != 2)
                 return Error{ErrorCode::unsupported}
@@ -292,11 +292,9 @@ private:
                         piece_of(*stored.tensor, {split_units(op.out_features, place_.ranks, rank)}, inputs));
                     continue;
                 }
-                auto of_rows = op;
-                if (is_low_rank_b(op.parameters[0])) of_rows.output = low_rank_product(op, body);
-                auto const rows = stored_rows(of_rows, body, model, stored, false, columns);
-                auto const counted =
-                    stored_rows(of_rows, body, model, stored, false, counted_columns(of_rows.output, cuts, rank));
+                auto const product = is_low_rank_b(op.parameters[0]) ? low_rank_product(op, body) : op.output;
+                auto const rows = stored_rows(op, model, false, columns);
+                auto const counted = stored_rows(op, model, false, counted_columns(product, cuts, rank));
                 if (slot > 0) {
                     made.own.push_back({rows, {{0, 1}}});
                     made.counted.push_back({counted, {{0, 1}}});

@@ -135,7 +135,7 @@ namespace detail {
     GatherSizes out;
     if (place.ranks == 1) return out;
     for (auto const& op : body.forward.operations()) {
-        if (op.kind != OpKind::embedding || op.index != TableIndex::token) continue;
+        if (op.kind != OpKind::embedding || op.table().index != TableIndex::token) continue;
         auto const own = split_units(op.out_features, place.ranks, place.rank).size();
         out.take({leaf * op.out_features, 0, 0, leaf * own});
     }
@@ -149,8 +149,8 @@ namespace detail {
         auto const share = [&](ValueId id) { return leaf * split_units(of(id).width, place.ranks, place.rank).size(); };
         bool const reads_shared = !of(op.inputs[0]).is_whole();
         if (op.kind == OpKind::attention) {
-            auto const head = leaf * (op.attention.key_dim + op.attention.value_dim);
-            if (parted_heads > 0) out.take({parted_heads * head, op.attention.heads * head, 0, 0});
+            auto const head = leaf * (op.attention().key_dim + op.attention().value_dim);
+            if (parted_heads > 0) out.take({parted_heads * head, op.attention().heads * head, 0, 0});
         }
         if (op.kind == OpKind::norm && reads_shared) out.take({in, in, in, 0});
         if (op.kind != OpKind::linear) continue;
@@ -215,14 +215,14 @@ namespace detail {
                 out.scratch = std::max(out.scratch, 2 * norm_backward_workspace(leaf * heads));
             }
             if (op.kind == OpKind::rope && table.rope.frequencies.empty()) {
-                auto rope = layer_rope(model.config, op.attention, limits.context, divisors);
+                auto rope = layer_rope(model.config, op.attention(), limits.context, divisors);
                 if (!rope) return rope.error();
                 table.rope = std::move(*rope);
             }
             if (op.kind == OpKind::attention && model.config.alibi) {
-                auto const heads = cuts.empty() ? HeadShare{{0, op.attention.heads}, {}, 1}
+                auto const heads = cuts.empty() ? HeadShare{{0, op.attention().heads}, {}, 1}
                                                 : *cuts[static_cast<std::size_t>(program.place().rank)].heads;
-                auto const all = alibi_slopes(cuts.empty() ? op.attention.heads : cuts.back().heads->query.end);
+                auto const all = alibi_slopes(cuts.empty() ? op.attention().heads : cuts.back().heads->query.end);
                 for (auto head = heads.query.begin; head < heads.query.end; ++head)
                     table.slopes.push_back(all[static_cast<std::size_t>(head)]);
             }

@@ -111,7 +111,7 @@ private:
         if (config.labels > 0) return refused(detail::labels_refusal);
         for (auto const& body : model_->program.bodies()) {
             for (auto const& op : body.operations()) {
-                if (op.kind == OpKind::attention && op.attention.has_rounded_slopes)
+                if (op.kind == OpKind::attention && op.attention().has_rounded_slopes)
                     return refused("rounds linear biases (ALiBi), which has no gradient yet");
             }
         }
@@ -243,8 +243,10 @@ private:
         for (std::size_t i = 1; i < body.forward.values().size(); ++i) (void)local.value(body.values[i]);
         for (auto op : body.forward.operations()) {
             if (own.heads && (op.kind == OpKind::attention || op.kind == OpKind::rope)) {
-                op.attention.heads = own.heads->query.size();
-                op.attention.kv_heads = own.heads->kv.size();
+                auto shape = op.attention();
+                shape.heads = own.heads->query.size();
+                shape.kv_heads = own.heads->kv.size();
+                op.details = shape;
             }
             if (op.kind == OpKind::linear) {
                 op.in_features = body.values[static_cast<std::size_t>(op.inputs[0])].width;
@@ -262,9 +264,8 @@ private:
                                                              std::string const& prefix) const {
         TrainedOperation out;
         out.cut = TensorCuts::cut_of(one, body, cuts_.block(number));
-        auto const& shape = one.attention;
-        if (op.kind == OpKind::attention && place().ranks > shape.kv_heads) {
-            out.heads = shape.heads;
+        if (op.kind == OpKind::attention && place().ranks > one.attention().kv_heads) {
+            out.heads = one.attention().heads;
             for (auto const& cut : cuts_.block(number)) out.shares.push_back(*cut.heads);
         }
         for (std::size_t slot = 0; slot < op.parameters.size(); ++slot) {
@@ -288,9 +289,7 @@ private:
                 continue;
             }
             out.is_transposed = parameter.tensor->is_transposed;
-            auto of_rows = one;
-            if (is_low_rank_b(op.parameters[0])) of_rows.output = low_rank_product(one, body);
-            out.rows = rows_of(of_rows, body, *parameter.tensor);
+            out.rows = rows_of(one);
             if (out.cut == TrainedCut::none) continue;
             out.whole_rows = std::move(out.rows);
             // A rank has its rows in the order of the columns that they make.
@@ -299,13 +298,10 @@ private:
         return out;
     }
     /// The rows of a weight, in pieces that lie together, in the order of the columns that they make.
-    [[nodiscard]] std::vector<WeightRows> rows_of(Operation const& op, BlockBody const& body,
-                                                  Tensor const& tensor) const {
+    [[nodiscard]] std::vector<WeightRows> rows_of(Operation const& op) const {
         std::vector<WeightRows> out;
-        StoredParameter stored;
-        stored.tensor = &tensor;
         std::int64_t column = 0;
-        for (auto const& rows : stored_rows(op, body, *model_, stored, false, {{0, op.out_features}})) {
+        for (auto const& rows : stored_rows(op, *model_, false, {{0, op.out_features}})) {
             bool const continues = !out.empty() && out.back().rows.end == rows.begin;
             if (continues) {
                 out.back().rows.end = rows.end;

@@ -141,7 +141,7 @@ struct TrainingWalk {
     [[nodiscard]] Matrix log_sums(std::size_t operation) const {
         auto const& spot = memory.log_sums[operation];
         if (spot.place == BodyMemory::Place::none) return {};
-        return at(spot, body.forward.operations()[operation].attention.heads);
+        return at(spot, body.forward.operations()[operation].attention().heads);
     }
 
     /// What dropout is on, of an addition or of what an adapter reads.

@@ -121,8 +121,7 @@ public:
             if (auto const whole = stored.check_files(); !whole) return whole.error();
             if (!values) return values.error();
             if (reader != readers.end() && !adapter.empty())
-                if (auto const done =
-                        detail::arrange_values(reader->second, stored, *found, adapter, parameter, *values);
+                if (auto const done = detail::arrange_values(reader->second, stored, adapter, parameter, *values);
                     !done)
                     return done.error();
             auto const* const from = values->data();
@@ -153,7 +152,7 @@ public:
             for (std::int32_t layer = 0; layer < block.count; ++layer) {
                 auto const prefix = block_path(block, layer);
                 for (auto const& op : model.program.body(block).operations()) {
-                    if (op.kind == OpKind::norm && !op.parameters[0].empty() && !has_offset(op.norm))
+                    if (op.kind == OpKind::norm && !op.parameters[0].empty() && !has_offset(op.norm().kind))
                         ones.insert(detail::parameter_name(prefix, op.parameters[0], 0));
                 }
             }

@@ -17,8 +17,8 @@ struct TrainedOp<ActivationOp> : NeedsNoScratch, HasNoParameters {
     [[nodiscard]] static Result<> forward(TrainingWalk const& walk, Operation const& op, std::size_t) {
         auto const out = walk.value(op.output);
         auto const first = walk.value(op.inputs[0]);
-        if (op.inputs[1] == no_value) return activation<float>(first, out, op.activation, walk.stream);
-        return gated_activation<float>(gate_of(first, op), up_of(walk.value(op.inputs[1]), op), out, op.activation,
+        if (op.inputs[1] == no_value) return activation<float>(first, out, op.activation(), walk.stream);
+        return gated_activation<float>(gate_of(first, op), up_of(walk.value(op.inputs[1]), op), out, op.activation(),
                                        walk.stream);
     }
     [[nodiscard]] static Result<> inputs(TrainingWalk const& walk, Operation const& op, std::size_t,
@@ -27,10 +27,10 @@ struct TrainedOp<ActivationOp> : NeedsNoScratch, HasNoParameters {
         auto const to = walk.gradient(step.writes[0]);
         auto const gradient = walk.gradient(step.reads);
         if (op.inputs[1] == no_value)
-            return activation_backward(first, gradient, to, step.is_added[0], op.activation, walk.stream);
+            return activation_backward(first, gradient, to, step.is_added[0], op.activation(), walk.stream);
         return gated_activation_backward(gate_of(first, op), up_of(walk.value(op.inputs[1]), op), gradient,
                                          gate_of(to, op), up_of(walk.gradient(step.writes[1]), op), step.is_added[0],
-                                         op.activation, walk.stream);
+                                         op.activation(), walk.stream);
     }
 
 private:

@@ -20,7 +20,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 template <>
 struct TrainedOp<AttentionOp> : HasNoParameters {
     [[nodiscard]] static std::int64_t scratch(Operation const& op, BackwardBody const&, std::int64_t tokens) {
-        return attention_backward_workspace(op.attention, tokens, tokens);
+        return attention_backward_workspace(op.attention(), tokens, tokens);
     }
     [[nodiscard]] static Result<> forward(TrainingWalk const& walk, Operation const& op, std::size_t number) {
         auto const in = parts_of(walk.value(op.inputs[0]), walk.value(op.inputs[1]), walk.value(op.inputs[2]), op);
@@ -28,7 +28,7 @@ struct TrainedOp<AttentionOp> : HasNoParameters {
         auto const log_sums = walk.log_sums(number);
         auto const& shares = walk.block.operations[number].shares;
         auto const share = shares.empty()
-                               ? HeadShare{{0, op.attention.heads}, {0, op.attention.kv_heads}, whole_group(op)}
+                               ? HeadShare{{0, op.attention().heads}, {0, op.attention().kv_heads}, whole_group(op)}
                                : shares[static_cast<std::size_t>(walk.tensor->place.rank)];
         for (std::int64_t first = 0; first < walk.tokens; first += walk.sequence) {
             // Where the rank's heads are parts of groups, one part after another: a head's bits are the same.
@@ -49,10 +49,10 @@ struct TrainedOp<AttentionOp> : HasNoParameters {
                                         ? walk.slopes
                                         : walk.slopes.part(run.query.begin - share.query.begin, run.query.size());
                 auto const done = attention<float, float>(
-                    TrainingWalk::ConstMatrix(of_queries(in.q, op.attention.key_dim)),
-                    TrainingWalk::ConstMatrix(part(in.k, run.kv, share.kv.begin, op.attention.key_dim)),
-                    TrainingWalk::ConstMatrix(part(in.v, run.kv, share.kv.begin, op.attention.value_dim)),
-                    of_queries(out, op.attention.value_dim), options, walk.stream, {}, {}, slopes,
+                    TrainingWalk::ConstMatrix(of_queries(in.q, op.attention().key_dim)),
+                    TrainingWalk::ConstMatrix(part(in.k, run.kv, share.kv.begin, op.attention().key_dim)),
+                    TrainingWalk::ConstMatrix(part(in.v, run.kv, share.kv.begin, op.attention().value_dim)),
+                    of_queries(out, op.attention().value_dim), options, walk.stream, {}, {}, slopes,
                     log_sums.empty() ? log_sums : of_queries(log_sums, 1));
                 if (!done) return done;
             }
@@ -78,7 +78,7 @@ private:
     };
     /// Query heads that read one key-value head where none is shared.
     [[nodiscard]] static std::int64_t whole_group(Operation const& op) {
-        return op.attention.heads / op.attention.kv_heads;
+        return op.attention().heads / op.attention().kv_heads;
     }
     /// Of ranks that read one key-value head each has the gradients of its query heads, which all gather; their sum is attention_backward's.
     [[nodiscard]] static Result<> inputs_of_group(TrainingWalk const& walk, Operation const& op, std::size_t number,
@@ -87,7 +87,7 @@ private:
             return Error{ErrorCode::unsupported}
                 .in("attention")
                 .because("adds to gradients of heads that tensor-parallel ranks share, which has no kernel");
-        auto const& shape = op.attention;
+        auto const& shape = op.attention();
         auto const& tensor = *walk.tensor;
         auto const& trained = walk.block.operations[number];
         auto const& share = trained.shares[static_cast<std::size_t>(tensor.place.rank)];
@@ -144,7 +144,7 @@ private:
     [[nodiscard]] static Parts parts_of(TrainingWalk::Matrix q, TrainingWalk::Matrix k, TrainingWalk::Matrix v,
                                         Operation const& op) {
         if (op.inputs[0] != op.inputs[1]) return {q, k, v};
-        auto const& shape = op.attention;
+        auto const& shape = op.attention();
         auto const q_width = shape.heads * shape.key_dim;
         auto const k_width = shape.kv_heads * shape.key_dim;
         return {q.columns(0, q_width), q.columns(q_width, k_width),
@@ -152,9 +152,9 @@ private:
     }
     [[nodiscard]] static AttentionOptions options_of(TrainingWalk const& walk, Operation const& op) {
         AttentionOptions options;
-        options.shape = op.attention;
-        options.soft_cap = static_cast<float>(op.attention.soft_cap);
-        options.scale = score_scale(walk.model.config, op.attention, walk.block.number);
+        options.shape = op.attention();
+        options.soft_cap = static_cast<float>(op.attention().soft_cap);
+        options.scale = score_scale(walk.model.config, op.attention(), walk.block.number);
         return options;
     }
 };

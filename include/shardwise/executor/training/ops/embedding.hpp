@@ -85,9 +85,9 @@ private:
     }
     [[nodiscard]] static TensorView<std::int32_t const, 1, Host> rows_of(TrainingWalk const& walk,
                                                                          Operation const& op) {
-        return op.index == TableIndex::position ? walk.positions : walk.ids;
+        return op.table().index == TableIndex::position ? walk.positions : walk.ids;
     }
-    [[nodiscard]] static std::int64_t first_of(Operation const& op) { return op.first_row; }
+    [[nodiscard]] static std::int64_t first_of(Operation const& op) { return op.table().first_row; }
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -63,7 +63,7 @@ private:
         TrainingWalk::ConstMatrix const in = rows_of(of, op);
         auto const out = rows_of(to, op);
         auto const weight = walk.weight(number, 0);
-        if (is_layer_norm(op.norm))
+        if (is_layer_norm(op.norm().kind))
             return layer_norm<float>(in, weight, walk.weight(number, 1), out, epsilon_of(walk, op), walk.stream);
         return rms_norm<float>(in, weight, out, epsilon_of(walk, op), walk.stream, offset_of(op));
     }
@@ -88,9 +88,11 @@ private:
         return {all.data(), {all.extent(0) * (all.extent(1) / op.in_features), op.in_features}};
     }
     [[nodiscard]] static float epsilon_of(TrainingWalk const& walk, Operation const& op) {
-        return static_cast<float>(op.epsilon > 0.0 ? op.epsilon : walk.model.config.norm_epsilon);
+        return static_cast<float>(op.norm().epsilon > 0.0 ? op.norm().epsilon : walk.model.config.norm_epsilon);
     }
-    [[nodiscard]] static float offset_of(Operation const& op) { return op.norm == NormKind::rms_offset ? 1.0F : 0.0F; }
+    [[nodiscard]] static float offset_of(Operation const& op) {
+        return op.norm().kind == NormKind::rms_offset ? 1.0F : 0.0F;
+    }
     [[nodiscard]] static Result<> take_back(TrainingWalk const& walk, Operation const& op, std::size_t number,
                                             TrainingWalk::Matrix of, TrainingWalk::Matrix of_gradient,
                                             TrainingWalk::Matrix in_gradient, bool is_input_added,
@@ -101,7 +103,7 @@ private:
         TensorView<double, 1, Host> const workspace{reinterpret_cast<double*>(walk.scratch.data()),
                                                     {norm_backward_workspace(in.extent(0))}};
         auto const weight = walk.weight(number, 0);
-        if (is_layer_norm(op.norm))
+        if (is_layer_norm(op.norm().kind))
             return layer_norm_backward(in, weight, out_gradient, in_gradient, is_input_added, weight_gradient,
                                        bias_gradient, is_weight_added, workspace, epsilon_of(walk, op), walk.stream);
         return rms_norm_backward(in, weight, out_gradient, in_gradient, is_input_added, weight_gradient,
