@@ -182,3 +182,63 @@ if(SHARDWISE_HIP_CPU)
     target_compile_definitions(test_device_hip_cpu PRIVATE ${shardwise_test_definitions})
     set_tests_properties(device.hip_cpu PROPERTIES FAIL_REGULAR_EXPRESSION "SKIPPED:")
 endif()
+
+# AMD's machine code on the processor: a checkout of tinygrad, whose emulator of CDNA executes the kernels as clang makes them for gfx942
+# (Debian: clang-19 lld-19).
+set(SHARDWISE_AMD_EMULATOR "" CACHE PATH "A checkout of tinygrad, with whose emulator to execute the HIP kernels' machine code")
+if(SHARDWISE_AMD_EMULATOR)
+    if(NOT EXISTS "${SHARDWISE_AMD_EMULATOR}/test/mockgpu/amd/emu.py")
+        message(FATAL_ERROR "SHARDWISE_AMD_EMULATOR: ${SHARDWISE_AMD_EMULATOR}/test/mockgpu/amd/emu.py is not there")
+    endif()
+    find_program(shardwise_amd_clang NAMES clang++-19 REQUIRED HINTS /opt/rocm/llvm/bin)
+    find_path(shardwise_amd_include hip/hip_runtime.h REQUIRED HINTS /opt/rocm/include)
+    find_path(shardwise_amd_bitcode ockl.bc REQUIRED PATH_SUFFIXES amdgcn/bitcode HINTS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE} /opt/rocm)
+    # Debian's libraries are older than gfx942: of an architecture they have a number alone, which is made here.
+    set(bitcode "${CMAKE_CURRENT_BINARY_DIR}/amd-bitcode")
+    file(GLOB libraries "${shardwise_amd_bitcode}/*.bc")
+    file(COPY ${libraries} DESTINATION "${bitcode}")
+    file(WRITE "${bitcode}/gfx942.ll" "target triple = \"amdgcn-amd-amdhsa\"\n@__oclc_ISA_version = linkonce_odr protected "
+                                      "local_unnamed_addr addrspace(4) constant i32 9402, align 4\n")
+    execute_process(COMMAND "${shardwise_amd_clang}" -cc1 -triple amdgcn-amd-amdhsa -emit-llvm-bc -x ir "${bitcode}/gfx942.ll"
+                            -o "${bitcode}/oclc_isa_version_942.bc" COMMAND_ERROR_IS_FATAL ANY)
+
+    shardwise_device_program(amd)
+    cmake_path(GET shardwise_amd_clang PARENT_PATH folder)
+    set(compile "${CMAKE_COMMAND}" -E env "PATH=/usr/lib/llvm-19/bin:${folder}:$ENV{PATH}" "${shardwise_amd_clang}" -std=c++20 -O1 -DNDEBUG
+                -D__HIP_PLATFORM_AMD__=1 -DSHARDWISE_TEST_KERNELS_ELSEWHERE "-I${PROJECT_SOURCE_DIR}/include"
+                "-I${CMAKE_CURRENT_SOURCE_DIR}/support" -isystem "${shardwise_amd_include}" -x hip --offload-arch=gfx942
+                "--rocm-device-lib-path=${bitcode}")
+    set(code "")
+    foreach(name kernels host_code ${shardwise_kernel_families})
+        set(source "${PROJECT_SOURCE_DIR}/include/shardwise/kernels/instantiate/${name}.cu")
+        if(NOT EXISTS "${source}")
+            set(source "${CMAKE_CURRENT_SOURCE_DIR}/device/${name}.cu")
+        endif()
+        set(object "${CMAKE_CURRENT_BINARY_DIR}/device-amd-${name}.o")
+        add_custom_command(OUTPUT "${object}" VERBATIM COMMENT "amd: ${name}, host code" DEPENDS "${source}"
+                           COMMAND ${compile} --cuda-host-only -fuse-cuid=none -fPIC -c "${source}" -o "${object}")
+        target_sources(test_device_amd PRIVATE "${object}")
+        set_source_files_properties("${object}" PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
+        if(name STREQUAL "host_code")
+            continue()
+        endif()
+        set(object "${CMAKE_CURRENT_BINARY_DIR}/device-amd-${name}.code")
+        add_custom_command(OUTPUT "${object}" VERBATIM COMMENT "amd: ${name}, for gfx942" DEPENDS "${source}"
+                           COMMAND ${compile} --cuda-device-only --no-gpu-bundle-output -c "${source}" -o "${object}")
+        list(APPEND code "${object}")
+    endforeach()
+    add_custom_target(device_amd_code DEPENDS ${code})
+    add_dependencies(test_device_amd device_amd_code)
+    target_sources(test_device_amd PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}/device/amd/runtime.cpp")
+    foreach(target device_cases_amd test_device_amd)
+        target_include_directories(${target} SYSTEM PRIVATE "${shardwise_amd_include}")
+        target_compile_definitions(${target} PRIVATE SHARDWISE_HAS_HIP=1 __HIP_PLATFORM_AMD__=1 NDEBUG)
+        target_compile_options(${target} PRIVATE -O1)
+        target_link_libraries(${target} PRIVATE shardwise::host)
+    endforeach()
+    # Each object by --cuda-host-only has the same name of a unit.
+    target_link_options(test_device_amd PRIVATE LINKER:-z,muldefs)
+    set(execute "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_SOURCE_DIR}/device/amd/execute.py" "${SHARDWISE_AMD_EMULATOR}" ${code})
+    list(JOIN execute " " execute)
+    set_tests_properties(device.amd PROPERTIES LABELS long TIMEOUT 7200 ENVIRONMENT "SHARDWISE_AMD_EXECUTE=${execute}")
+endif()

@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""execute.py TINYGRAD OBJECT... ADDRESS SIZE: executes AMD machine code for tests/device/amd/runtime.cpp.
+
+TINYGRAD is a checkout of tinygrad/tinygrad, whose emulator of CDNA (test/mockgpu/amd/emu.py) executes the instructions; OBJECT are code
+objects for gfx942. Both processes have the memory of the device, file descriptor 3, at ADDRESS. Requests are lines on standard input:
+
+    layout KERNEL                                   answers  layout OFFSET:BYTES ...   of the kernel's own arguments
+    run KERNEL BLOCKS THREADS SHARED ARGUMENTS      answers  done                      ARGUMENTS is an address
+
+An answer that begins with "failed" says why. Source: LLVM's AMDGPUUsage (code objects, kernel descriptors, initial registers, version 5).
+"""
+
+import ctypes
+import importlib
+import mmap
+import os
+import struct
+import sys
+
+
+def read_msgpack(data, at=0):
+    """The value at a place of a MessagePack text, and where it ends: what code objects' metadata needs of it."""
+    head = data[at]
+    at += 1
+    if head < 0x80:
+        return head, at
+    if head >= 0xE0:
+        return head - 256, at
+    if 0xA0 <= head < 0xC0 or head in (0xD9, 0xDA, 0xDB):
+        length = head & 31
+        if head > 0xC0:
+            size = 1 << (head - 0xD9)
+            length, at = int.from_bytes(data[at : at + size], "big"), at + size
+        return data[at : at + length].decode(), at + length
+    if head in (0xC0, 0xC2, 0xC3):
+        return {0xC0: None, 0xC2: False, 0xC3: True}[head], at
+    if 0xCC <= head <= 0xD3:
+        size = 1 << (head & 3)
+        return int.from_bytes(data[at : at + size], "big", signed=head >= 0xD0), at + size
+    if head >= 0xDC:
+        size = 2 if head in (0xDC, 0xDE) else 4
+        length, at = int.from_bytes(data[at : at + size], "big"), at + size
+        is_map = head >= 0xDE
+    else:
+        length, is_map = head & 15, head < 0x90
+    items = []
+    for _ in range(length * (2 if is_map else 1)):
+        item, at = read_msgpack(data, at)
+        items.append(item)
+    return (dict(zip(items[::2], items[1::2])) if is_map else items), at
+
+
+class CodeObject:
+    """A code object in memory: where its kernels begin, and what their metadata says."""
+
+    def __init__(self, path):
+        data = open(path, "rb").read()
+        offset, count = struct.unpack_from("<Q", data, 32)[0], struct.unpack_from("<H", data, 56)[0]
+        segments = [struct.unpack_from("<IIQQQQQQ", data, offset + 56 * i) for i in range(count)]
+        size = max(segment[3] + segment[6] for segment in segments if segment[0] == 1)
+        self.memory = mmap.mmap(-1, (size + mmap.PAGESIZE - 1) // mmap.PAGESIZE * mmap.PAGESIZE)
+        self.base = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+        for kind, _, at, address, _, in_file, _, _ in segments:
+            if kind == 1:
+                self.memory[address : address + in_file] = data[at : at + in_file]
+            elif kind == 4:  # notes
+                self.read_notes(data[at : at + in_file])
+        offset, count = struct.unpack_from("<Q", data, 40)[0], struct.unpack_from("<H", data, 60)[0]
+        sections = [struct.unpack_from("<IIQQQQIIQQ", data, offset + 64 * i) for i in range(count)]
+        self.symbols = {}
+        for section in sections:
+            if section[1] != 11:  # dynamic symbols
+                continue
+            names = sections[section[6]][4]
+            for i in range(section[5] // 24):
+                name, _, _, _, value, _ = struct.unpack_from("<IBBHQQ", data, section[4] + 24 * i)
+                self.symbols[data[names + name : data.index(b"\0", names + name)].decode()] = value
+
+    def read_notes(self, notes):
+        at = 0
+        while at + 12 <= len(notes):
+            name, size, kind = struct.unpack_from("<III", notes, at)
+            at += 12 + (name + 3) // 4 * 4
+            if kind == 32:
+                kernels = read_msgpack(notes, at)[0]["amdhsa.kernels"]
+                self.kernels = {kernel[".name"]: kernel for kernel in kernels}
+            at += (size + 3) // 4 * 4
+
+
+def without_scalar_base(pc):
+    """The address of an instruction, of which a FLAT one says that it has no scalar base: compilers leave 0 in the field, which FLAT does
+    not read and the emulator takes for register 0."""
+    words = (ctypes.c_uint32 * 2).from_address(pc)
+    is_flat = words[0] >> 26 == 0b110111 and words[0] >> 14 & 3 == 0
+    if is_flat:
+        words[1] |= 0x7F << 16
+    return pc
+
+
+class Emulator:
+    def __init__(self, folder, objects):
+        sys.path.insert(0, folder)
+        os.environ["DEV"] = "CPU"
+        self.emulator = importlib.import_module("test.mockgpu.amd.emu")
+        # It flushes numbers below the normal ones, as RDNA does where nothing is said. gfx9's kernels keep them.
+        self.emulator._MXCSRContext.__enter__ = lambda context: context
+        self.emulator._MXCSRContext.__exit__ = lambda context, *_: None
+        decode = self.emulator._decode_at
+        self.emulator._decode_at = lambda pc, architecture: decode(without_scalar_base(pc), architecture)
+        self.kernels = {name: one for one in map(CodeObject, objects) for name in one.kernels}
+
+    def layout(self, name):
+        arguments = self.kernels[name].kernels[name][".args"]
+        own = [a for a in arguments if not a[".value_kind"].startswith("hidden_")]
+        return " ".join(["layout", *(f"{a['.offset']}:{a['.size']}" for a in own)])
+
+    def run(self, name, blocks, threads, shared, arguments):
+        code = self.kernels[name]
+        facts = code.kernels[name]
+        for argument in facts[".args"]:
+            kind = argument[".value_kind"].removeprefix("hidden_")
+            # Blocks and threads in x alone.
+            value = {"block_count_x": blocks, "group_size_x": threads, "block_count_y": 1, "block_count_z": 1, "group_size_y": 1,
+                     "group_size_z": 1, "grid_dims": 1}.get(kind, 0)
+            if argument[".value_kind"] != kind:
+                ctypes.memmove(arguments + argument[".offset"], value.to_bytes(argument[".size"], "little"), argument[".size"])
+        descriptor = code.symbols[name + ".kd"]
+        fixed_shared, scratch, _, _, entry = struct.unpack_from("<IIIIq", code.memory, descriptor)
+        _, _, second, properties = struct.unpack_from("<IIIH", code.memory, descriptor + 44)
+        if properties & 0b1111111 != 0b1000:
+            raise ValueError(f"wants other registers than the address of its arguments ({properties:#x})")
+        granules = (fixed_shared + shared + 511) // 512
+        second = second & ~(0x1FF << 15) | granules << 15
+        self.emulator.run_asm(code.base + descriptor + entry, 0, blocks, 1, 1, threads, 1, 1, arguments, second, scratch, "cdna")
+
+
+def main():
+    folder, *objects, address, size = sys.argv[1:]
+    library = ctypes.CDLL(None, use_errno=True)
+    library.mmap.restype = ctypes.c_void_p
+    library.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+    # MAP_SHARED | MAP_FIXED_NOREPLACE
+    mapped = library.mmap(int(address), int(size), mmap.PROT_READ | mmap.PROT_WRITE, 0x100001, 3, 0)
+    if mapped != int(address):
+        sys.exit(f"execute.py: the device's memory does not map at {int(address):#x}: {os.strerror(ctypes.get_errno())}")
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    emulator = Emulator(folder, objects)
+    for line in sys.stdin:
+        what, name, *numbers = line.split()
+        try:
+            if what == "layout":
+                answer = emulator.layout(name)
+            else:
+                emulator.run(name, *map(int, numbers))
+                answer = "done"
+        except Exception as error:  # the emulator's own are of every kind
+            answer = "failed " + " ".join(f"{type(error).__name__}: {error}".split())
+        print(answer, file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()
