@@ -73,11 +73,7 @@ struct Bert {
     static constexpr detail::BertLayout layout{.prefix = "Bert"};
 
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known = detail::check_class(
-                config, {"BertForMaskedLM", "BertModel", "BertForSequenceClassification", "BertForTokenClassification",
-                         "BertForQuestionAnswering", "BertForMultipleChoice"});
-            !known)
-            return known;
+        if (auto const known = detail::check_class(config, "Bert", detail::masked_classes); !known) return known;
         return detail::complete_bert(config);
     }
 
@@ -107,7 +103,8 @@ struct Bert {
         ProgramBuilder model(tree, "bert");
         detail::append_encoder(model, config, layout);
         detail::append_classifier(model, config);
-        detail::append_masked_head(model, "cls.predictions", "transform.dense", "transform.LayerNorm", config.activation);
+        detail::append_masked_head(model, "cls.predictions", "transform.dense", "transform.LayerNorm",
+                                   config.activation);
         return std::move(model).finish();
     }
 

@@ -51,11 +51,7 @@ struct Bloom {
     /// The MLP is four times as wide as the model. ALiBi bounds no context; seq_length is what the model was trained
     /// with.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known = detail::check_class(
-                config,
-                {"BloomForCausalLM", "BloomModel", "BloomForSequenceClassification", "BloomForTokenClassification"});
-            !known)
-            return known;
+        if (auto const known = detail::check_class(config, "Bloom", detail::label_classes); !known) return known;
         if (auto const ok = detail::check_size("hidden_size", config.hidden_size); !ok) return ok;
         config.intermediate_size = 4 * config.hidden_size;
         config.kv_heads = config.heads;

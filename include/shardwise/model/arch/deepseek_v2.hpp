@@ -70,9 +70,7 @@ struct DeepseekV2 {
     /// A null q_lora_rank means one projection for the queries; a null n_shared_experts none. The rotary embedding is
     /// qk_rope_head_dim wide whatever head_dim says. The router reads no norm_topk_prob.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known = detail::check_class(
-                config, {"DeepseekV2ForCausalLM", "DeepseekV2Model", "DeepseekV2ForSequenceClassification"});
-            !known)
+        if (auto const known = detail::check_class(config, "DeepseekV2", detail::text_label_classes); !known)
             return known;
         config.head_dim = 0;
         config.interleaved_rope = true;

@@ -76,11 +76,7 @@ struct DeepseekV3 {
     /// A null q_lora_rank means one projection for the queries; head_dim, where given, changes the rotary embedding
     /// only.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known = detail::check_class(
-                config, {"DeepseekV3ForCausalLM", "DeepseekV3Model", "DeepseekV3ForSequenceClassification",
-                         "DeepseekV3ForTokenClassification"});
-            !known)
-            return known;
+        if (auto const known = detail::check_class(config, "DeepseekV3", detail::label_classes); !known) return known;
         config.mlp_bias = false;
         config.router_score = RouterScore::sigmoid;
         config.group_rank = GroupRank::best_two;

@@ -64,12 +64,7 @@ struct DistilBert {
                                                 .last_norm = "output_layer_norm"};
 
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known =
-                detail::check_class(config, {"DistilBertForMaskedLM", "DistilBertModel",
-                                             "DistilBertForSequenceClassification", "DistilBertForTokenClassification",
-                                             "DistilBertForQuestionAnswering", "DistilBertForMultipleChoice"});
-            !known)
-            return known;
+        if (auto const known = detail::check_class(config, "DistilBert", detail::masked_classes); !known) return known;
         config.norm_epsilon = 1e-12;
         constexpr detail::ConfigKeys keys{.hidden_size = "dim",
                                           .layers = "n_layers",
@@ -125,7 +120,8 @@ struct DistilBert {
             (void)body.activation(dense, ActivationKind::relu);
         });
         // Its rows are those of the texts.
-        model.head_block("classifier", [&](BlockBuilder& body) { (void)body.linear(body.input(), "scores", {}); }, Rows::sequences);
+        model.head_block(
+            "classifier", [&](BlockBuilder& body) { (void)body.linear(body.input(), "scores", {}); }, Rows::sequences);
         model.head_block("vocab_transform", [&](BlockBuilder& body) {
             (void)body.activation(body.linear(body.input(), "transformed", {}), config.activation);
         });
@@ -166,12 +162,11 @@ private:
             tree.add("TransformerBlock", {},
                      {{"attention", attention}, {"sa_layer_norm", norm}, {"ffn", ffn}, {"output_layer_norm", norm}});
         auto const list = tree.add("ModuleList", {}, {numbered(0, config.layers, layer, ModuleRole::layer)});
-        auto const embeddings =
-            tree.add("Embeddings", {detail::position_indices(config)},
-                     {{"word_embeddings", part.vocabulary(config.vocab_size, hidden)},
-                      {"position_embeddings", part.table(config.max_positions, hidden)},
-                      {"LayerNorm", norm},
-                      {"dropout", dropout}});
+        auto const embeddings = tree.add("Embeddings", {detail::position_indices(config)},
+                                         {{"word_embeddings", part.vocabulary(config.vocab_size, hidden)},
+                                          {"position_embeddings", part.table(config.max_positions, hidden)},
+                                          {"LayerNorm", norm},
+                                          {"dropout", dropout}});
         return tree.add("DistilBertModel", {},
                         {{"embeddings", embeddings, ModuleRole::embedding},
                          {"transformer", tree.add("Transformer", {}, {{"layer", list}})}});

@@ -67,11 +67,7 @@ struct Falcon {
     /// Key-value heads: num_kv_heads in the new layout (absent: all heads), one with multi_query, else all heads. The
     /// new layout has two norms in parallel unless told otherwise.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known =
-                detail::check_class(config, {"FalconForCausalLM", "FalconModel", "FalconForSequenceClassification",
-                                             "FalconForTokenClassification"});
-            !known)
-            return known;
+        if (auto const known = detail::check_class(config, "Falcon", detail::label_classes); !known) return known;
         if (auto const ok = detail::check_size("hidden_size", config.hidden_size); !ok) return ok;
         derive_absent(fields, config);
         bool const is_new = is_new_layout(config);

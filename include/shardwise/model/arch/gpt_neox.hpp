@@ -53,11 +53,7 @@ struct GptNeoX {
     };
 
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known =
-                detail::check_class(config, {"GPTNeoXForCausalLM", "GPTNeoXModel", "GPTNeoXForSequenceClassification",
-                                             "GPTNeoXForTokenClassification"});
-            !known)
-            return known;
+        if (auto const known = detail::check_class(config, "GPTNeoX", detail::label_classes); !known) return known;
         config.kv_heads = config.heads;
         if (auto const ok = detail::check_sizes(config, {}); !ok) return ok;
         config.head_dim = config.hidden_size / config.heads;

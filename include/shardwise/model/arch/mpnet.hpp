@@ -43,12 +43,7 @@ struct MpNet {
 
     /// The class takes 1 for the padding id and 32 for the number of buckets, whatever the config says.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known =
-                detail::check_class(config, {"MPNetForMaskedLM", "MPNetModel", "MPNetForSequenceClassification",
-                                             "MPNetForTokenClassification", "MPNetForQuestionAnswering",
-                                             "MPNetForMultipleChoice"});
-            !known)
-            return known;
+        if (auto const known = detail::check_class(config, "MPNet", detail::masked_classes); !known) return known;
         if (config.position_buckets != 32) {
             return Error{ErrorCode::unsupported}
                 .at("relative_attention_num_buckets")
@@ -134,9 +129,9 @@ private:
             {"encoder", tree.add("MPNetEncoder", {}, {{"layer", list}, {"relative_attention_bias", biases}})}};
         if (has_pooler(config)) {
             auto const dense = part.linear(hidden, hidden, true);
-            children.push_back(
-                {"pooler", tree.add("MPNetPooler", {}, {{"dense", dense}, {"activation", part.plain("Tanh")}}),
-                 ModuleRole::head});
+            children.push_back({"pooler",
+                                tree.add("MPNetPooler", {}, {{"dense", dense}, {"activation", part.plain("Tanh")}}),
+                                ModuleRole::head});
         }
         return tree.add("MPNetModel", children);
     }

@@ -28,11 +28,7 @@ struct Roberta {
     static constexpr detail::BertLayout layout{.prefix = "Roberta", .has_padding_row = true};
 
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known = detail::check_class(
-                config, {"RobertaForMaskedLM", "RobertaModel", "RobertaForSequenceClassification",
-                         "RobertaForTokenClassification", "RobertaForQuestionAnswering", "RobertaForMultipleChoice"});
-            !known)
-            return known;
+        if (auto const known = detail::check_class(config, "Roberta", detail::masked_classes); !known) return known;
         return detail::complete_bert(config);
     }
 

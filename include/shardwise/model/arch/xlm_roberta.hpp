@@ -28,11 +28,7 @@ struct XlmRoberta {
     static constexpr detail::BertLayout layout{.prefix = "XLMRoberta", .has_padding_row = true};
 
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known = detail::check_class(
-                config, {"XLMRobertaForMaskedLM", "XLMRobertaModel", "XLMRobertaForSequenceClassification",
-                         "XLMRobertaForTokenClassification", "XLMRobertaForQuestionAnswering", "XLMRobertaForMultipleChoice"});
-            !known)
-            return known;
+        if (auto const known = detail::check_class(config, "XLMRoberta", detail::masked_classes); !known) return known;
         return detail::complete_bert(config);
     }
 

@@ -124,6 +124,12 @@ template <class Slides>
     return {};
 }
 
+/// No layer has a window, whatever the config says.
+constexpr void leave_out_windows(ModelConfig& config) {
+    config.sliding_window = config.layer_types_count = 0;
+    config.local_layers = {};
+}
+
 /// Makes rope_free_layers the truth: what no_rope_layers said where it is given, else every rope_free_interval-th layer.
 ///
 /// Errors  invalid_field where no_rope_layers has another length than the model has layers, or the interval is below 1

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <shardwise/core/list.hpp>
+#include <shardwise/core/span.hpp>
 #include <shardwise/model/activation_names.hpp>
+#include <shardwise/model/arch/detail/config_checks.hpp>
 #include <shardwise/model/arch/detail/label_head.hpp>
 #include <shardwise/model/arch/detail/layer_norms.hpp>
 #include <shardwise/model/arch/detail/model_class.hpp>
@@ -31,6 +33,8 @@ struct HeadNorms {
 struct LlamaLayout {
     /// The prefix of class names: "Llama", "Qwen2".
     std::string_view prefix;
+    /// What follows it in the names of the classes that are counted, the usual one first.
+    Span<std::string_view const> classes = label_classes;
     /// The whole name of the norms' class where the prefix is not part of it ("LayerNorm").
     std::string_view norm_class{};
     /// The suffixes of the classes of norms, attention and of the model without a head.
@@ -59,6 +63,12 @@ struct LlamaLayout {
     /// The family's own number that bends scores; empty: none does (gemma2).
     std::string_view score_cap{};
 };
+
+/// What decoders of this layout complete first: the class and the heads.
+[[nodiscard]] constexpr Result<> complete_decoder(ModelConfig& config, LlamaLayout const& layout) {
+    if (auto const checked = check_class(config, layout.prefix, layout.classes); !checked) return checked;
+    return complete_heads(config);
+}
 
 /// The norm around attention and MLP.
 [[nodiscard]] constexpr ModuleId add_decoder_norm(PartMaker& part, LlamaLayout const& layout, std::int64_t size) {

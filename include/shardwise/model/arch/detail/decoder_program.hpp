@@ -126,4 +126,13 @@ template <class Feed>
                            [&](BlockBuilder& body, ValueId in) { return append_gated_mlp(body, config, in); });
 }
 
+/// What a family whose layers are all of llama's kind has besides its `layout`: its base class.
+template <class Family>
+struct DenseDecoder {
+    static constexpr ModuleTree tree(auto const& config) { return dense_decoder_tree(config, Family::layout); }
+    static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
+        return dense_decoder_program(config, Family::layout, tree);
+    }
+};
+
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -76,8 +76,7 @@ struct DeepseekLayout {
     if (auto const ok = complete_deepseek_experts(config); !ok) return ok;
     if (config.head_dim == 0) config.head_dim = config.qk_rope_head_dim;
     config.attention_out_bias = config.attention_bias;
-    config.sliding_window = config.layer_types_count = 0;
-    config.local_layers = {};
+    leave_out_windows(config);
     auto widest = config;
     widest.head_dim = config.qk_nope_head_dim + config.qk_rope_head_dim + config.v_head_dim;
     for (auto const rank : {config.q_lora_rank, config.kv_lora_rank}) {
