@@ -14,6 +14,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct Bert {
     static constexpr std::string_view name = "bert";
     static constexpr std::string_view gguf_name = "bert";
+    static constexpr std::string_view base_name = "bert";
     /// Files lack the pooler where their task does not use it (llama.cpp's, embedding models).
     static constexpr std::string_view optional_prefix = "pooler.";
     static constexpr std::array unread_keys{UnreadKey{"is_decoder", "false"}};
@@ -100,7 +101,7 @@ struct Bert {
     }
 
     static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
-        ProgramBuilder model(tree, "bert");
+        ProgramBuilder model(tree, base_name);
         detail::append_encoder(model, config, layout);
         detail::append_classifier(model, config);
         detail::append_masked_head(model, "cls.predictions", "transform.dense", "transform.LayerNorm",

@@ -15,6 +15,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct Bloom {
     static constexpr std::string_view name = "bloom";
     static constexpr std::string_view gguf_name = "bloom";
+    static constexpr std::string_view base_name = "transformer";
 
     static constexpr std::array fields{
         positive_field("vocab_size", &ModelConfig::vocab_size, 250880).in_gguf("vocab_size"),
@@ -107,7 +108,7 @@ struct Bloom {
     }
 
     static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
-        ProgramBuilder model(tree, "transformer");
+        ProgramBuilder model(tree, base_name);
         model.tokens("word_embeddings");
         model.norm("word_embeddings_layernorm", NormKind::layer);
         model.layers("h", [&](BlockBuilder& body) {

@@ -16,6 +16,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct DistilBert {
     static constexpr std::string_view name = "distilbert";
     static constexpr std::string_view gguf_name = "bert";
+    static constexpr std::string_view base_name = "distilbert";
     static constexpr std::string_view gguf_class = "DistilBertModel";
     /// llama.cpp writes it as "bert", too; only it has no token types.
     static constexpr std::string_view gguf_marker = "!token_types.weight";
@@ -108,7 +109,7 @@ struct DistilBert {
     }
 
     static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
-        ProgramBuilder model(tree, "distilbert");
+        ProgramBuilder model(tree, base_name);
         detail::append_encoder(model, config, {}, names, "transformer.layer");
         if (detail::is_base_class(config)) return std::move(model).finish();
         if (config.labels > 0 && !is_for_text(config)) {

@@ -18,6 +18,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct Falcon {
     static constexpr std::string_view name = "falcon";
     static constexpr std::string_view gguf_name = "falcon";
+    static constexpr std::string_view base_name = "transformer";
     static constexpr GgufForm gguf_form{.mixes_lightly = true};
 
     static constexpr std::array fields{
@@ -145,7 +146,7 @@ struct Falcon {
     }
 
     static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
-        ProgramBuilder model(tree, "transformer");
+        ProgramBuilder model(tree, base_name);
         model.tokens("word_embeddings");
         model.layers("h", [&](BlockBuilder& body) { write_layer(body, config); });
         model.norm("ln_f", NormKind::layer);

@@ -15,6 +15,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct GptNeoX {
     static constexpr std::string_view name = "gpt_neox";
     static constexpr std::string_view gguf_name = "gptneox";
+    static constexpr std::string_view base_name = "gpt_neox";
 
     static constexpr std::array fields{
         positive_field("vocab_size", &ModelConfig::vocab_size, 50432).in_gguf("vocab_size"),
@@ -109,7 +110,7 @@ struct GptNeoX {
     }
 
     static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
-        ProgramBuilder model(tree, "gpt_neox");
+        ProgramBuilder model(tree, base_name);
         model.tokens("embed_in");
         model.layers("layers", [&](BlockBuilder& body) {
             auto const shape = detail::plain_attention(config);

@@ -49,6 +49,7 @@ struct MiniMaxM2 {
             NameAlias{"model.layers.{}.mlp.e_score_correction_bias",
                       "model.layers.{}.block_sparse_moe.e_score_correction_bias"},
         });
+    static constexpr auto ending_aliases = detail::endings_of_numbered_experts;
 
     static constexpr detail::LlamaLayout layout{.prefix = "MiniMaxM2",
                                                 .classes = detail::causal_classes,

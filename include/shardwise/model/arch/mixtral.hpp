@@ -45,6 +45,7 @@ struct Mixtral {
             NameAlias{"blk.{}.ffn_down.{}.weight", "model.layers.{}.block_sparse_moe.experts.{}.w2.weight"},
             NameAlias{"blk.{}.ffn_up.{}.weight", "model.layers.{}.block_sparse_moe.experts.{}.w3.weight"},
         });
+    static constexpr auto ending_aliases = detail::endings_of_numbered_experts;
 
     static constexpr detail::LlamaLayout layout{.prefix = "Mixtral", .mlp = "block_sparse_moe"};
 

@@ -15,6 +15,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct MpNet {
     static constexpr std::string_view name = "mpnet";
     static constexpr std::string_view gguf_name = "";
+    static constexpr std::string_view base_name = "mpnet";
     /// Files lack the pooler where their task does not use it (embedding models).
     static constexpr std::string_view optional_prefix = "pooler.";
 
@@ -75,7 +76,7 @@ struct MpNet {
     }
 
     static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
-        ProgramBuilder model(tree, "mpnet");
+        ProgramBuilder model(tree, base_name);
         auto own = names;
         own.scores = detail::is_base_class(config) ? "/encoder.relative_attention_bias.weight"
                                                    : "/mpnet.encoder.relative_attention_bias.weight";

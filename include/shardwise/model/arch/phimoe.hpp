@@ -34,6 +34,7 @@ struct Phimoe {
         flag_field("lm_head_bias", &ModelConfig::head_bias, false));
 
     static constexpr std::array<NameAlias, 0> aliases{};
+    static constexpr auto ending_aliases = detail::endings_of_numbered_experts;
 
     static constexpr detail::LlamaLayout layout{.prefix = "Phimoe",
                                                 .classes = detail::text_label_classes,

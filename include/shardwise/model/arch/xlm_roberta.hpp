@@ -14,6 +14,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct XlmRoberta {
     static constexpr std::string_view name = "xlm-roberta";
     static constexpr std::string_view gguf_name = "bert";
+    static constexpr std::string_view base_name = detail::roberta_base;
     /// Files lack the pooler where their task does not use it (llama.cpp's, embedding models).
     static constexpr std::string_view optional_prefix = "pooler.";
     static constexpr std::array unread_keys{UnreadKey{"is_decoder", "false"}};

@@ -9,6 +9,9 @@
 /// What roberta and xlm-roberta share beyond bert's encoder: heads, classifiers, GGUF's names.
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
+/// The encoder's name in models with a head.
+inline constexpr std::string_view roberta_base = "roberta";
+
 /// The config's fields; `vocabulary` is the family's size where a config has none.
 [[nodiscard]] constexpr auto roberta_fields(std::int64_t vocabulary) {
     return std::array{
@@ -68,7 +71,7 @@ inline constexpr std::array gguf_roberta{
         tree.keep_whole(part.name(layout.prefix, "SdpaSelfAttention"));
     }
     if (config.labels > 0)
-        add_classifier(tree, config, "roberta", model, part.name(layout.prefix, "ClassificationHead"));
+        add_classifier(tree, config, roberta_base, model, part.name(layout.prefix, "ClassificationHead"));
     if (!is_for(config, "ForMaskedLM")) return tree;
     auto const head = tree.add(part.name(layout.prefix, "LMHead"),
                                {part.tensors().bias(config.vocab_size, ShardRule::units(0, config.vocab_size))},
@@ -76,7 +79,7 @@ inline constexpr std::array gguf_roberta{
                                 {"layer_norm", add_layer_norm(part, config.hidden_size)},
                                 {"decoder", add_masked_decoder(part, config)}});
     tree.set_root(tree.add(part.name(layout.prefix, "ForMaskedLM"), {},
-                           {{"roberta", model}, {"lm_head", head, ModuleRole::head}}));
+                           {{roberta_base, model}, {"lm_head", head, ModuleRole::head}}));
     if (config.tie_word_embeddings) tree.tie("roberta.embeddings.word_embeddings.weight", "lm_head.decoder.weight");
     tree.tie("lm_head.bias", "lm_head.decoder.bias");
     return tree;
@@ -85,7 +88,7 @@ inline constexpr std::array gguf_roberta{
 /// The program of the counted class.
 [[nodiscard]] constexpr BlockProgram roberta_program(ModelConfig const& config, BertLayout const& layout,
                                                      ModuleTree const& tree) {
-    ProgramBuilder model(tree, "roberta");
+    ProgramBuilder model(tree, roberta_base);
     append_encoder(model, config, layout);
     append_classifier(model, config);
     append_masked_head(model, "lm_head", "dense", "layer_norm", ActivationKind::gelu);
