@@ -34,7 +34,7 @@ struct Gemma3Text {
          .activation_key = "hidden_activation",
          .activation = ActivationKind::gelu_tanh},
         detail::window_field(4096), positive_field("sliding_window_pattern", &ModelConfig::sliding_pattern, 6),
-        flag_field("use_bidirectional_attention", &ModelConfig::is_bidirectional, false),
+        flag_field("use_bidirectional_attention", false),
         flag_field("attention_bias", &ModelConfig::attention_bias, false),
         rope_field("rope_local_base_freq", &RopeParameters::local_theta, 10000.0).in_gguf("rope.freq_base_swa"),
         real_field("query_pre_attn_scalar", &ModelConfig::query_scale, 256.0),
@@ -62,7 +62,8 @@ struct Gemma3Text {
                                                 .classes = classes,
                                                 .model_suffix = "TextModel",
                                                 .norm = NormKind::rms_offset,
-                                                .norms = detail::four_norms};
+                                                .norms = detail::four_norms,
+                                                .sees_later = "use_bidirectional_attention"};
 
     /// Without layer_types, each sliding_window_pattern-th layer is full and the others slide. The model with images
     /// counts as its text part.
@@ -100,7 +101,7 @@ struct Gemma3Text {
     }
 
     static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
-        if (!config.is_bidirectional) return detail::dense_decoder_program(config, layout, tree);
+        if (config.own["use_bidirectional_attention"] == 0) return detail::dense_decoder_program(config, layout, tree);
         // transformers halves the window, whose bounds then exclude the far end, where tokens see both sides.
         auto both_sides = config;
         if (config.sliding_window > 0) both_sides.sliding_window = config.sliding_window / 2 + 1;

@@ -32,11 +32,10 @@ struct Glm4Moe {
             .named("num_local_experts")
             .in_gguf("expert_count"),
         positive_field("num_experts_per_tok", &ModelConfig::experts_per_token, 8).in_gguf("expert_used_count"),
-        positive_field("n_shared_experts", &ModelConfig::shared_experts, 1).in_gguf("expert_shared_count"),
+        positive_field("n_shared_experts", 1).in_gguf("expert_shared_count"),
         positive_field("moe_intermediate_size", &ModelConfig::expert_intermediate_size, 1408)
             .in_gguf("expert_feed_forward_length"),
-        natural_field("first_k_dense_replace", &ModelConfig::first_dense_layers, 1)
-            .in_gguf("leading_dense_block_count"),
+        natural_field("first_k_dense_replace", 1).in_gguf("leading_dense_block_count"),
         positive_field("n_group", &ModelConfig::expert_groups, 1).in_gguf("expert_group_count"),
         positive_field("topk_group", &ModelConfig::kept_expert_groups, 1).in_gguf("expert_group_used_count"),
         real_field("routed_scaling_factor", &ModelConfig::routed_scale, 1.0).in_gguf("expert_weights_scale"),

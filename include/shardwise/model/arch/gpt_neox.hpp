@@ -27,7 +27,7 @@ struct GptNeoX {
         rope_field("rotary_pct", &RopeParameters::partial_rotary_factor, 0.25),
         rope_field("rotary_emb_base", &RopeParameters::theta, 10000.0).in_gguf("rope.freq_base"),
         natural_field("rotary_dim", &ModelConfig::rotary_dim, 0).in_gguf("rope.dimension_count"),
-        flag_field("use_parallel_residual", &ModelConfig::parallel_attention, true).in_gguf("use_parallel_residual"),
+        flag_field("use_parallel_residual", true).in_gguf("use_parallel_residual"),
         flag_field("attention_bias", &ModelConfig::attention_bias, true),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, false),
         real_field("layer_norm_eps", &ModelConfig::norm_epsilon, 1e-5).in_gguf("attention.layer_norm_epsilon"),
@@ -118,8 +118,8 @@ struct GptNeoX {
             auto const qkv = body.rope(body.linear(normed, "qkv", "attention.query_key_value"), shape);
             auto const context = body.attention(qkv, qkv, qkv, shape);
             auto const middle = body.add(body.input(), body.linear(context, "attention_out", "attention.dense"));
-            auto const normed_again =
-                body.layer_norm(config.parallel_attention ? body.input() : middle, "post_attention_layernorm");
+            auto const normed_again = body.layer_norm(config.own["use_parallel_residual"] != 0 ? body.input() : middle,
+                                                      "post_attention_layernorm");
             (void)body.add(middle,
                            detail::append_mlp(body, config, normed_again, "mlp.dense_h_to_4h", "mlp.dense_4h_to_h"));
         });

@@ -35,7 +35,7 @@ struct ModernBert {
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
         flag_field("attention_bias", &ModelConfig::attention_bias, false),
         flag_field("mlp_bias", &ModelConfig::mlp_bias, false),
-        flag_field("decoder_bias", &ModelConfig::head_bias, true),
+        flag_field("decoder_bias", true),
         flag_field("norm_bias", false),
         flag_field("classifier_bias", false),
         choice_field("classifier_pooling", poolings),
@@ -118,7 +118,7 @@ struct ModernBert {
             tree.set_root(tree.add(tree.names().join(config.model_class.view()), children));
             return tree;
         }
-        auto const decoder = part.linear(config.vocab_size, hidden, config.head_bias,
+        auto const decoder = part.linear(config.vocab_size, hidden, config.own["decoder_bias"] != 0,
                                          ShardRule::units(0, config.vocab_size), TensorUse::head);
         tree.set_root(
             tree.add("ModernBertForMaskedLM", {},

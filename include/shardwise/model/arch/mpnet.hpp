@@ -52,7 +52,7 @@ struct MpNet {
                 .got(config.position_buckets)
                 .expected(32);
         }
-        config.padding_id = 1;
+        config.own.set("pad_token_id", 1);
         return detail::complete_encoder(config);
     }
 

@@ -68,7 +68,6 @@ struct Phi {
         if (auto const ok = detail::check_sizes(config, {}, is_head_dim_given); !ok) return ok;
         if (!is_head_dim_given) config.head_dim = config.hidden_size / config.heads;
         config.attention_bias = config.attention_out_bias = config.mlp_bias = true;
-        config.parallel_attention = true;
         return detail::derive_rotary_dim(config, "partial_rotary_factor");
     }
 

@@ -30,8 +30,7 @@ struct Phimoe {
         positive_field("num_local_experts", &ModelConfig::experts, 16),
         positive_field("num_experts_per_tok", &ModelConfig::experts_per_token, 2),
         natural_field("sliding_window", &ModelConfig::sliding_window, 0), real_field("router_jitter_noise", 0.01),
-        flag_field("attention_bias", &ModelConfig::attention_bias, false),
-        flag_field("lm_head_bias", &ModelConfig::head_bias, false));
+        flag_field("attention_bias", &ModelConfig::attention_bias, false), flag_field("lm_head_bias", false));
 
     static constexpr std::array<NameAlias, 0> aliases{};
     static constexpr auto ending_aliases = detail::endings_of_numbered_experts;
@@ -42,7 +41,8 @@ struct Phimoe {
                                                 .attention_suffix = "SdpaAttention",
                                                 .norm = NormKind::layer,
                                                 .has_norm_bias = true,
-                                                .mlp = "block_sparse_moe"};
+                                                .mlp = "block_sparse_moe",
+                                                .head_bias = "lm_head_bias"};
 
     /// attention_bias covers all four projections; intermediate_size is an expert's; a window is for all layers. Of scaled
     /// positions longrope is described, whose cosine and sine are multiplied by one number in short and long contexts.

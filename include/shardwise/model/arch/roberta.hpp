@@ -25,8 +25,13 @@ struct Roberta {
     static constexpr auto fields = detail::roberta_fields(50265);
 
     static constexpr auto aliases = detail::gguf_roberta;
+    static constexpr auto gguf_defaults = detail::gguf_roberta_defaults;
 
     static constexpr detail::BertLayout layout{.prefix = "Roberta", .has_padding_row = true};
+
+    static void infer_from_gguf(GgufTensorNames const& names, ModelConfig& config) {
+        detail::infer_token_types(names, config);
+    }
 
     static constexpr Result<> complete(ModelConfig& config) {
         if (auto const known = detail::check_class(config, "Roberta", detail::masked_classes); !known) return known;

@@ -31,7 +31,7 @@ struct StableLm {
          .layer_norm_key = "layer_norm_eps",
          .norm_epsilon = 1e-5},
         flag_field("use_qkv_bias", &ModelConfig::attention_bias, false),
-        flag_field("use_parallel_residual", &ModelConfig::parallel_attention, false).in_gguf("use_parallel_residual"),
+        flag_field("use_parallel_residual", false).in_gguf("use_parallel_residual"),
         flag_field("qk_layernorm", &ModelConfig::qk_norm, false), detail::partial_rotary_field(0.25),
         detail::rotary_dim_field);
 
@@ -79,7 +79,7 @@ struct StableLm {
         auto const mlp = detail::add_gated_mlp(tree, config, layout, config.intermediate_size);
         auto const norm = detail::add_decoder_norm(part, layout, config.hidden_size);
         List<Child> children{{"self_attn", attention}, {"mlp", mlp}, {"input_layernorm", norm}};
-        if (!config.parallel_attention) children.push_back({"post_attention_layernorm", norm});
+        if (config.own["use_parallel_residual"] == 0) children.push_back({"post_attention_layernorm", norm});
         children.push_back({"dropout", dropout});
         auto const layer = tree.add("StableLmDecoderLayer", children);
         detail::finish_decoder(tree, config, layout, {numbered(0, config.layers, layer, ModuleRole::layer)},
@@ -89,7 +89,7 @@ struct StableLm {
 
     static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
         auto chosen = layout;
-        chosen.is_parallel = config.parallel_attention;
+        chosen.is_parallel = config.own["use_parallel_residual"] != 0;
         return detail::dense_decoder_program(config, chosen, tree);
     }
 };

@@ -25,8 +25,13 @@ struct XlmRoberta {
     static constexpr auto fields = detail::roberta_fields(30522);
 
     static constexpr auto aliases = detail::gguf_roberta;
+    static constexpr auto gguf_defaults = detail::gguf_roberta_defaults;
 
     static constexpr detail::BertLayout layout{.prefix = "XLMRoberta", .has_padding_row = true};
+
+    static void infer_from_gguf(GgufTensorNames const& names, ModelConfig& config) {
+        detail::infer_token_types(names, config);
+    }
 
     static constexpr Result<> complete(ModelConfig& config) {
         if (auto const known = detail::check_class(config, "XLMRoberta", detail::masked_classes); !known) return known;

@@ -60,8 +60,11 @@ struct LlamaLayout {
     HeadNorms head_norms{};
     /// Logits are divided by config.logit_scale (granite).
     bool divides_logits = false;
-    /// The family's own number that bends scores; empty: none does (gemma2).
+    /// Keys of the family's own numbers, empty where it has none: what bends scores (gemma2), whether tokens attend to later ones
+    /// (gemma3), whether the head has a bias (phimoe).
     std::string_view score_cap{};
+    std::string_view sees_later{};
+    std::string_view head_bias{};
 };
 
 /// What decoders of this layout complete first: the class and the heads.
@@ -89,7 +92,6 @@ constexpr void assume_head_scale(ModelConfig& config) {
             .key_dim = config.head_dim,
             .value_dim = config.head_dim,
             .window = window,
-            .is_causal = !config.is_bidirectional,
             .score_scale = config.query_scale > 0.0 ? 1.0 / square_root(config.query_scale) : config.score_scale};
 }
 
@@ -184,7 +186,8 @@ constexpr void finish_decoder(ModuleTree& tree, ModelConfig const& config, Llama
     auto const model = tree.add(part.name(layout.prefix, layout.model_suffix), children);
     if (is_base_class(config)) return tree.set_root(model);
     if (config.labels > 0) return add_label_head(tree, config, "model", model, config.hidden_size);
-    auto const head = part.linear(config.vocab_size, config.hidden_size, config.head_bias,
+    bool const has_head_bias = !layout.head_bias.empty() && config.own[layout.head_bias] != 0;
+    auto const head = part.linear(config.vocab_size, config.hidden_size, has_head_bias,
                                   ShardRule::units(0, config.vocab_size), TensorUse::head);
     tree.set_root(tree.add(tree.names().join(config.model_class.view()), {},
                            {{"model", model}, {"lm_head", head, ModuleRole::head}}));

@@ -21,6 +21,7 @@ struct LayerKind {
                                                  LlamaLayout const& layout, ValueId normed, LayerKind const& kind) {
     auto shape = attention_shape(config, kind.window);
     if (!layout.score_cap.empty()) shape.soft_cap = config.own.real(layout.score_cap);
+    if (!layout.sees_later.empty()) shape.is_causal = config.own[layout.sees_later] == 0;
     auto q = body.linear(normed, "q", "self_attn.q_proj");
     auto k = body.linear(normed, "k", "self_attn.k_proj");
     auto const v = body.linear(normed, "v", "self_attn.v_proj");

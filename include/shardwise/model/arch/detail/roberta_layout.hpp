@@ -3,6 +3,7 @@
 
 #include <shardwise/model/arch/detail/bert_layout.hpp>
 #include <shardwise/model/field.hpp>
+#include <shardwise/model/gguf_default.hpp>
 
 #include <array>
 
@@ -21,8 +22,8 @@ inline constexpr std::string_view roberta_base = "roberta";
         positive_field("num_hidden_layers", &ModelConfig::layers, 12).in_gguf("block_count"),
         positive_field("num_attention_heads", &ModelConfig::heads, 12).in_gguf("attention.head_count"),
         positive_field("max_position_embeddings", &ModelConfig::max_positions, 512).in_gguf("context_length"),
-        positive_field("type_vocab_size", &ModelConfig::type_vocab_size, 2),
-        natural_field("pad_token_id", &ModelConfig::padding_id, 1),
+        positive_field("type_vocab_size", 2),
+        natural_field("pad_token_id", 1),
         choice_field("position_embedding_type", position_kinds),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
         real_field("layer_norm_eps", &ModelConfig::norm_epsilon, 1e-12).in_gguf("attention.layer_norm_epsilon"),
@@ -30,6 +31,13 @@ inline constexpr std::string_view roberta_base = "roberta";
         refused_flag("add_cross_attention", "adds layers of cross-attention, which are not described"),
     };
 }
+
+/// GGUF's positions begin at the first row.
+inline constexpr std::array gguf_roberta_defaults{
+    GgufDefault(
+        "pad_token_id", [](ModelConfig& config) { config.own.set("pad_token_id", -1); },
+        "llama.cpp 0c1e570, convert_hf_to_gguf.py: _position_offset rows are cut off"),
+};
 
 /// GGUF stores the encoder without a head.
 inline constexpr std::array gguf_roberta{
