@@ -79,7 +79,6 @@ struct ModelConfig {
     bool interleaved_rope = false;    // deepseek: neighbours of a head turn together, not its halves
     bool is_text_part = false;        // the text part of a model with other inputs, whose parts are not counted
     bool active_embedding = true;     // deepseek, gpt_oss: active parameters leave the input table out, as the cards do
-    std::int64_t sliding_pattern = 0;  // gemma3: sliding_window_pattern; qwen: max_window_layers
 
     ActivationKind activation = ActivationKind::silu;
     RouterScore router_score = RouterScore::softmax;

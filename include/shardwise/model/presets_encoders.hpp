@@ -35,7 +35,6 @@ namespace detail {
     config.model_class = "ModernBertModel";
     config.intermediate_size = intermediate_size;
     config.sliding_window = 128;
-    config.sliding_pattern = 3;
     config.own.set("classifier_pooling", 1);  // the mean
     config.rope.theta = 160000.0;
     config.rope.local_theta = 10000.0;

@@ -95,7 +95,7 @@ TEST_CASE("Every layer of mistral and phi3 slides, none without a window") {
 TEST_CASE("Qwen slides from max_window_layers on, and only where use_sliding_window is set") {
     auto config = presets::qwen2_5_7b;
     config.sliding_window = 4096;
-    config.sliding_pattern = 25;
+    config.own.set("max_window_layers", 25);
     CHECK(local_layers(describe_or_fail(config)).empty());
     config.use_sliding_window = true;
     CHECK(local_layers(describe_or_fail(config)) == std::vector<std::int64_t>{25, 26, 27});

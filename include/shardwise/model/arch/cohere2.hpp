@@ -26,8 +26,7 @@ struct Cohere2 : detail::DenseDecoder<Cohere2> {
          .layer_norm_key = "layer_norm_eps",
          .norm_epsilon = 1e-5},
         positive_field("sliding_window", &ModelConfig::sliding_window, 4096).in_gguf("attention.sliding_window"),
-        positive_field("sliding_window_pattern", &ModelConfig::sliding_pattern, 4),
-        flag_field("attention_bias", &ModelConfig::attention_bias, false),
+        positive_field("sliding_window_pattern", 4), flag_field("attention_bias", &ModelConfig::attention_bias, false),
         real_field("logit_scale", &ModelConfig::logit_scale, 0.0625).in_gguf("logit_scale"));
 
     static constexpr auto aliases = detail::join_aliases(detail::gguf_frame, detail::gguf_qkv, detail::gguf_gated_mlp);
@@ -45,9 +44,7 @@ struct Cohere2 : detail::DenseDecoder<Cohere2> {
         config.attention_out_bias = config.attention_bias;
         config.mlp_bias = false;
         config.interleaved_rope = true;
-        if (config.sliding_pattern < 1) config.sliding_pattern = 4;
-        auto const slides = [&](std::int64_t layer) { return (layer + 1) % config.sliding_pattern != 0; };
-        if (auto const checked = detail::complete_windows(config, slides); !checked) return checked;
+        if (auto const checked = detail::complete_window_pattern(config, 4); !checked) return checked;
         detail::turn_windows_only(config);
         return {};
     }

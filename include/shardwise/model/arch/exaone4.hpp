@@ -16,18 +16,17 @@ struct Exaone4 : detail::DenseDecoder<Exaone4> {
     static constexpr std::string_view name = "exaone4";
     static constexpr std::string_view gguf_name = "exaone4";
 
-    static constexpr auto fields =
-        detail::decoder_fields({.vocab_size = 102400,
-                                .hidden_size = 4096,
-                                .intermediate_size = 16384,
-                                .layers = 32,
-                                .heads = 32,
-                                .kv_heads = 32,
-                                .max_positions = 2048,
-                                .has_nullable_kv_heads = false,
-                                .norm_epsilon = 1e-5},
-                               detail::window_field(4096).zero_in_gguf(),
-                               natural_field("sliding_window_pattern", &ModelConfig::sliding_pattern, 4).or_letters());
+    static constexpr auto fields = detail::decoder_fields({.vocab_size = 102400,
+                                                           .hidden_size = 4096,
+                                                           .intermediate_size = 16384,
+                                                           .layers = 32,
+                                                           .heads = 32,
+                                                           .kv_heads = 32,
+                                                           .max_positions = 2048,
+                                                           .has_nullable_kv_heads = false,
+                                                           .norm_epsilon = 1e-5},
+                                                          detail::window_field(4096).zero_in_gguf(),
+                                                          natural_field("sliding_window_pattern", 4).or_letters());
 
     static constexpr auto aliases = detail::join_aliases(detail::gguf_ends, detail::gguf_qkv, detail::gguf_qk_norms,
                                                          detail::gguf_result_norms, detail::gguf_gated_mlp);
@@ -39,9 +38,7 @@ struct Exaone4 : detail::DenseDecoder<Exaone4> {
         if (auto const checked = detail::complete_decoder(config, layout); !checked) return checked;
         config.attention_bias = config.attention_out_bias = config.mlp_bias = false;
         config.qk_norm = true;
-        if (config.sliding_pattern < 1) config.sliding_pattern = 4;
-        auto const slides = [&](std::int64_t layer) { return (layer + 1) % config.sliding_pattern != 0; };
-        if (auto const checked = detail::complete_windows(config, slides); !checked) return checked;
+        if (auto const checked = detail::complete_window_pattern(config, 4); !checked) return checked;
         if (config.sliding_window > 0) detail::turn_windows_only(config);
         return {};
     }

@@ -33,7 +33,7 @@ struct Gemma3Text {
          .rope_theta = 1000000.0,
          .activation_key = "hidden_activation",
          .activation = ActivationKind::gelu_tanh},
-        detail::window_field(4096), positive_field("sliding_window_pattern", &ModelConfig::sliding_pattern, 6),
+        detail::window_field(4096), positive_field("sliding_window_pattern", 6),
         flag_field("use_bidirectional_attention", false),
         flag_field("attention_bias", &ModelConfig::attention_bias, false),
         rope_field("rope_local_base_freq", &RopeParameters::local_theta, 10000.0).in_gguf("rope.freq_base_swa"),
@@ -71,9 +71,7 @@ struct Gemma3Text {
         if (config.model_class.view() == "Gemma3ForConditionalGeneration") config.model_class = "Gemma3ForCausalLM";
         if (auto const checked = detail::complete_gemma(config, layout); !checked) return checked;
         config.qk_norm = true;
-        if (config.sliding_pattern < 1) config.sliding_pattern = 6;
-        return detail::complete_windows(config,
-                                        [&](std::int64_t layer) { return (layer + 1) % config.sliding_pattern != 0; });
+        return detail::complete_window_pattern(config, 6);
     }
 
     static constexpr ModuleTree tree(auto const& config) {

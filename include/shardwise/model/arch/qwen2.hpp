@@ -15,16 +15,16 @@ struct Qwen2 : detail::DenseDecoder<Qwen2> {
     static constexpr std::string_view name = "qwen2";
     static constexpr std::string_view gguf_name = "qwen2";
 
-    static constexpr auto fields = detail::decoder_fields(
-        {.vocab_size = 151936,
-         .hidden_size = 4096,
-         .intermediate_size = 22016,
-         .layers = 32,
-         .heads = 32,
-         .kv_heads = 32,
-         .max_positions = 32768},
-        flag_field("use_sliding_window", &ModelConfig::use_sliding_window, false), detail::window_field(4096),
-        natural_field("max_window_layers", &ModelConfig::sliding_pattern, 28));
+    static constexpr auto fields =
+        detail::decoder_fields({.vocab_size = 151936,
+                                .hidden_size = 4096,
+                                .intermediate_size = 22016,
+                                .layers = 32,
+                                .heads = 32,
+                                .kv_heads = 32,
+                                .max_positions = 32768},
+                               flag_field("use_sliding_window", &ModelConfig::use_sliding_window, false),
+                               detail::window_field(4096), natural_field("max_window_layers", 28));
 
     static constexpr auto aliases = detail::gguf_llama;
 
@@ -36,7 +36,8 @@ struct Qwen2 : detail::DenseDecoder<Qwen2> {
         config.attention_bias = true;
         config.attention_out_bias = config.mlp_bias = false;
         if (!config.use_sliding_window) config.sliding_window = 0;
-        return detail::complete_windows(config, [&](std::int64_t layer) { return layer >= config.sliding_pattern; });
+        auto const first = config.own["max_window_layers"];
+        return detail::complete_windows(config, [&](std::int64_t layer) { return layer >= first; });
     }
 };
 

@@ -37,7 +37,7 @@ struct Qwen2Moe {
             .in_gguf("expert_shared_feed_forward_length"),
         flag_field("qkv_bias", &ModelConfig::attention_bias, true),
         flag_field("use_sliding_window", &ModelConfig::use_sliding_window, false), detail::window_field(4096),
-        natural_field("max_window_layers", &ModelConfig::sliding_pattern, 28));
+        natural_field("max_window_layers", 28));
 
     static constexpr auto aliases = detail::join_aliases(
         detail::gguf_llama, detail::gguf_experts,
@@ -71,8 +71,8 @@ struct Qwen2Moe {
         config.attention_out_bias = config.mlp_bias = false;
         if (!config.use_sliding_window) config.sliding_window = 0;
         if (auto const checked = detail::complete_sparse_layers(config); !checked) return checked;
-        return detail::complete_windows(
-            config, [&](std::int64_t layer) { return layer % 2 == 0 && layer < config.sliding_pattern; });
+        auto const end = config.own["max_window_layers"];
+        return detail::complete_windows(config, [&](std::int64_t layer) { return layer % 2 == 0 && layer < end; });
     }
 
     static constexpr ModuleTree tree(auto const& config) { return detail::mixed_decoder_tree(config, layout); }

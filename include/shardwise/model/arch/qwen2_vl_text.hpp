@@ -32,7 +32,7 @@ struct Qwen2VlText {
          .norm_epsilon = 1e-5,
          .rope_theta = 1000000.0},
         flag_field("use_sliding_window", &ModelConfig::use_sliding_window, false), detail::window_field(4096),
-        natural_field("max_window_layers", &ModelConfig::sliding_pattern, 80));
+        natural_field("max_window_layers", 80));
 
     static constexpr auto aliases = detail::gguf_llama;
 
@@ -64,7 +64,8 @@ protected:
         config.attention_bias = true;
         config.attention_out_bias = config.mlp_bias = false;
         if (!config.use_sliding_window) config.sliding_window = 0;
-        return detail::complete_windows(config, [&](std::int64_t layer) { return layer >= config.sliding_pattern; });
+        auto const first = config.own["max_window_layers"];
+        return detail::complete_windows(config, [&](std::int64_t layer) { return layer >= first; });
     }
     static constexpr ModuleTree tree_as(ModelConfig const& config, Version const& own) {
         auto tree = detail::dense_decoder_tree(config, own.layout);

@@ -124,6 +124,13 @@ template <class Slides>
     return {};
 }
 
+/// The same where each n-th layer sees everything; n is the family's own sliding_window_pattern, or `usual` where that is none.
+[[nodiscard]] constexpr Result<> complete_window_pattern(ModelConfig& config, std::int64_t usual) {
+    if (config.own["sliding_window_pattern"] < 1) config.own.set("sliding_window_pattern", usual);
+    auto const pattern = config.own["sliding_window_pattern"];
+    return complete_windows(config, [&](std::int64_t layer) { return (layer + 1) % pattern != 0; });
+}
+
 /// No layer has a window, whatever the config says.
 constexpr void leave_out_windows(ModelConfig& config) {
     config.sliding_window = config.layer_types_count = 0;
