@@ -73,9 +73,15 @@ inline constexpr std::array<KnownChain, 19> known_chains{{
 }};
 
 /// Where the names of families may stand: their own files and presets, formats of others (tokenizers and layouts of chats are
-/// called after families, but are not theirs), and lists of what an engine serves.
-inline constexpr std::array<std::string_view, 4> folders_of_families{"model/arch/", "model/presets", "tokenizer/",
-                                                                     "deploy/engines/"};
+/// called after families, but are not theirs), and the list of what an engine serves.
+inline constexpr std::array<std::string_view, 6> places_of_families{"model/arch/",
+                                                                    "model/presets",
+                                                                    "tokenizer/chat_layout.hpp",
+                                                                    "tokenizer/files/gguf_pre_tokenizer.hpp",
+                                                                    "tokenizer/files/tokenizer_gguf.hpp",
+                                                                    "deploy/engines/tei.hpp"};
+/// The only file of the library that lists the families.
+inline constexpr std::string_view file_of_families = "model/architectures.hpp";
 
 inline std::string_view code_of(std::string_view line) {
     return line.substr(0, line.find("//"));
@@ -87,6 +93,17 @@ inline std::string quoted_after(std::string_view line, std::string_view mark) {
     if (at == std::string_view::npos) return {};
     auto const begin = at + mark.size();
     return std::string(line.substr(begin, line.find('"', begin) - begin));
+}
+
+/// True where a literal of the code is the family's name, or begins with it and a dot as the names of its tensors and its keys
+/// in files do ("bert.", "llama.expert_count"; not "llama.cpp").
+inline bool names_family(std::string_view code, std::string const& family) {
+    if (code.find('"' + family + '"') != std::string_view::npos) return true;
+    auto const prefix = '"' + family + '.';
+    for (auto at = code.find(prefix); at != std::string_view::npos; at = code.find(prefix, at + 1)) {
+        if (!code.substr(at + prefix.size()).starts_with("cpp")) return true;
+    }
+    return false;
 }
 
 /// Chains of comparisons over enumerations of three and more, and known ones whose enumeration has grown or that are gone.
@@ -156,7 +173,8 @@ inline std::vector<std::string> check_descriptions(std::filesystem::path const& 
     for (auto const& file : files) {
         if (!file.starts_with("model/arch/")) continue;
         for (auto const& line : split_lines(read_text(include / file))) {
-            for (std::string_view const mark : {"string_view name = \"", "string_view gguf_name = \""}) {
+            for (std::string_view const mark :
+                 {"string_view name = \"", "string_view gguf_name = \"", "string_view text_part_of = \""}) {
                 if (auto const name = quoted_after(line, mark); !name.empty()) families.insert(name);
             }
         }
@@ -167,7 +185,7 @@ inline std::vector<std::string> check_descriptions(std::filesystem::path const& 
     for (auto const& file : files) {
         auto const is_below = [&](std::string_view folder) { return file.starts_with(folder); };
         bool const may_default = std::count(files_with_default.begin(), files_with_default.end(), file) > 0;
-        bool const may_name = std::any_of(folders_of_families.begin(), folders_of_families.end(), is_below);
+        bool const may_name = std::any_of(places_of_families.begin(), places_of_families.end(), is_below);
         std::size_t number = 0;
         for (auto const& line : split_lines(read_text(include / file))) {
             auto const place = "include/shardwise/" + file + ":" + std::to_string(++number) + ": ";
@@ -185,9 +203,12 @@ inline std::vector<std::string> check_descriptions(std::filesystem::path const& 
                     found.push_back(place + "switches over " + name +
                                     ": read the format's row, to which others are added");
             }
+            if (code.find("#include <shardwise/model/arch/") != std::string_view::npos && file != file_of_families &&
+                !file.starts_with("model/arch/"))
+                found.push_back(place + "includes a family's file: only the list of families does");
             if (may_name) continue;
             for (auto const& family : families) {
-                if (code.find('"' + family + '"') != std::string_view::npos)
+                if (names_family(code, family))
                     found.push_back(place + "names the family " + family + ": what is its own belongs into its file");
             }
         }

@@ -72,13 +72,33 @@ TEST_CASE("descriptions: a second switch over the kinds of operations is named w
 TEST_CASE("descriptions: a family that is named outside of its file is named with the line") {
     PlantedHeaders tree;
     tree.plant("model/presets_llama.hpp", "{\"llama\"}\n");
-    tree.plant("tokenizer/files/x.hpp", "model == \"llama\"\n");
+    tree.plant("tokenizer/files/tokenizer_gguf.hpp", "model == \"llama\"\n");
     tree.plant("executor/load.hpp",
                "// as \"llama\" has it\nif (type == \"llama\") f();\nif (name == \"llama-gguf\") f();\n");
     CHECK(
         tree.check() ==
         "include/shardwise/executor/load.hpp:2: names the family llama: what is its own belongs into its file\n"
         "include/shardwise/executor/load.hpp:3: names the family llama-gguf: what is its own belongs into its file\n");
+}
+
+TEST_CASE("descriptions: a family's name before a dot, a model that is its text part, and its file are named, too") {
+    PlantedHeaders tree;
+    tree.plant("model/arch/mistral.hpp", "static constexpr std::string_view text_part_of = \"mistral3\";\n");
+    tree.plant("model/architectures.hpp", "#include <shardwise/model/arch/llama.hpp>\n");
+    tree.plant("tokenizer/text.hpp", "type == \"mistral3\"\n");
+    tree.plant("model/files/names.hpp",
+               "#include <shardwise/model/arch/llama.hpp>\n"
+               "{\"model.\", \"llama.\", \"module.\"}\n"
+               "find(\"llama.expert_count\");\n"
+               "fix(\"llama.cpp writes it\");\n"
+               "find(\"llamas.\"), find(\"a llama.\");\n");
+    std::string const place = "include/shardwise/model/files/names.hpp:";
+    CHECK(tree.check() ==
+          place + "1: includes a family's file: only the list of families does\n" + place +
+              "2: names the family llama: what is its own belongs into its file\n" + place +
+              "3: names the family llama: what is its own belongs into its file\n"
+              "include/shardwise/tokenizer/text.hpp:1: names the family mistral3: what is its own belongs into its "
+              "file\n");
 }
 
 TEST_CASE("descriptions: a chain over an enumeration that ends in a fall-back is named with its line") {

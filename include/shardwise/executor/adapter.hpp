@@ -150,12 +150,7 @@ private:
     class Finder {
     public:
         Finder(Adapter& adapter, Model const& model)
-            : adapter_(adapter),
-              model_(model),
-              tensors_(model.tree),
-              names_(tensors_, model.family == nullptr ? std::span<NameAlias const>{}
-                                                       : std::span<NameAlias const>{model.family->aliases.data(),
-                                                                                    model.family->aliases.size()}) {
+            : adapter_(adapter), model_(model), tensors_(model.tree), names_(tensors_, model.family) {
             for (auto const& block : model.program.blocks()) {
                 for (std::int32_t i = 0; i < block.count; ++i) {
                     auto const module = block_path(block, i);

@@ -113,11 +113,6 @@ private:
     explicit StoredParameters(Model const& model)
         : model_(&model), tensors_(model.tree), places_(static_cast<std::size_t>(tensors_.size()), absent) {}
 
-    [[nodiscard]] std::span<NameAlias const> aliases() const {
-        if (model_->family == nullptr) return {};
-        return {model_->family->aliases.data(), model_->family->aliases.size()};
-    }
-
     [[nodiscard]] Error missing(std::string_view name) const {
         ClosestName closest(name);
         for (auto const& unused : unused_) closest.offer(unused);
@@ -218,7 +213,7 @@ private:
     }
 
     [[nodiscard]] Result<> open_safetensors(OpenCheckpoint& files) {
-        TensorNameMap const names(tensors_, aliases());
+        TensorNameMap const names(tensors_, model_->family);
         auto const& source = files.source();
         auto const read = files.safetensors();
         if (!read) return read.error();
@@ -299,7 +294,7 @@ private:
 
     [[nodiscard]] Result<> open_gguf(OpenCheckpoint& files) {
         is_gguf_ = true;
-        TensorNameMap const names(tensors_, aliases());
+        TensorNameMap const names(tensors_, model_->family);
         auto const read = files.gguf();
         if (!read) return read.error();
         auto const& checkpoint = **read;

@@ -23,13 +23,13 @@ concept HasModelType = requires {
 /// Has `A::fields`, the constexpr table of its config keys, defaults and aliases.
 template <class A>
 concept HasFieldTable = requires {
-    { Span<Field const>{A::fields} };
+    {Span<Field const>{A::fields}};
 };
 
 /// Has `A::aliases`, names of checkpoint files that differ from the tree's, and `A::gguf_name`, GGUF's name of the family.
 template <class A>
 concept HasNameAliases = requires {
-    { Span<NameAlias const>{A::aliases} };
+    {Span<NameAlias const>{A::aliases}};
     { A::gguf_name } -> std::convertible_to<std::string_view>;
 };
 
@@ -57,16 +57,18 @@ concept GivesBlockProgram = requires(ModelConfig const& config, ModuleTree const
 /// including them all costs 35 ms less (g++ -O0).
 template <class A>
 concept ModelArchitecture = HasModelType<A> && HasFieldTable<A> && HasNameAliases<A> && CompletesConfig<A> &&
-                            GivesModuleTree<A> && GivesBlockProgram<A>;
+    GivesModuleTree<A> && GivesBlockProgram<A>;
 
 namespace detail {
 
 template <class Arch>
 [[nodiscard]] constexpr Family make_family() {
-    Family family{Arch::name, Arch::gguf_name, Arch::aliases, {}, {}, {}};
+    Family family{Arch::name, Arch::gguf_name, Arch::aliases, {}, {}, {}, {}, {}};
     if constexpr (requires { Arch::gguf_form; }) family.gguf_form = Arch::gguf_form;
     if constexpr (requires { Arch::gguf_numbers; }) family.gguf_numbers = Arch::gguf_numbers;
     if constexpr (requires { Arch::optional_prefix; }) family.optional_prefix = Arch::optional_prefix;
+    if constexpr (requires { Arch::base_name; }) family.base_name = Arch::base_name;
+    if constexpr (requires { Arch::ending_aliases; }) family.ending_aliases = Arch::ending_aliases;
     return family;
 }
 

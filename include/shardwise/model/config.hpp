@@ -38,19 +38,15 @@ struct ModelConfig {
     std::int64_t kv_heads = 0;
     std::int64_t head_dim = 0;
     std::int64_t max_positions = 0;
-    std::int64_t type_vocab_size = 0;   // bert: token types
     std::int64_t rotary_dim = 0;        // GGUF's rope.dimension_count; 0: from partial_rotary_factor
     std::int64_t position_buckets = 0;  // t5: relative_attention_num_buckets
     std::int64_t decoder_start = -1;    // t5: decoder_start_token_id, what a decoder begins with; -1: none is named
-    std::int64_t padding_id = 0;        // roberta: pad_token_id, after whose row positions begin; -1: at row 0
     std::int64_t labels = 0;  // id2label, num_labels; after `complete` the width of a classifying head, else 0
 
     std::int64_t experts = 0;
     std::int64_t experts_per_token = 0;
     std::int64_t expert_intermediate_size = 0;
-    std::int64_t shared_experts = 0;
     std::int64_t shared_expert_intermediate_size = 0;
-    std::int64_t first_dense_layers = 0;   // deepseek: first_k_dense_replace
     std::int64_t expert_groups = 0;        // deepseek: n_group; 0: experts are chosen from all
     std::int64_t kept_expert_groups = 0;   // deepseek: topk_group
     std::int64_t decoder_sparse_step = 1;  // qwen moe: every n-th layer has experts
@@ -77,16 +73,12 @@ struct ModelConfig {
     bool attention_out_bias = false;
     bool mlp_bias = false;
     bool qk_norm = false;
-    bool head_bias = false;           // phimoe: lm_head_bias; modernbert: decoder_bias
-    bool parallel_attention = false;  // falcon, gpt_neox: attention and mlp read the same input
     bool alibi = false;               // bloom, falcon
     bool use_sliding_window = true;   // qwen2, qwen3
-    bool is_bidirectional = false;    // gemma3: use_bidirectional_attention
     bool norm_expert_weights = true;  // qwen moe: norm_topk_prob: chosen weights are divided by their sum
     bool interleaved_rope = false;    // deepseek: neighbours of a head turn together, not its halves
     bool is_text_part = false;        // the text part of a model with other inputs, whose parts are not counted
     bool active_embedding = true;     // deepseek, gpt_oss: active parameters leave the input table out, as the cards do
-    std::int64_t sliding_pattern = 0;  // gemma3: sliding_window_pattern; qwen: max_window_layers
 
     ActivationKind activation = ActivationKind::silu;
     RouterScore router_score = RouterScore::softmax;

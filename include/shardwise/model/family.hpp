@@ -44,6 +44,11 @@ struct Family {
     Span<NameAlias const> gguf_numbers;
     /// The beginning of the names of parameters that files may leave out; empty: none.
     std::string_view optional_prefix;
+    /// The base model's name in the model with a head, where it is not "model" (transformers' base_model_prefix): files of one have it
+    /// before their names, and files of the other do not.
+    std::string_view base_name;
+    /// Ends of names in checkpoint files that differ from the tree's, whatever stands before them.
+    Span<NameAlias const> ending_aliases;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

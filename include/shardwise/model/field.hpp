@@ -194,24 +194,25 @@ struct Field {
     }
 };
 
-/// An integer of at least 1.
-[[nodiscard]] constexpr Field positive_field(Literal key, std::int64_t ModelConfig::*member, std::int64_t fallback) {
-    Field field{.key = key};
+/// An integer that may be what the rule says.
+[[nodiscard]] constexpr Field integer_field(Literal key, std::int64_t ModelConfig::*member, std::int64_t fallback,
+                                            FieldRule rule) {
+    Field field{.key = key, .rule = rule};
     field.integer = member;
     field.fallback = fallback;
     return field;
 }
+/// An integer of at least 1.
+[[nodiscard]] constexpr Field positive_field(Literal key, std::int64_t ModelConfig::*member, std::int64_t fallback) {
+    return integer_field(key, member, fallback, FieldRule::positive);
+}
 /// An integer of at least 0; null reads as 0.
 [[nodiscard]] constexpr Field natural_field(Literal key, std::int64_t ModelConfig::*member, std::int64_t fallback) {
-    auto field = positive_field(key, member, fallback);
-    field.rule = FieldRule::natural;
-    return field;
+    return integer_field(key, member, fallback, FieldRule::natural);
 }
 /// An integer of at least 1 that may be null: null reads as 0, and `complete` derives it.
 [[nodiscard]] constexpr Field optional_field(Literal key, std::int64_t ModelConfig::*member, std::int64_t fallback) {
-    auto field = positive_field(key, member, fallback);
-    field.rule = FieldRule::optional;
-    return field;
+    return integer_field(key, member, fallback, FieldRule::optional);
 }
 [[nodiscard]] constexpr Field flag_field(Literal key, bool ModelConfig::*member, bool fallback) {
     Field field{.key = key, .type = FieldType::flag, .rule = FieldRule::any};

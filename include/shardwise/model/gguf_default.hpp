@@ -10,13 +10,16 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// The names of the tensors of a GGUF file, for what a family infers of them: `infer_from_gguf(names, config)`, called after the
+/// The tensors of a GGUF file, for what a family infers of them: `infer_from_gguf(names, config)`, called after the
 /// fields were read.
 struct GgufTensorNames {
     void const* file;
     bool (*is_in)(void const* file, std::string_view name);
+    std::int64_t (*rows_in)(void const* file, std::string_view name);
 
     [[nodiscard]] bool has(std::string_view name) const { return is_in(file, name); }
+    /// Rows of a table; 0 where the file has none of this name.
+    [[nodiscard]] std::int64_t rows_of(std::string_view name) const { return rows_in(file, name); }
     [[nodiscard]] bool has_in_layer(std::int64_t layer, std::string_view name) const {
         return has("blk." + std::to_string(layer) + "." + std::string(name));
     }

@@ -48,7 +48,6 @@ namespace detail {
     auto config = classic_preset("gpt_neox", name, Dtype::f16, vocab_size, hidden_size, layers, heads, 2048);
     config.tie_word_embeddings = false;
     config.attention_bias = true;
-    config.parallel_attention = true;
     config.rope.partial_rotary_factor = 0.25;
     return config;
 }
@@ -67,7 +66,6 @@ namespace detail {
 [[nodiscard]] constexpr ModelConfig falcon_preset(char const* name, std::int64_t hidden_size, std::int64_t layers,
                                                   std::int64_t heads) {
     auto config = classic_preset("falcon", name, Dtype::bf16, 65024, hidden_size, layers, heads, 2048);
-    config.parallel_attention = true;
     config.kv_heads = 1;
     return config;
 }
@@ -94,7 +92,6 @@ namespace detail {
                                                 std::int64_t heads) {
     auto config = classic_preset("bert", name, Dtype::f32, 30522, hidden_size, layers, heads, 512);
     config.model_class = "BertModel";
-    config.type_vocab_size = 2;
     config.norm_epsilon = 1e-12;
     return config;
 }
@@ -102,8 +99,7 @@ namespace detail {
 [[nodiscard]] constexpr ModelConfig roberta_base_preset() {
     auto config = classic_preset("roberta", "RoBERTa-base", Dtype::f32, 50265, 768, 12, 12, 514);
     config.model_class = "RobertaModel";
-    config.type_vocab_size = 1;
-    config.padding_id = 1;
+    config.own.set("type_vocab_size", 1);
     return config;
 }
 

@@ -27,8 +27,8 @@ struct DeepseekSizes {
     config.experts = own.experts;
     config.experts_per_token = own.experts_per_token;
     config.expert_intermediate_size = own.expert_width;
-    config.shared_experts = own.shared_experts;
-    config.first_dense_layers = own.first_dense_layers;
+    config.own.set("n_shared_experts", own.shared_experts);
+    config.own.set("first_k_dense_replace", own.first_dense_layers);
     config.q_lora_rank = own.q_lora_rank;
     config.expert_groups = own.expert_groups;
     config.kept_expert_groups = own.kept_expert_groups;

@@ -11,8 +11,7 @@ namespace detail {
                                                        std::int64_t heads) {
     auto config = classic_preset("xlm-roberta", name, Dtype::f32, 250002, hidden_size, layers, heads, 514);
     config.model_class = "XLMRobertaModel";
-    config.type_vocab_size = 1;
-    config.padding_id = 1;
+    config.own.set("type_vocab_size", 1);
     return config;
 }
 
@@ -35,9 +34,7 @@ namespace detail {
     auto config = classic_preset("modernbert", name, Dtype::f32, 50368, hidden_size, layers, heads, 8192);
     config.model_class = "ModernBertModel";
     config.intermediate_size = intermediate_size;
-    config.head_bias = true;
     config.sliding_window = 128;
-    config.sliding_pattern = 3;
     config.own.set("classifier_pooling", 1);  // the mean
     config.rope.theta = 160000.0;
     config.rope.local_theta = 10000.0;

@@ -31,7 +31,6 @@ namespace detail {
     auto config = tied(decoder_preset("gemma3_text", name, Dtype::bf16, sizes, 1000000.0, 1e-6));
     config.activation = ActivationKind::gelu_tanh;
     config.sliding_window = window;
-    config.sliding_pattern = 6;
     config.query_scale = query_scale;
     config.rope.local_theta = 10000.0;
     if (window == 1024) {

@@ -67,9 +67,7 @@ namespace detail {
     auto config = half_turned(decoder_preset("glm4_moe", name, Dtype::bf16, sizes, 1000000.0, 1e-5));
     config.experts = experts;
     config.experts_per_token = 8;
-    config.shared_experts = 1;
     config.expert_intermediate_size = expert_width;
-    config.first_dense_layers = 1;
     config.expert_groups = config.kept_expert_groups = 1;
     config.attention_bias = true;
     return config;
@@ -77,7 +75,7 @@ namespace detail {
 
 [[nodiscard]] constexpr ModelConfig glm_45_large_preset() {
     auto config = glm_45_preset("GLM-4.5", {151552, 5120, 12288, 92, 96, 8, 128, 131072}, 160, 1536);
-    config.first_dense_layers = 3;
+    config.own.set("first_k_dense_replace", 3);
     config.routed_scale = 2.5;
     config.qk_norm = true;
     return config;

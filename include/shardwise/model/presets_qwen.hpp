@@ -8,19 +8,24 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 namespace detail {
 
 /// No published Qwen uses its window: use_sliding_window is false.
-[[nodiscard]] constexpr ModelConfig qwen_preset(char const* model_type, char const* name,
-                                                DecoderSizes const& sizes) {
+[[nodiscard]] constexpr ModelConfig windowless_preset(char const* model_type, char const* name,
+                                                      DecoderSizes const& sizes) {
     auto config = decoder_preset(model_type, name, Dtype::bf16, sizes, 1000000.0, 1e-6);
     config.use_sliding_window = false;
-    config.sliding_pattern = sizes.layers;
+    return config;
+}
+
+[[nodiscard]] constexpr ModelConfig qwen_preset(char const* model_type, char const* name, DecoderSizes const& sizes) {
+    auto config = windowless_preset(model_type, name, sizes);
+    config.own.set("max_window_layers", sizes.layers);
     return config;
 }
 
 /// A Qwen whose layers all have experts of this width.
-[[nodiscard]] constexpr ModelConfig qwen_moe_preset(char const* model_type, char const* name,
-                                                    DecoderSizes const& sizes, std::int64_t experts,
-                                                    std::int64_t experts_per_token, std::int64_t expert_width) {
-    auto config = qwen_preset(model_type, name, sizes);
+[[nodiscard]] constexpr ModelConfig qwen_moe_preset(char const* model_type, char const* name, DecoderSizes const& sizes,
+                                                    std::int64_t experts, std::int64_t experts_per_token,
+                                                    std::int64_t expert_width) {
+    auto config = windowless_preset(model_type, name, sizes);
     config.experts = experts;
     config.experts_per_token = experts_per_token;
     config.expert_intermediate_size = expert_width;
@@ -33,7 +38,7 @@ namespace detail {
     config.shared_expert_intermediate_size = 5632;
     config.attention_bias = true;
     config.norm_expert_weights = false;
-    config.sliding_pattern = 21;
+    config.own.set("max_window_layers", 21);
     return config;
 }
 

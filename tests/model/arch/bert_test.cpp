@@ -79,7 +79,7 @@ TEST_CASE("bert: every token is scored by the masked head, the first of each seq
 }
 
 TEST_CASE("bert: impossible configs are refused by name") {
-    CHECK(family::refusal<Bert>([](ModelConfig& config) { config.type_vocab_size = 0; }) ==
+    CHECK(family::refusal<Bert>([](ModelConfig& config) { config.own.set("type_vocab_size", 0); }) ==
           "invalid_field type_vocab_size");
     CHECK(family::refusal<Bert>([](ModelConfig& config) { config.heads = 7; }) == "invalid_field hidden_size");
 }

@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include "family.hpp"
 #include "golden_cases.hpp"
 
 #include <cstdint>
@@ -94,7 +95,7 @@ TEST_CASE("Every layer of mistral and phi3 slides, none without a window") {
 TEST_CASE("Qwen slides from max_window_layers on, and only where use_sliding_window is set") {
     auto config = presets::qwen2_5_7b;
     config.sliding_window = 4096;
-    config.sliding_pattern = 25;
+    config.own.set("max_window_layers", 25);
     CHECK(local_layers(describe_or_fail(config)).empty());
     config.use_sliding_window = true;
     CHECK(local_layers(describe_or_fail(config)) == std::vector<std::int64_t>{25, 26, 27});
@@ -130,10 +131,17 @@ TEST_CASE("layer_types beat the family's own rule, and must name every layer") {
 
 TEST_CASE("A bidirectional gemma3 sees half a window to each side") {
     auto config = presets::gemma_3_1b;
-    config.is_bidirectional = true;
+    config.own.set("use_bidirectional_attention", 1);
     auto const model = describe_or_fail(config);
     // transformers 4.57 configuration_gemma3.py: sliding_window // 2 + 1
     CHECK(windows(model)[0] == 257);
+    auto const is_causal = [](Model const& one) {
+        auto const* const attention = family::find_operation(one, OpKind::attention);
+        REQUIRE(attention != nullptr);
+        return attention->attention.is_causal;
+    };
+    CHECK_FALSE(is_causal(model));
+    CHECK(is_causal(describe_or_fail(presets::gemma_3_1b)));
     CHECK(describe_or_fail(model.config).config.sliding_window == 512);
 }
 

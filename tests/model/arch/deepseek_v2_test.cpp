@@ -18,7 +18,7 @@ constexpr auto lite = [](ModelConfig& config) {
     config.heads = 16;
     config.q_lora_rank = 0;
     config.experts_per_token = 6;
-    config.first_dense_layers = 1;
+    config.own.set("first_k_dense_replace", 1);
 };
 
 }  // namespace
@@ -58,6 +58,6 @@ TEST_CASE("deepseek_v2: impossible configs are refused by name") {
           "invalid_field kv_lora_rank");
     CHECK(family::refusal<DeepseekV2>(with([](ModelConfig& config) { config.qk_rope_head_dim = 63; })) ==
           "invalid_field qk_rope_head_dim");
-    CHECK(family::refusal<DeepseekV2>(with([](ModelConfig& config) { config.first_dense_layers = -1; })) ==
+    CHECK(family::refusal<DeepseekV2>(with([](ModelConfig& config) { config.own.set("first_k_dense_replace", -1); })) ==
           "invalid_field first_k_dense_replace");
 }

@@ -23,7 +23,7 @@ constexpr auto falcon_rw_1b = [](ModelConfig& config) {
     config.layers = 24;
     config.heads = 32;
     config.alibi = config.attention_bias = true;
-    config.parallel_attention = false;
+    config.own.set("parallel_attn", 0);
     config.own.set("multi_query", 0);
 };
 

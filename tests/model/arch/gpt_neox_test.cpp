@@ -20,7 +20,8 @@ TEST_CASE("gpt_neox: q, k and v lie side by side for every head, so whole heads 
 
 TEST_CASE("gpt_neox: the parallel form reads the layer's input twice, the sequential form the sum") {
     auto const second_norm_input = [](bool is_parallel) {
-        auto const model = family::made<GptNeoX>([=](ModelConfig& config) { config.parallel_attention = is_parallel; });
+        auto const model =
+            family::made<GptNeoX>([=](ModelConfig& config) { config.own.set("use_parallel_residual", is_parallel); });
         for (auto const& body : model.program.bodies()) {
             for (auto const& op : body.operations()) {
                 if (op.parameters[0] == "post_attention_layernorm.weight") return op.inputs[0];

@@ -11,7 +11,7 @@ namespace {
 
 constexpr auto base = [](ModelConfig& config) {
     config.max_positions = 514;
-    config.type_vocab_size = 1;
+    config.own.set("type_vocab_size", 1);
 };
 constexpr auto headless = [](ModelConfig& config) {
     base(config);

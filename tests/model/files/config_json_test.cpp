@@ -116,7 +116,8 @@ TEST_CASE("read_config: absent values are derived from keys and defaults, not fr
     CHECK(config_of(R"({"model_type": "falcon", "n_embed": null, "hidden_size": 142})").config.intermediate_size ==
           4 * 142);
     CHECK(refusal_code_of(R"({"model_type": "gpt2", "hidden_size": null, "n_embd": 48})") == ErrorCode::invalid_field);
-    CHECK(config_of(R"({"model_type": "gemma3_text", "_sliding_window_pattern": 2})").config.sliding_pattern == 6);
+    CHECK(config_of(R"({"model_type": "gemma3_text", "_sliding_window_pattern": 2})")
+              .config.own["sliding_window_pattern"] == 6);
     CHECK(config_of(R"({"model_type": "gpt_neox", "rope_theta": 5.0})").config.rope.theta == 10000.0);
 }
 

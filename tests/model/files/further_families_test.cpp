@@ -36,7 +36,7 @@ TEST_CASE("read_config: granite's factors are read, and refused where they would
 TEST_CASE("read_config: exaone4's pattern may be letters, an L for each layer before the full one") {
     auto const file = read("exaone4", R"(, "sliding_window": 64, "sliding_window_pattern": "LLLG")");
     REQUIRE(file);
-    CHECK(file->config.sliding_pattern == 4);
+    CHECK(file->config.own["sliding_window_pattern"] == 4);
     auto const model = describe(file->config);
     REQUIRE(model);
     for (std::int64_t layer = 0; layer < 8; ++layer) {

@@ -274,6 +274,24 @@ TEST_CASE("gemma's scores are scaled by the width of a head, in the 27B models b
     }
 }
 
+TEST_CASE("bert's table of types says how many there are, and roberta's positions begin at the first row") {
+    auto const bert = model("bert").tensor("token_types.weight", {64, 3}, 0).read();
+    REQUIRE(bert);
+    CHECK(bert->model_type.view() == "bert");
+    CHECK(bert->own["type_vocab_size"] == 3);
+    auto const roberta = model("bert")
+                             .numbers("tokenizer.ggml.merges", {1})
+                             .tensor("token_types.weight", {64, 1}, 0)
+                             .tensor("position_embd.weight", {64, 32}, 0)
+                             .read();
+    REQUIRE(roberta);
+    CHECK(roberta->model_type.view() == "roberta");
+    CHECK(roberta->own["type_vocab_size"] == 1);
+    CHECK(roberta->own["pad_token_id"] == -1);
+    // Another kind of tensor is no table.
+    CHECK(model("bert").tensor("token_types.weight", {64}, 0).read()->own["type_vocab_size"] == 2);
+}
+
 TEST_CASE("what a GGUF file does not state is what llama.cpp takes for granted") {
     CHECK(model("qwen3moe").read()->norm_expert_weights);
     CHECK_FALSE(model("qwen3moe").number("qwen3moe.expert_weights_norm", 0).read()->norm_expert_weights);
@@ -293,7 +311,7 @@ TEST_CASE("what a GGUF file does not state is what llama.cpp takes for granted")
     CHECK(v3->model_type.view() == "deepseek_v3");
     CHECK_FALSE(v3->norm_expert_weights);
     CHECK(v3->routed_scale == 1.0);
-    CHECK(v3->first_dense_layers == 0);
+    CHECK(v3->own["first_k_dense_replace"] == 0);
     CHECK(v3->expert_groups == 1);
     CHECK(model("t5").read()->activation == ActivationKind::relu);
     CHECK(model("t5").tensor("enc.blk.0.ffn_gate.weight", {64, 96}, 0).read()->activation == ActivationKind::gelu_new);

@@ -7,7 +7,6 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,15 +22,10 @@ Model model_of(std::string const& name) {
     REQUIRE_MESSAGE(model.has_value(), name);
     return *std::move(model);
 }
-std::span<NameAlias const> aliases_of(Model const& model) {
-    std::span<NameAlias const> aliases;
-    Architectures::with(model.config.model_type.view(), [&]<class Arch>(Arch) { aliases = Arch::aliases; });
-    return aliases;
-}
 /// The names in the tree that a file's name stands for.
 std::vector<std::string> mapped(Model const& model, std::string_view name) {
     TreeTensors const tensors(model.tree);
-    auto const match = TensorNameMap(tensors, aliases_of(model)).find(name);
+    auto const match = TensorNameMap(tensors, model.family).find(name);
     std::vector<std::string> out;
     for (std::size_t i = 0; i < match.set_count; ++i) {
         auto const& set = match.sets[i];
@@ -81,6 +75,45 @@ TEST_CASE("published names map to those of transformers") {
     // openai/gpt-oss-20b: MXFP4
     CHECK(mapped(model_of("gpt-oss-20b"), "model.layers.7.mlp.experts.down_proj_scales") ==
           Names{"model.layers.7.mlp.experts.down_proj"});
+}
+
+TEST_CASE("a bare model's names map from files of the model with a head, whose base its family names") {
+    auto const bare = [](std::string const& name, char const* model_class) {
+        auto config = model_of(name).config;
+        config.model_class = model_class;
+        auto model = describe(config);
+        REQUIRE_MESSAGE(model.has_value(), name);
+        return *std::move(model);
+    };
+    auto const gpt2 = bare("gpt2", "GPT2Model");
+    CHECK(mapped(gpt2, "transformer.h.3.attn.c_attn.weight") == Names{"h.3.attn.c_attn.weight"});
+    CHECK(mapped(gpt2, "module.transformer.h.3.attn.c_attn.weight") == Names{"h.3.attn.c_attn.weight"});
+    auto const bert = model_of("bert-base-model");
+    CHECK(mapped(bert, "bert.embeddings.LayerNorm.weight") == Names{"embeddings.LayerNorm.weight"});
+    // The base of another family is none of its own.
+    for (auto const* other : {"roberta.embeddings.LayerNorm.weight", "transformer.embeddings.LayerNorm.weight"}) {
+        CAPTURE(other);
+        CHECK(mapped(bert, other).empty());
+    }
+    // A model that no family describes has the names of its tree.
+    TreeTensors const tensors(bert.tree);
+    TensorNameMap const names(tensors, nullptr);
+    CHECK(names.find("embeddings.LayerNorm.weight").is_found());
+    CHECK(names.find("module.embeddings.LayerNorm.weight").is_found());
+    CHECK_FALSE(names.find("bert.embeddings.LayerNorm.weight").is_found());
+}
+
+TEST_CASE("stacked experts of transformers 5 map to those of the tree, by the family's own ends where it has some") {
+    auto const mixtral = mapped(model_of("mixtral-8x7b"), "model.layers.2.mlp.experts.gate_up_proj");
+    REQUIRE(mixtral.size() == 16);
+    CHECK(mixtral[0] == "model.layers.2.block_sparse_moe.experts.0.w1.weight");
+    CHECK(mixtral[8] == "model.layers.2.block_sparse_moe.experts.0.w3.weight");
+    CHECK(mapped(model_of("mixtral-8x7b"), "layers.2.mlp.gate.weight") ==
+          Names{"model.layers.2.block_sparse_moe.gate.weight"});
+    auto const qwen = mapped(model_of("qwen3-30b-a3b"), "model.layers.2.mlp.experts.gate_up_proj");
+    REQUIRE(qwen.size() == 256);
+    CHECK(qwen[128] == "model.layers.2.mlp.experts.0.up_proj.weight");
+    CHECK(mapped(model_of("qwen3-30b-a3b"), "model.layers.2.mlp.experts.down_proj").size() == 128);
 }
 
 TEST_CASE("GGUF's names map to those of transformers, stacked experts to all of them") {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/model/arch/detail/decoder_fields.hpp>
 #include <shardwise/model/arch/detail/decoder_program.hpp>
 #include <shardwise/model/arch/detail/gguf_names.hpp>
 #include <shardwise/model/architecture.hpp>
@@ -12,25 +13,21 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Apertus: norms of each head, an MLP without a gate whose activation, xIELU, has learned numbers.
 ///
 /// Source  transformers 4.57 models/apertus/modeling_apertus.py
-struct Apertus {
+struct Apertus : detail::DenseDecoder<Apertus> {
     static constexpr std::string_view name = "apertus";
     static constexpr std::string_view gguf_name = "apertus";
 
-    static constexpr std::array fields{
-        positive_field("vocab_size", &ModelConfig::vocab_size, 131072).in_gguf("vocab_size"),
-        positive_field("hidden_size", &ModelConfig::hidden_size, 4096).in_gguf("embedding_length"),
-        positive_field("intermediate_size", &ModelConfig::intermediate_size, 14336).in_gguf("feed_forward_length"),
-        positive_field("num_hidden_layers", &ModelConfig::layers, 32).in_gguf("block_count"),
-        positive_field("num_attention_heads", &ModelConfig::heads, 32).in_gguf("attention.head_count"),
-        optional_field("num_key_value_heads", &ModelConfig::kv_heads, 0).in_gguf("attention.head_count_kv"),
-        optional_field("head_dim", &ModelConfig::head_dim, 0).in_gguf("attention.key_length"),
-        positive_field("max_position_embeddings", &ModelConfig::max_positions, 65536).in_gguf("context_length"),
-        flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, false),
-        flag_field("attention_bias", &ModelConfig::attention_bias, false),
-        real_field("rms_norm_eps", &ModelConfig::norm_epsilon, 1e-5).in_gguf("attention.layer_norm_rms_epsilon"),
-        rope_field("rope_theta", &RopeParameters::theta, 12000000.0).in_gguf("rope.freq_base"),
-        activation_field("hidden_act", ActivationKind::xielu),
-    };
+    static constexpr auto fields =
+        detail::decoder_fields({.vocab_size = 131072,
+                                .hidden_size = 4096,
+                                .intermediate_size = 14336,
+                                .layers = 32,
+                                .heads = 32,
+                                .max_positions = 65536,
+                                .norm_epsilon = 1e-5,
+                                .rope_theta = 12000000.0,
+                                .activation = ActivationKind::xielu},
+                               flag_field("attention_bias", &ModelConfig::attention_bias, false));
 
     static constexpr auto aliases =
         detail::join_aliases(detail::gguf_ends, detail::gguf_qkv, detail::gguf_qk_norms,
@@ -48,16 +45,15 @@ struct Apertus {
         NameAlias{"xielu.eps", "model.layers.{}.mlp.act_fn.eps"},
     };
 
-    static constexpr detail::LlamaLayout layout{
-        .prefix = "Apertus", .norms = {"attention_layernorm", {}, "feedforward_layernorm", {}}, .has_gate = false};
+    static constexpr std::array<std::string_view, 3> classes{"ForCausalLM", "Model", "ForTokenClassification"};
+    static constexpr detail::LlamaLayout layout{.prefix = "Apertus",
+                                                .classes = classes,
+                                                .norms = {"attention_layernorm", {}, "feedforward_layernorm", {}},
+                                                .has_gate = false};
 
     /// attention_bias covers all four projections; positions are llama3's unless the config says otherwise.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked =
-                detail::check_class(config, {"ApertusForCausalLM", "ApertusModel", "ApertusForTokenClassification"});
-            !checked)
-            return checked;
-        if (auto const checked = detail::complete_heads(config); !checked) return checked;
+        if (auto const checked = detail::complete_decoder(config, layout); !checked) return checked;
         config.attention_out_bias = config.attention_bias;
         config.mlp_bias = false;
         config.qk_norm = true;
@@ -69,14 +65,8 @@ struct Apertus {
             rope.high_frequency_factor = 4.0;
             rope.original_max_positions = 8192;
         }
-        config.sliding_window = config.layer_types_count = 0;
-        config.local_layers = {};
+        detail::leave_out_windows(config);
         return {};
-    }
-
-    static constexpr ModuleTree tree(auto const& config) { return detail::dense_decoder_tree(config, layout); }
-    static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
-        return detail::dense_decoder_program(config, layout, tree);
     }
 };
 

@@ -14,6 +14,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct Bert {
     static constexpr std::string_view name = "bert";
     static constexpr std::string_view gguf_name = "bert";
+    static constexpr std::string_view base_name = "bert";
     /// Files lack the pooler where their task does not use it (llama.cpp's, embedding models).
     static constexpr std::string_view optional_prefix = "pooler.";
     static constexpr std::array unread_keys{UnreadKey{"is_decoder", "false"}};
@@ -27,7 +28,7 @@ struct Bert {
         positive_field("num_hidden_layers", &ModelConfig::layers, 12).in_gguf("block_count"),
         positive_field("num_attention_heads", &ModelConfig::heads, 12).in_gguf("attention.head_count"),
         positive_field("max_position_embeddings", &ModelConfig::max_positions, 512).in_gguf("context_length"),
-        positive_field("type_vocab_size", &ModelConfig::type_vocab_size, 2),
+        positive_field("type_vocab_size", 2),
         choice_field("position_embedding_type", detail::position_kinds),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
         real_field("layer_norm_eps", &ModelConfig::norm_epsilon, 1e-12).in_gguf("attention.layer_norm_epsilon"),
@@ -72,12 +73,12 @@ struct Bert {
 
     static constexpr detail::BertLayout layout{.prefix = "Bert"};
 
+    static void infer_from_gguf(GgufTensorNames const& names, ModelConfig& config) {
+        detail::infer_token_types(names, config);
+    }
+
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known = detail::check_class(
-                config, {"BertForMaskedLM", "BertModel", "BertForSequenceClassification", "BertForTokenClassification",
-                         "BertForQuestionAnswering", "BertForMultipleChoice"});
-            !known)
-            return known;
+        if (auto const known = detail::check_class(config, "Bert", detail::masked_classes); !known) return known;
         return detail::complete_bert(config);
     }
 
@@ -104,10 +105,11 @@ struct Bert {
     }
 
     static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
-        ProgramBuilder model(tree, "bert");
+        ProgramBuilder model(tree, base_name);
         detail::append_encoder(model, config, layout);
         detail::append_classifier(model, config);
-        detail::append_masked_head(model, "cls.predictions", "transform.dense", "transform.LayerNorm", config.activation);
+        detail::append_masked_head(model, "cls.predictions", "transform.dense", "transform.LayerNorm",
+                                   config.activation);
         return std::move(model).finish();
     }
 

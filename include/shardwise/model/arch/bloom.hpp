@@ -15,6 +15,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct Bloom {
     static constexpr std::string_view name = "bloom";
     static constexpr std::string_view gguf_name = "bloom";
+    static constexpr std::string_view base_name = "transformer";
 
     static constexpr std::array fields{
         positive_field("vocab_size", &ModelConfig::vocab_size, 250880).in_gguf("vocab_size"),
@@ -51,11 +52,7 @@ struct Bloom {
     /// The MLP is four times as wide as the model. ALiBi bounds no context; seq_length is what the model was trained
     /// with.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known = detail::check_class(
-                config,
-                {"BloomForCausalLM", "BloomModel", "BloomForSequenceClassification", "BloomForTokenClassification"});
-            !known)
-            return known;
+        if (auto const known = detail::check_class(config, "Bloom", detail::label_classes); !known) return known;
         if (auto const ok = detail::check_size("hidden_size", config.hidden_size); !ok) return ok;
         config.intermediate_size = 4 * config.hidden_size;
         config.kv_heads = config.heads;
@@ -111,7 +108,7 @@ struct Bloom {
     }
 
     static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
-        ProgramBuilder model(tree, "transformer");
+        ProgramBuilder model(tree, base_name);
         model.tokens("word_embeddings");
         model.norm("word_embeddings_layernorm", NormKind::layer);
         model.layers("h", [&](BlockBuilder& body) {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/model/arch/detail/decoder_fields.hpp>
 #include <shardwise/model/arch/detail/decoder_program.hpp>
 #include <shardwise/model/arch/detail/gguf_names.hpp>
 #include <shardwise/model/architecture.hpp>
 #include <shardwise/model/gguf_default.hpp>
-
-#include <array>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -14,32 +13,29 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// queries and keys, each head with a weight of its own.
 ///
 /// Source  transformers 4.57 models/cohere/modeling_cohere.py
-struct Cohere {
+struct Cohere : detail::DenseDecoder<Cohere> {
     static constexpr std::string_view name = "cohere";
     static constexpr std::string_view gguf_name = "command-r";
 
-    static constexpr std::array fields{
-        positive_field("vocab_size", &ModelConfig::vocab_size, 256000).in_gguf("vocab_size"),
-        positive_field("hidden_size", &ModelConfig::hidden_size, 8192).in_gguf("embedding_length"),
-        positive_field("intermediate_size", &ModelConfig::intermediate_size, 22528).in_gguf("feed_forward_length"),
-        positive_field("num_hidden_layers", &ModelConfig::layers, 40).in_gguf("block_count"),
-        positive_field("num_attention_heads", &ModelConfig::heads, 64).in_gguf("attention.head_count"),
-        optional_field("num_key_value_heads", &ModelConfig::kv_heads, 0).in_gguf("attention.head_count_kv"),
-        optional_field("head_dim", &ModelConfig::head_dim, 0).in_gguf("attention.key_length"),
-        positive_field("max_position_embeddings", &ModelConfig::max_positions, 8192).in_gguf("context_length"),
-        flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
-        flag_field("attention_bias", &ModelConfig::attention_bias, false),
-        flag_field("use_qk_norm", &ModelConfig::qk_norm, false),
-        real_field("layer_norm_eps", &ModelConfig::norm_epsilon, 1e-5).in_gguf("attention.layer_norm_epsilon"),
-        rope_field("rope_theta", &RopeParameters::theta, 10000.0).in_gguf("rope.freq_base"),
-        real_field("logit_scale", &ModelConfig::logit_scale, 0.0625).in_gguf("logit_scale"),
-        activation_field("hidden_act", ActivationKind::silu),
-    };
+    static constexpr auto fields =
+        detail::decoder_fields({.vocab_size = 256000,
+                                .hidden_size = 8192,
+                                .intermediate_size = 22528,
+                                .layers = 40,
+                                .heads = 64,
+                                .max_positions = 8192,
+                                .tie_word_embeddings = true,
+                                .layer_norm_key = "layer_norm_eps",
+                                .norm_epsilon = 1e-5},
+                               flag_field("attention_bias", &ModelConfig::attention_bias, false),
+                               flag_field("use_qk_norm", &ModelConfig::qk_norm, false),
+                               real_field("logit_scale", &ModelConfig::logit_scale, 0.0625).in_gguf("logit_scale"));
 
     static constexpr auto aliases =
         detail::join_aliases(detail::gguf_frame, detail::gguf_qkv, detail::gguf_qk_norms, detail::gguf_gated_mlp);
 
     static constexpr detail::LlamaLayout layout{.prefix = "Cohere",
+                                                .classes = detail::causal_classes,
                                                 .norm_suffix = "LayerNorm",
                                                 .norm = NormKind::layer,
                                                 .norms = detail::one_norm,
@@ -53,20 +49,12 @@ struct Cohere {
 
     /// attention_bias covers all four projections; the MLP has none.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked = detail::check_class(config, {"CohereForCausalLM", "CohereModel"}); !checked)
-            return checked;
-        if (auto const checked = detail::complete_heads(config); !checked) return checked;
+        if (auto const checked = detail::complete_decoder(config, layout); !checked) return checked;
         config.attention_out_bias = config.attention_bias;
         config.mlp_bias = false;
         config.interleaved_rope = true;
-        config.sliding_window = config.layer_types_count = 0;
-        config.local_layers = {};
+        detail::leave_out_windows(config);
         return {};
-    }
-
-    static constexpr ModuleTree tree(auto const& config) { return detail::dense_decoder_tree(config, layout); }
-    static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
-        return detail::dense_decoder_program(config, layout, tree);
     }
 };
 

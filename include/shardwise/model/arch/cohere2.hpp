@@ -1,43 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/model/arch/detail/decoder_fields.hpp>
 #include <shardwise/model/arch/detail/decoder_program.hpp>
 #include <shardwise/model/arch/detail/gguf_names.hpp>
 #include <shardwise/model/architecture.hpp>
-
-#include <array>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Command R7B and Command A: Command R with windows in three of four layers, and only those turn.
 ///
 /// Source  transformers 4.57 models/cohere2/modeling_cohere2.py
-struct Cohere2 {
+struct Cohere2 : detail::DenseDecoder<Cohere2> {
     static constexpr std::string_view name = "cohere2";
     static constexpr std::string_view gguf_name = "cohere2";
 
-    static constexpr std::array fields{
-        positive_field("vocab_size", &ModelConfig::vocab_size, 256000).in_gguf("vocab_size"),
-        positive_field("hidden_size", &ModelConfig::hidden_size, 8192).in_gguf("embedding_length"),
-        positive_field("intermediate_size", &ModelConfig::intermediate_size, 22528).in_gguf("feed_forward_length"),
-        positive_field("num_hidden_layers", &ModelConfig::layers, 40).in_gguf("block_count"),
-        positive_field("num_attention_heads", &ModelConfig::heads, 64).in_gguf("attention.head_count"),
-        optional_field("num_key_value_heads", &ModelConfig::kv_heads, 0).in_gguf("attention.head_count_kv"),
-        optional_field("head_dim", &ModelConfig::head_dim, 0).in_gguf("attention.key_length"),
-        positive_field("max_position_embeddings", &ModelConfig::max_positions, 8192).in_gguf("context_length"),
+    static constexpr auto fields = detail::decoder_fields(
+        {.vocab_size = 256000,
+         .hidden_size = 8192,
+         .intermediate_size = 22528,
+         .layers = 40,
+         .heads = 64,
+         .max_positions = 8192,
+         .tie_word_embeddings = true,
+         .layer_norm_key = "layer_norm_eps",
+         .norm_epsilon = 1e-5},
         positive_field("sliding_window", &ModelConfig::sliding_window, 4096).in_gguf("attention.sliding_window"),
-        positive_field("sliding_window_pattern", &ModelConfig::sliding_pattern, 4),
-        flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
-        flag_field("attention_bias", &ModelConfig::attention_bias, false),
-        real_field("layer_norm_eps", &ModelConfig::norm_epsilon, 1e-5).in_gguf("attention.layer_norm_epsilon"),
-        rope_field("rope_theta", &RopeParameters::theta, 10000.0).in_gguf("rope.freq_base"),
-        real_field("logit_scale", &ModelConfig::logit_scale, 0.0625).in_gguf("logit_scale"),
-        activation_field("hidden_act", ActivationKind::silu),
-    };
+        positive_field("sliding_window_pattern", 4), flag_field("attention_bias", &ModelConfig::attention_bias, false),
+        real_field("logit_scale", &ModelConfig::logit_scale, 0.0625).in_gguf("logit_scale"));
 
     static constexpr auto aliases = detail::join_aliases(detail::gguf_frame, detail::gguf_qkv, detail::gguf_gated_mlp);
 
     static constexpr detail::LlamaLayout layout{.prefix = "Cohere2",
+                                                .classes = detail::causal_classes,
                                                 .norm_suffix = "LayerNorm",
                                                 .norm = NormKind::layer,
                                                 .norms = detail::one_norm,
@@ -45,22 +40,13 @@ struct Cohere2 {
 
     /// Without layer_types, each sliding_window_pattern-th layer is full and the others slide.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked = detail::check_class(config, {"Cohere2ForCausalLM", "Cohere2Model"}); !checked)
-            return checked;
-        if (auto const checked = detail::complete_heads(config); !checked) return checked;
+        if (auto const checked = detail::complete_decoder(config, layout); !checked) return checked;
         config.attention_out_bias = config.attention_bias;
         config.mlp_bias = false;
         config.interleaved_rope = true;
-        if (config.sliding_pattern < 1) config.sliding_pattern = 4;
-        auto const slides = [&](std::int64_t layer) { return (layer + 1) % config.sliding_pattern != 0; };
-        if (auto const checked = detail::complete_windows(config, slides); !checked) return checked;
+        if (auto const checked = detail::complete_window_pattern(config, 4); !checked) return checked;
         detail::turn_windows_only(config);
         return {};
-    }
-
-    static constexpr ModuleTree tree(auto const& config) { return detail::dense_decoder_tree(config, layout); }
-    static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
-        return detail::dense_decoder_program(config, layout, tree);
     }
 };
 

@@ -36,13 +36,10 @@ struct DeepseekV2 {
         positive_field("v_head_dim", &ModelConfig::v_head_dim, 128).in_gguf("attention.value_length_mla"),
         positive_field("n_routed_experts", &ModelConfig::experts, 64).named("num_experts").in_gguf("expert_count"),
         optional_field("num_experts_per_tok", &ModelConfig::experts_per_token, 0).in_gguf("expert_used_count"),
-        optional_field("n_shared_experts", &ModelConfig::shared_experts, 2)
-            .in_gguf("expert_shared_count")
-            .zero_in_gguf(),
+        optional_field("n_shared_experts", 2).in_gguf("expert_shared_count").zero_in_gguf(),
         positive_field("moe_intermediate_size", &ModelConfig::expert_intermediate_size, 1407)
             .in_gguf("expert_feed_forward_length"),
-        natural_field("first_k_dense_replace", &ModelConfig::first_dense_layers, 0)
-            .in_gguf("leading_dense_block_count"),
+        natural_field("first_k_dense_replace", 0).in_gguf("leading_dense_block_count"),
         choice_field("topk_method", choices),
         natural_field("n_group", &ModelConfig::expert_groups, 0).in_gguf("expert_group_count"),
         natural_field("topk_group", &ModelConfig::kept_expert_groups, 0).in_gguf("expert_group_used_count"),
@@ -70,9 +67,7 @@ struct DeepseekV2 {
     /// A null q_lora_rank means one projection for the queries; a null n_shared_experts none. The rotary embedding is
     /// qk_rope_head_dim wide whatever head_dim says. The router reads no norm_topk_prob.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known = detail::check_class(
-                config, {"DeepseekV2ForCausalLM", "DeepseekV2Model", "DeepseekV2ForSequenceClassification"});
-            !known)
+        if (auto const known = detail::check_class(config, "DeepseekV2", detail::text_label_classes); !known)
             return known;
         config.head_dim = 0;
         config.interleaved_rope = true;

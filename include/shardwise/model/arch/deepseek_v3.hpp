@@ -36,11 +36,10 @@ struct DeepseekV3 {
             .named("num_local_experts")
             .in_gguf("expert_count"),
         positive_field("num_experts_per_tok", &ModelConfig::experts_per_token, 8).in_gguf("expert_used_count"),
-        positive_field("n_shared_experts", &ModelConfig::shared_experts, 1).in_gguf("expert_shared_count"),
+        positive_field("n_shared_experts", 1).in_gguf("expert_shared_count"),
         positive_field("moe_intermediate_size", &ModelConfig::expert_intermediate_size, 2048)
             .in_gguf("expert_feed_forward_length"),
-        natural_field("first_k_dense_replace", &ModelConfig::first_dense_layers, 3)
-            .in_gguf("leading_dense_block_count"),
+        natural_field("first_k_dense_replace", 3).in_gguf("leading_dense_block_count"),
         natural_field("n_group", &ModelConfig::expert_groups, 8).in_gguf("expert_group_count"),
         natural_field("topk_group", &ModelConfig::kept_expert_groups, 4).in_gguf("expert_group_used_count"),
         real_field("routed_scaling_factor", &ModelConfig::routed_scale, 2.5).in_gguf("expert_weights_scale"),
@@ -63,7 +62,7 @@ struct DeepseekV3 {
             "routed_scaling_factor", [](ModelConfig& config) { config.routed_scale = 1.0; },
             "llama.cpp 0c1e570, src/llama-graph.cpp: build_moe_ffn does not scale by 0"),
         GgufDefault(
-            "first_k_dense_replace", [](ModelConfig& config) { config.first_dense_layers = 0; },
+            "first_k_dense_replace", [](ModelConfig& config) { config.own.set("first_k_dense_replace", 0); },
             "llama.cpp 0c1e570, src/llama-hparams.h: n_layer_dense_lead"),
         GgufDefault(
             "n_group", [](ModelConfig& config) { config.expert_groups = config.kept_expert_groups = 1; },
@@ -76,11 +75,7 @@ struct DeepseekV3 {
     /// A null q_lora_rank means one projection for the queries; head_dim, where given, changes the rotary embedding
     /// only.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known = detail::check_class(
-                config, {"DeepseekV3ForCausalLM", "DeepseekV3Model", "DeepseekV3ForSequenceClassification",
-                         "DeepseekV3ForTokenClassification"});
-            !known)
-            return known;
+        if (auto const known = detail::check_class(config, "DeepseekV3", detail::label_classes); !known) return known;
         config.mlp_bias = false;
         config.router_score = RouterScore::sigmoid;
         config.group_rank = GroupRank::best_two;

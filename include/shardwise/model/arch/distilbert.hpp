@@ -16,6 +16,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct DistilBert {
     static constexpr std::string_view name = "distilbert";
     static constexpr std::string_view gguf_name = "bert";
+    static constexpr std::string_view base_name = "distilbert";
     static constexpr std::string_view gguf_class = "DistilBertModel";
     /// llama.cpp writes it as "bert", too; only it has no token types.
     static constexpr std::string_view gguf_marker = "!token_types.weight";
@@ -64,12 +65,7 @@ struct DistilBert {
                                                 .last_norm = "output_layer_norm"};
 
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known =
-                detail::check_class(config, {"DistilBertForMaskedLM", "DistilBertModel",
-                                             "DistilBertForSequenceClassification", "DistilBertForTokenClassification",
-                                             "DistilBertForQuestionAnswering", "DistilBertForMultipleChoice"});
-            !known)
-            return known;
+        if (auto const known = detail::check_class(config, "DistilBert", detail::masked_classes); !known) return known;
         config.norm_epsilon = 1e-12;
         constexpr detail::ConfigKeys keys{.hidden_size = "dim",
                                           .layers = "n_layers",
@@ -113,7 +109,7 @@ struct DistilBert {
     }
 
     static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
-        ProgramBuilder model(tree, "distilbert");
+        ProgramBuilder model(tree, base_name);
         detail::append_encoder(model, config, {}, names, "transformer.layer");
         if (detail::is_base_class(config)) return std::move(model).finish();
         if (config.labels > 0 && !is_for_text(config)) {
@@ -125,7 +121,8 @@ struct DistilBert {
             (void)body.activation(dense, ActivationKind::relu);
         });
         // Its rows are those of the texts.
-        model.head_block("classifier", [&](BlockBuilder& body) { (void)body.linear(body.input(), "scores", {}); }, Rows::sequences);
+        model.head_block(
+            "classifier", [&](BlockBuilder& body) { (void)body.linear(body.input(), "scores", {}); }, Rows::sequences);
         model.head_block("vocab_transform", [&](BlockBuilder& body) {
             (void)body.activation(body.linear(body.input(), "transformed", {}), config.activation);
         });
@@ -166,12 +163,11 @@ private:
             tree.add("TransformerBlock", {},
                      {{"attention", attention}, {"sa_layer_norm", norm}, {"ffn", ffn}, {"output_layer_norm", norm}});
         auto const list = tree.add("ModuleList", {}, {numbered(0, config.layers, layer, ModuleRole::layer)});
-        auto const embeddings =
-            tree.add("Embeddings", {detail::position_indices(config)},
-                     {{"word_embeddings", part.vocabulary(config.vocab_size, hidden)},
-                      {"position_embeddings", part.table(config.max_positions, hidden)},
-                      {"LayerNorm", norm},
-                      {"dropout", dropout}});
+        auto const embeddings = tree.add("Embeddings", {detail::position_indices(config)},
+                                         {{"word_embeddings", part.vocabulary(config.vocab_size, hidden)},
+                                          {"position_embeddings", part.table(config.max_positions, hidden)},
+                                          {"LayerNorm", norm},
+                                          {"dropout", dropout}});
         return tree.add("DistilBertModel", {},
                         {{"embeddings", embeddings, ModuleRole::embedding},
                          {"transformer", tree.add("Transformer", {}, {{"layer", list}})}});

@@ -18,6 +18,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct Falcon {
     static constexpr std::string_view name = "falcon";
     static constexpr std::string_view gguf_name = "falcon";
+    static constexpr std::string_view base_name = "transformer";
     static constexpr GgufForm gguf_form{.mixes_lightly = true};
 
     static constexpr std::array fields{
@@ -33,7 +34,7 @@ struct Falcon {
         natural_field("num_ln_in_parallel_attn", 0),
         flag_field("new_decoder_architecture", false),
         flag_field("multi_query", true),
-        flag_field("parallel_attn", &ModelConfig::parallel_attention, true),
+        flag_field("parallel_attn", true),
         flag_field("alibi", &ModelConfig::alibi, false),
         flag_field("bias", &ModelConfig::attention_bias, false),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
@@ -67,11 +68,7 @@ struct Falcon {
     /// Key-value heads: num_kv_heads in the new layout (absent: all heads), one with multi_query, else all heads. The
     /// new layout has two norms in parallel unless told otherwise.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known =
-                detail::check_class(config, {"FalconForCausalLM", "FalconModel", "FalconForSequenceClassification",
-                                             "FalconForTokenClassification"});
-            !known)
-            return known;
+        if (auto const known = detail::check_class(config, "Falcon", detail::label_classes); !known) return known;
         if (auto const ok = detail::check_size("hidden_size", config.hidden_size); !ok) return ok;
         derive_absent(fields, config);
         bool const is_new = is_new_layout(config);
@@ -122,7 +119,7 @@ struct Falcon {
             children.push_back({"ln_attn", norm});
             children.push_back({"ln_mlp", norm});
         } else {
-            if (!config.parallel_attention) children.push_back({"post_attention_layernorm", norm});
+            if (config.own["parallel_attn"] == 0) children.push_back({"post_attention_layernorm", norm});
             children.push_back({"input_layernorm", norm});
         }
         auto const layer = tree.add("FalconDecoderLayer", children);
@@ -149,7 +146,7 @@ struct Falcon {
     }
 
     static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
-        ProgramBuilder model(tree, "transformer");
+        ProgramBuilder model(tree, base_name);
         model.tokens("word_embeddings");
         model.layers("h", [&](BlockBuilder& body) { write_layer(body, config); });
         model.norm("ln_f", NormKind::layer);
@@ -166,7 +163,7 @@ private:
         return config.own["new_decoder_architecture"] != 0;
     }
     static constexpr bool has_two_norms(ModelConfig const& config) {
-        return config.parallel_attention && config.own["num_ln_in_parallel_attn"] == 2;
+        return config.own["parallel_attn"] != 0 && config.own["num_ln_in_parallel_attn"] == 2;
     }
     /// True where q, k and v lie side by side for every head.
     static constexpr bool is_interleaved(ModelConfig const& config) {
@@ -192,7 +189,7 @@ private:
         auto const context = body.attention(qkv, qkv, qkv, shape);
         auto const middle = body.add(body.input(), body.linear(context, "attention_out", "self_attention.dense"));
         auto const mlp_normed =
-            config.parallel_attention ? mlp_input : body.layer_norm(middle, "post_attention_layernorm");
+            config.own["parallel_attn"] != 0 ? mlp_input : body.layer_norm(middle, "post_attention_layernorm");
         (void)body.add(middle, detail::append_mlp(body, config, mlp_normed, "mlp.dense_h_to_4h", "mlp.dense_4h_to_h"));
     }
 };

@@ -1,37 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/model/arch/detail/decoder_fields.hpp>
 #include <shardwise/model/arch/detail/gemma_layer.hpp>
 #include <shardwise/model/arch/detail/gguf_names.hpp>
 #include <shardwise/model/architecture.hpp>
-
-#include <array>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Gemma 2B and 7B: heads of 256 whatever the hidden size, tied embeddings.
 ///
 /// Source  transformers 4.57 models/gemma/modeling_gemma.py
-struct Gemma {
+struct Gemma : detail::DenseDecoder<Gemma> {
     static constexpr std::string_view name = "gemma";
     static constexpr std::string_view gguf_name = "gemma";
 
-    static constexpr std::array fields{
-        positive_field("vocab_size", &ModelConfig::vocab_size, 256000).in_gguf("vocab_size"),
-        positive_field("hidden_size", &ModelConfig::hidden_size, 3072).in_gguf("embedding_length"),
-        positive_field("intermediate_size", &ModelConfig::intermediate_size, 24576).in_gguf("feed_forward_length"),
-        positive_field("num_hidden_layers", &ModelConfig::layers, 28).in_gguf("block_count"),
-        positive_field("num_attention_heads", &ModelConfig::heads, 16).in_gguf("attention.head_count"),
-        positive_field("num_key_value_heads", &ModelConfig::kv_heads, 16).in_gguf("attention.head_count_kv"),
-        positive_field("head_dim", &ModelConfig::head_dim, 256).in_gguf("attention.key_length"),
-        positive_field("max_position_embeddings", &ModelConfig::max_positions, 8192).in_gguf("context_length"),
-        flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
+    static constexpr auto fields = detail::decoder_fields(
+        {.vocab_size = 256000,
+         .hidden_size = 3072,
+         .intermediate_size = 24576,
+         .layers = 28,
+         .heads = 16,
+         .kv_heads = 16,
+         .head_dim = 256,
+         .max_positions = 8192,
+         .has_nullable_kv_heads = false,
+         .has_nullable_head_dim = false,
+         .tie_word_embeddings = true,
+         .activation = ActivationKind::gelu_tanh},
         flag_field("attention_bias", &ModelConfig::attention_bias, false),
-        refused_flag("use_bidirectional_attention", "lets tokens attend to later ones, which is not described"),
-        real_field("rms_norm_eps", &ModelConfig::norm_epsilon, 1e-6).in_gguf("attention.layer_norm_rms_epsilon"),
-        rope_field("rope_theta", &RopeParameters::theta, 10000.0).in_gguf("rope.freq_base"),
-        activation_field("hidden_act", ActivationKind::gelu_tanh),
-    };
+        refused_flag("use_bidirectional_attention", "lets tokens attend to later ones, which is not described"));
 
     static constexpr auto aliases = detail::gguf_llama;
 
@@ -39,19 +37,8 @@ struct Gemma {
 
     /// transformers 4.57 reads hidden_act and not hidden_activation.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked = detail::check_class(
-                config,
-                {"GemmaForCausalLM", "GemmaModel", "GemmaForSequenceClassification", "GemmaForTokenClassification"});
-            !checked)
-            return checked;
-        config.sliding_window = config.layer_types_count = 0;
-        config.local_layers = {};
-        return detail::complete_gemma(config);
-    }
-
-    static constexpr ModuleTree tree(auto const& config) { return detail::dense_decoder_tree(config, layout); }
-    static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
-        return detail::dense_decoder_program(config, layout, tree);
+        detail::leave_out_windows(config);
+        return detail::complete_gemma(config, layout);
     }
 };
 

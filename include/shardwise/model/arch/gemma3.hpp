@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/model/arch/detail/decoder_fields.hpp>
 #include <shardwise/model/arch/detail/gemma_layer.hpp>
 #include <shardwise/model/arch/detail/gguf_names.hpp>
 #include <shardwise/model/architecture.hpp>
@@ -17,27 +18,27 @@ struct Gemma3Text {
     static constexpr std::string_view name = "gemma3_text";
     static constexpr std::string_view gguf_name = "gemma3";
 
-    static constexpr std::array fields{
-        positive_field("vocab_size", &ModelConfig::vocab_size, 262208).in_gguf("vocab_size"),
-        positive_field("hidden_size", &ModelConfig::hidden_size, 2304).in_gguf("embedding_length"),
-        positive_field("intermediate_size", &ModelConfig::intermediate_size, 9216).in_gguf("feed_forward_length"),
-        positive_field("num_hidden_layers", &ModelConfig::layers, 26).in_gguf("block_count"),
-        positive_field("num_attention_heads", &ModelConfig::heads, 8).in_gguf("attention.head_count"),
-        positive_field("num_key_value_heads", &ModelConfig::kv_heads, 4).in_gguf("attention.head_count_kv"),
-        positive_field("head_dim", &ModelConfig::head_dim, 256).in_gguf("attention.key_length"),
-        positive_field("max_position_embeddings", &ModelConfig::max_positions, 131072).in_gguf("context_length"),
-        natural_field("sliding_window", &ModelConfig::sliding_window, 4096).in_gguf("attention.sliding_window"),
-        positive_field("sliding_window_pattern", &ModelConfig::sliding_pattern, 6),
-        flag_field("use_bidirectional_attention", &ModelConfig::is_bidirectional, false),
-        flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
+    static constexpr auto fields = detail::decoder_fields(
+        {.vocab_size = 262208,
+         .hidden_size = 2304,
+         .intermediate_size = 9216,
+         .layers = 26,
+         .heads = 8,
+         .kv_heads = 4,
+         .head_dim = 256,
+         .max_positions = 131072,
+         .has_nullable_kv_heads = false,
+         .has_nullable_head_dim = false,
+         .tie_word_embeddings = true,
+         .rope_theta = 1000000.0,
+         .activation_key = "hidden_activation",
+         .activation = ActivationKind::gelu_tanh},
+        detail::window_field(4096), positive_field("sliding_window_pattern", 6),
+        flag_field("use_bidirectional_attention", false),
         flag_field("attention_bias", &ModelConfig::attention_bias, false),
-        real_field("rms_norm_eps", &ModelConfig::norm_epsilon, 1e-6).in_gguf("attention.layer_norm_rms_epsilon"),
-        rope_field("rope_theta", &RopeParameters::theta, 1000000.0).in_gguf("rope.freq_base"),
         rope_field("rope_local_base_freq", &RopeParameters::local_theta, 10000.0).in_gguf("rope.freq_base_swa"),
         real_field("query_pre_attn_scalar", &ModelConfig::query_scale, 256.0),
-        real_field("final_logit_softcapping", &ModelConfig::logit_softcap, 0.0).in_gguf("final_logit_softcapping"),
-        activation_field("hidden_activation", ActivationKind::gelu_tanh),
-    };
+        real_field("final_logit_softcapping", &ModelConfig::logit_softcap, 0.0).in_gguf("final_logit_softcapping"));
 
     static constexpr auto aliases = detail::join_aliases(detail::gguf_frame, detail::gguf_qkv, detail::gguf_qk_norms,
                                                          detail::gguf_four_norms, detail::gguf_gated_mlp);
@@ -55,22 +56,22 @@ struct Gemma3Text {
             "llama.cpp 0c1e570, src/llama-hparams.h: rope_freq_base_train_swa"),
     };
 
-    static constexpr detail::LlamaLayout layout{
-        .prefix = "Gemma3", .model_suffix = "TextModel", .norm = NormKind::rms_offset, .norms = detail::four_norms};
+    static constexpr std::array<std::string_view, 3> classes{"ForCausalLM", "TextModel",
+                                                             "TextForSequenceClassification"};
+    static constexpr detail::LlamaLayout layout{.prefix = "Gemma3",
+                                                .classes = classes,
+                                                .model_suffix = "TextModel",
+                                                .norm = NormKind::rms_offset,
+                                                .norms = detail::four_norms,
+                                                .sees_later = "use_bidirectional_attention"};
 
     /// Without layer_types, each sliding_window_pattern-th layer is full and the others slide. The model with images
     /// counts as its text part.
     static constexpr Result<> complete(ModelConfig& config) {
         if (config.model_class.view() == "Gemma3ForConditionalGeneration") config.model_class = "Gemma3ForCausalLM";
-        if (auto const checked = detail::check_class(
-                config, {"Gemma3ForCausalLM", "Gemma3TextModel", "Gemma3TextForSequenceClassification"});
-            !checked)
-            return checked;
-        if (auto const checked = detail::complete_gemma(config); !checked) return checked;
+        if (auto const checked = detail::complete_gemma(config, layout); !checked) return checked;
         config.qk_norm = true;
-        if (config.sliding_pattern < 1) config.sliding_pattern = 6;
-        return detail::complete_windows(config,
-                                        [&](std::int64_t layer) { return (layer + 1) % config.sliding_pattern != 0; });
+        return detail::complete_window_pattern(config, 6);
     }
 
     static constexpr ModuleTree tree(auto const& config) {
@@ -98,7 +99,7 @@ struct Gemma3Text {
     }
 
     static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
-        if (!config.is_bidirectional) return detail::dense_decoder_program(config, layout, tree);
+        if (config.own["use_bidirectional_attention"] == 0) return detail::dense_decoder_program(config, layout, tree);
         // transformers halves the window, whose bounds then exclude the far end, where tokens see both sides.
         auto both_sides = config;
         if (config.sliding_window > 0) both_sides.sliding_window = config.sliding_window / 2 + 1;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/model/arch/detail/decoder_fields.hpp>
 #include <shardwise/model/arch/detail/fused_mlp.hpp>
 #include <shardwise/model/arch/detail/gguf_names.hpp>
 #include <shardwise/model/architecture.hpp>
@@ -16,24 +17,20 @@ struct Glm4 {
     static constexpr std::string_view name = "glm4";
     static constexpr std::string_view gguf_name = "glm4";
 
-    static constexpr std::array fields{
-        positive_field("vocab_size", &ModelConfig::vocab_size, 151552).in_gguf("vocab_size"),
-        positive_field("hidden_size", &ModelConfig::hidden_size, 4096).in_gguf("embedding_length"),
-        positive_field("intermediate_size", &ModelConfig::intermediate_size, 13696).in_gguf("feed_forward_length"),
-        positive_field("num_hidden_layers", &ModelConfig::layers, 40).in_gguf("block_count"),
-        positive_field("num_attention_heads", &ModelConfig::heads, 32).in_gguf("attention.head_count"),
-        positive_field("num_key_value_heads", &ModelConfig::kv_heads, 2).in_gguf("attention.head_count_kv"),
-        positive_field("head_dim", &ModelConfig::head_dim, 128).in_gguf("attention.key_length"),
-        positive_field("max_position_embeddings", &ModelConfig::max_positions, 131072).in_gguf("context_length"),
-        flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, false),
-        flag_field("attention_bias", &ModelConfig::attention_bias, true),
-        real_field("rms_norm_eps", &ModelConfig::norm_epsilon, 0.00000015625)
-            .in_gguf("attention.layer_norm_rms_epsilon"),
-        rope_field("rope_theta", &RopeParameters::theta, 10000.0).in_gguf("rope.freq_base"),
-        rope_field("partial_rotary_factor", &RopeParameters::partial_rotary_factor, 0.5),
-        natural_field("rotary_dim", &ModelConfig::rotary_dim, 0).in_gguf("rope.dimension_count"),
-        activation_field("hidden_act", ActivationKind::silu),
-    };
+    static constexpr auto fields =
+        detail::decoder_fields({.vocab_size = 151552,
+                                .hidden_size = 4096,
+                                .intermediate_size = 13696,
+                                .layers = 40,
+                                .heads = 32,
+                                .kv_heads = 2,
+                                .head_dim = 128,
+                                .max_positions = 131072,
+                                .has_nullable_kv_heads = false,
+                                .has_nullable_head_dim = false,
+                                .norm_epsilon = 0.00000015625},
+                               flag_field("attention_bias", &ModelConfig::attention_bias, true),
+                               detail::partial_rotary_field(0.5), detail::rotary_dim_field);
 
     static constexpr auto aliases = detail::join_aliases(
         detail::gguf_frame, detail::gguf_qkv, detail::gguf_second_norm,
@@ -50,17 +47,11 @@ struct Glm4 {
 
     /// attention_bias is for q, k and v; nothing else has a bias.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked = detail::check_class(
-                config,
-                {"Glm4ForCausalLM", "Glm4Model", "Glm4ForSequenceClassification", "Glm4ForTokenClassification"});
-            !checked)
-            return checked;
-        if (auto const checked = detail::complete_heads(config); !checked) return checked;
+        if (auto const checked = detail::complete_decoder(config, layout); !checked) return checked;
         if (auto const derived = detail::derive_rotary_dim(config, "partial_rotary_factor"); !derived) return derived;
         config.attention_out_bias = config.mlp_bias = false;
         config.interleaved_rope = true;
-        config.sliding_window = config.layer_types_count = 0;
-        config.local_layers = {};
+        detail::leave_out_windows(config);
         return {};
     }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/model/arch/detail/decoder_fields.hpp>
 #include <shardwise/model/arch/detail/deepseek_layout.hpp>
 #include <shardwise/model/arch/detail/deepseek_names.hpp>
 #include <shardwise/model/architecture.hpp>
@@ -17,37 +18,31 @@ struct Glm4Moe {
     static constexpr std::string_view name = "glm4_moe";
     static constexpr std::string_view gguf_name = "glm4moe";
 
-    static constexpr std::array fields{
-        positive_field("vocab_size", &ModelConfig::vocab_size, 151552).in_gguf("vocab_size"),
-        positive_field("hidden_size", &ModelConfig::hidden_size, 4096).in_gguf("embedding_length"),
-        positive_field("intermediate_size", &ModelConfig::intermediate_size, 10944).in_gguf("feed_forward_length"),
-        positive_field("num_hidden_layers", &ModelConfig::layers, 46).in_gguf("block_count"),
-        positive_field("num_attention_heads", &ModelConfig::heads, 96).in_gguf("attention.head_count"),
-        positive_field("num_key_value_heads", &ModelConfig::kv_heads, 8).in_gguf("attention.head_count_kv"),
-        optional_field("head_dim", &ModelConfig::head_dim, 0).in_gguf("attention.key_length"),
-        positive_field("max_position_embeddings", &ModelConfig::max_positions, 131072).in_gguf("context_length"),
+    static constexpr auto fields = detail::decoder_fields(
+        {.vocab_size = 151552,
+         .hidden_size = 4096,
+         .intermediate_size = 10944,
+         .layers = 46,
+         .heads = 96,
+         .kv_heads = 8,
+         .max_positions = 131072,
+         .has_nullable_kv_heads = false,
+         .norm_epsilon = 1e-5},
         positive_field("n_routed_experts", &ModelConfig::experts, 128)
             .named("num_local_experts")
             .in_gguf("expert_count"),
         positive_field("num_experts_per_tok", &ModelConfig::experts_per_token, 8).in_gguf("expert_used_count"),
-        positive_field("n_shared_experts", &ModelConfig::shared_experts, 1).in_gguf("expert_shared_count"),
+        positive_field("n_shared_experts", 1).in_gguf("expert_shared_count"),
         positive_field("moe_intermediate_size", &ModelConfig::expert_intermediate_size, 1408)
             .in_gguf("expert_feed_forward_length"),
-        natural_field("first_k_dense_replace", &ModelConfig::first_dense_layers, 1)
-            .in_gguf("leading_dense_block_count"),
+        natural_field("first_k_dense_replace", 1).in_gguf("leading_dense_block_count"),
         positive_field("n_group", &ModelConfig::expert_groups, 1).in_gguf("expert_group_count"),
         positive_field("topk_group", &ModelConfig::kept_expert_groups, 1).in_gguf("expert_group_used_count"),
         real_field("routed_scaling_factor", &ModelConfig::routed_scale, 1.0).in_gguf("expert_weights_scale"),
         flag_field("norm_topk_prob", &ModelConfig::norm_expert_weights, true).in_gguf("expert_weights_norm"),
         flag_field("use_qk_norm", &ModelConfig::qk_norm, false),
-        flag_field("attention_bias", &ModelConfig::attention_bias, false),
-        flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, false),
-        real_field("rms_norm_eps", &ModelConfig::norm_epsilon, 1e-5).in_gguf("attention.layer_norm_rms_epsilon"),
-        rope_field("rope_theta", &RopeParameters::theta, 10000.0).in_gguf("rope.freq_base"),
-        rope_field("partial_rotary_factor", &RopeParameters::partial_rotary_factor, 0.5),
-        natural_field("rotary_dim", &ModelConfig::rotary_dim, 0).in_gguf("rope.dimension_count"),
-        activation_field("hidden_act", ActivationKind::silu),
-    };
+        flag_field("attention_bias", &ModelConfig::attention_bias, false), detail::partial_rotary_field(0.5),
+        detail::rotary_dim_field);
 
     /// The norm before the MLP has the name that llama.cpp gives it here.
     static constexpr auto aliases = detail::join_aliases(
@@ -64,15 +59,13 @@ struct Glm4Moe {
 
     /// attention_bias is for q, k and v; nothing else has a bias.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known = detail::check_class(config, {"Glm4MoeForCausalLM", "Glm4MoeModel"}); !known)
-            return known;
+        if (auto const known = detail::check_class(config, "Glm4Moe", detail::causal_classes); !known) return known;
         if (auto const checked = detail::complete_heads(config); !checked) return checked;
         if (auto const derived = detail::derive_rotary_dim(config, "partial_rotary_factor"); !derived) return derived;
         config.attention_out_bias = config.mlp_bias = false;
         config.router_score = RouterScore::sigmoid;
         config.group_rank = GroupRank::best_two;
-        config.sliding_window = config.layer_types_count = 0;
-        config.local_layers = {};
+        detail::leave_out_windows(config);
         return detail::complete_deepseek_experts(config);
     }
 

@@ -15,6 +15,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct Gpt2 {
     static constexpr std::string_view name = "gpt2";
     static constexpr std::string_view gguf_name = "gpt2";
+    static constexpr std::string_view base_name = "transformer";
 
     static constexpr std::array fields{
         positive_field("vocab_size", &ModelConfig::vocab_size, 50257).in_gguf("vocab_size"),
@@ -121,7 +122,7 @@ struct Gpt2 {
     }
 
     static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
-        ProgramBuilder model(tree, "transformer");
+        ProgramBuilder model(tree, base_name);
         model.tokens("wte");
         model.positions("wpe");
         model.layers("h", [&](BlockBuilder& body) {

@@ -15,6 +15,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct GptNeoX {
     static constexpr std::string_view name = "gpt_neox";
     static constexpr std::string_view gguf_name = "gptneox";
+    static constexpr std::string_view base_name = "gpt_neox";
 
     static constexpr std::array fields{
         positive_field("vocab_size", &ModelConfig::vocab_size, 50432).in_gguf("vocab_size"),
@@ -26,7 +27,7 @@ struct GptNeoX {
         rope_field("rotary_pct", &RopeParameters::partial_rotary_factor, 0.25),
         rope_field("rotary_emb_base", &RopeParameters::theta, 10000.0).in_gguf("rope.freq_base"),
         natural_field("rotary_dim", &ModelConfig::rotary_dim, 0).in_gguf("rope.dimension_count"),
-        flag_field("use_parallel_residual", &ModelConfig::parallel_attention, true).in_gguf("use_parallel_residual"),
+        flag_field("use_parallel_residual", true).in_gguf("use_parallel_residual"),
         flag_field("attention_bias", &ModelConfig::attention_bias, true),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, false),
         real_field("layer_norm_eps", &ModelConfig::norm_epsilon, 1e-5).in_gguf("attention.layer_norm_epsilon"),
@@ -53,11 +54,7 @@ struct GptNeoX {
     };
 
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known =
-                detail::check_class(config, {"GPTNeoXForCausalLM", "GPTNeoXModel", "GPTNeoXForSequenceClassification",
-                                             "GPTNeoXForTokenClassification"});
-            !known)
-            return known;
+        if (auto const known = detail::check_class(config, "GPTNeoX", detail::label_classes); !known) return known;
         config.kv_heads = config.heads;
         if (auto const ok = detail::check_sizes(config, {}); !ok) return ok;
         config.head_dim = config.hidden_size / config.heads;
@@ -113,7 +110,7 @@ struct GptNeoX {
     }
 
     static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
-        ProgramBuilder model(tree, "gpt_neox");
+        ProgramBuilder model(tree, base_name);
         model.tokens("embed_in");
         model.layers("layers", [&](BlockBuilder& body) {
             auto const shape = detail::plain_attention(config);
@@ -121,8 +118,8 @@ struct GptNeoX {
             auto const qkv = body.rope(body.linear(normed, "qkv", "attention.query_key_value"), shape);
             auto const context = body.attention(qkv, qkv, qkv, shape);
             auto const middle = body.add(body.input(), body.linear(context, "attention_out", "attention.dense"));
-            auto const normed_again =
-                body.layer_norm(config.parallel_attention ? body.input() : middle, "post_attention_layernorm");
+            auto const normed_again = body.layer_norm(config.own["use_parallel_residual"] != 0 ? body.input() : middle,
+                                                      "post_attention_layernorm");
             (void)body.add(middle,
                            detail::append_mlp(body, config, normed_again, "mlp.dense_h_to_4h", "mlp.dense_4h_to_h"));
         });

@@ -71,13 +71,8 @@ struct GptOss {
     /// attention_bias covers all four projections; without layer_types, layers 0, 2, ... slide; the published model's
     /// rope scaling is the class's default where a config does not mention any.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked =
-                detail::check_class(config, {"GptOssForCausalLM", "GptOssModel", "GptOssForSequenceClassification",
-                                             "GptOssForTokenClassification"});
-            !checked)
-            return checked;
         config.expert_intermediate_size = config.intermediate_size;
-        if (auto const checked = detail::complete_heads(config); !checked) return checked;
+        if (auto const checked = detail::complete_decoder(config, layout); !checked) return checked;
         if (auto const checked = detail::check_experts(config); !checked) return checked;
         config.attention_out_bias = config.attention_bias;
         config.activation = ActivationKind::swiglu_clamped;

@@ -49,9 +49,13 @@ struct MiniMaxM2 {
             NameAlias{"model.layers.{}.mlp.e_score_correction_bias",
                       "model.layers.{}.block_sparse_moe.e_score_correction_bias"},
         });
+    static constexpr auto ending_aliases = detail::endings_of_numbered_experts;
 
-    static constexpr detail::LlamaLayout layout{
-        .prefix = "MiniMaxM2", .has_rotary_dim = true, .mlp = "block_sparse_moe", .head_norms = {.are_wide = true}};
+    static constexpr detail::LlamaLayout layout{.prefix = "MiniMaxM2",
+                                                .classes = detail::causal_classes,
+                                                .has_rotary_dim = true,
+                                                .mlp = "block_sparse_moe",
+                                                .head_norms = {.are_wide = true}};
     static constexpr detail::SparseMlpNames experts = [] {
         auto names = detail::numbered_experts;
         names.correction = "block_sparse_moe.e_score_correction_bias";
@@ -60,18 +64,15 @@ struct MiniMaxM2 {
 
     /// No projection has a bias; intermediate_size is an expert's; the chosen weights are divided by their sum.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked = detail::check_class(config, {"MiniMaxM2ForCausalLM", "MiniMaxM2Model"}); !checked)
-            return checked;
         config.expert_intermediate_size = config.intermediate_size;
-        if (auto const checked = detail::complete_heads(config); !checked) return checked;
+        if (auto const checked = detail::complete_decoder(config, layout); !checked) return checked;
         if (auto const checked = detail::check_experts(config); !checked) return checked;
         if (auto const derived = detail::derive_rotary_dim(config, "partial_rotary_factor"); !derived) return derived;
         config.attention_bias = config.attention_out_bias = config.mlp_bias = false;
         config.qk_norm = config.norm_expert_weights = true;
         config.router_score = RouterScore::sigmoid;
         config.dense_layers = {};
-        config.sliding_window = config.layer_types_count = 0;
-        config.local_layers = {};
+        detail::leave_out_windows(config);
         return {};
     }
 

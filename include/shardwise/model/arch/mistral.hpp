@@ -1,39 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/model/arch/detail/decoder_fields.hpp>
 #include <shardwise/model/arch/detail/decoder_program.hpp>
 #include <shardwise/model/arch/detail/gguf_names.hpp>
 #include <shardwise/model/architecture.hpp>
-
-#include <array>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Mistral 7B, Nemo and models that publish under its model_type.
 ///
 /// Source  transformers 4.57 models/mistral/modeling_mistral.py
-struct Mistral {
+struct Mistral : detail::DenseDecoder<Mistral> {
     static constexpr std::string_view name = "mistral";
     /// llama.cpp writes it as "llama", which is read as that family: same names, same shapes.
     static constexpr std::string_view gguf_name = "";
     /// A mistral3's text_config is one where it names no model_type.
     static constexpr std::string_view text_part_of = "mistral3";
 
-    static constexpr std::array fields{
-        positive_field("vocab_size", &ModelConfig::vocab_size, 32000).in_gguf("vocab_size"),
-        positive_field("hidden_size", &ModelConfig::hidden_size, 4096).in_gguf("embedding_length"),
-        positive_field("intermediate_size", &ModelConfig::intermediate_size, 14336).in_gguf("feed_forward_length"),
-        positive_field("num_hidden_layers", &ModelConfig::layers, 32).in_gguf("block_count"),
-        positive_field("num_attention_heads", &ModelConfig::heads, 32).in_gguf("attention.head_count"),
-        optional_field("num_key_value_heads", &ModelConfig::kv_heads, 8).in_gguf("attention.head_count_kv"),
-        optional_field("head_dim", &ModelConfig::head_dim, 0).in_gguf("attention.key_length"),
-        positive_field("max_position_embeddings", &ModelConfig::max_positions, 131072).in_gguf("context_length"),
-        natural_field("sliding_window", &ModelConfig::sliding_window, 4096).in_gguf("attention.sliding_window"),
-        flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, false),
-        real_field("rms_norm_eps", &ModelConfig::norm_epsilon, 1e-6).in_gguf("attention.layer_norm_rms_epsilon"),
-        rope_field("rope_theta", &RopeParameters::theta, 10000.0).in_gguf("rope.freq_base"),
-        activation_field("hidden_act", ActivationKind::silu),
-    };
+    static constexpr auto fields = detail::decoder_fields({.vocab_size = 32000,
+                                                           .hidden_size = 4096,
+                                                           .intermediate_size = 14336,
+                                                           .layers = 32,
+                                                           .heads = 32,
+                                                           .kv_heads = 8,
+                                                           .max_positions = 131072},
+                                                          detail::window_field(4096));
 
     static constexpr auto aliases = detail::gguf_llama;
 
@@ -41,20 +33,10 @@ struct Mistral {
 
     /// No projection has a bias; all layers share the window; layer_types is not read.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked =
-                detail::check_class(config, {"MistralForCausalLM", "MistralModel", "MistralForSequenceClassification",
-                                             "MistralForTokenClassification"});
-            !checked)
-            return checked;
-        if (auto const checked = detail::complete_heads(config); !checked) return checked;
+        if (auto const checked = detail::complete_decoder(config, layout); !checked) return checked;
         config.attention_bias = config.attention_out_bias = config.mlp_bias = false;
         config.layer_types_count = 0;
         return detail::complete_windows(config, [](std::int64_t) { return true; });
-    }
-
-    static constexpr ModuleTree tree(auto const& config) { return detail::dense_decoder_tree(config, layout); }
-    static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
-        return detail::dense_decoder_program(config, layout, tree);
     }
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/model/arch/detail/decoder_fields.hpp>
 #include <shardwise/model/arch/detail/gguf_names.hpp>
 #include <shardwise/model/arch/detail/sparse_mlp.hpp>
 #include <shardwise/model/architecture.hpp>
@@ -19,23 +20,19 @@ struct Mixtral {
     /// llama.cpp writes it as "llama"; only it has experts.
     static constexpr std::string_view gguf_marker = "llama.expert_count";
 
-    static constexpr std::array fields{
-        positive_field("vocab_size", &ModelConfig::vocab_size, 32000).in_gguf("vocab_size"),
-        positive_field("hidden_size", &ModelConfig::hidden_size, 4096).in_gguf("embedding_length"),
-        positive_field("intermediate_size", &ModelConfig::intermediate_size, 14336).in_gguf("feed_forward_length"),
-        positive_field("num_hidden_layers", &ModelConfig::layers, 32).in_gguf("block_count"),
-        positive_field("num_attention_heads", &ModelConfig::heads, 32).in_gguf("attention.head_count"),
-        optional_field("num_key_value_heads", &ModelConfig::kv_heads, 8).in_gguf("attention.head_count_kv"),
-        optional_field("head_dim", &ModelConfig::head_dim, 0).in_gguf("attention.key_length"),
-        positive_field("max_position_embeddings", &ModelConfig::max_positions, 131072).in_gguf("context_length"),
+    static constexpr auto fields = detail::decoder_fields(
+        {.vocab_size = 32000,
+         .hidden_size = 4096,
+         .intermediate_size = 14336,
+         .layers = 32,
+         .heads = 32,
+         .kv_heads = 8,
+         .max_positions = 131072,
+         .norm_epsilon = 1e-5,
+         .rope_theta = 1000000.0},
         positive_field("num_local_experts", &ModelConfig::experts, 8).named("num_experts").in_gguf("expert_count"),
         positive_field("num_experts_per_tok", &ModelConfig::experts_per_token, 2).in_gguf("expert_used_count"),
-        natural_field("sliding_window", &ModelConfig::sliding_window, 0).in_gguf("attention.sliding_window"),
-        flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, false),
-        real_field("rms_norm_eps", &ModelConfig::norm_epsilon, 1e-5).in_gguf("attention.layer_norm_rms_epsilon"),
-        rope_field("rope_theta", &RopeParameters::theta, 1000000.0).in_gguf("rope.freq_base"),
-        activation_field("hidden_act", ActivationKind::silu),
-    };
+        detail::window_field(0));
 
     static constexpr auto aliases = detail::join_aliases(
         detail::gguf_frame, detail::gguf_qkv, detail::gguf_second_norm,
@@ -48,18 +45,14 @@ struct Mixtral {
             NameAlias{"blk.{}.ffn_down.{}.weight", "model.layers.{}.block_sparse_moe.experts.{}.w2.weight"},
             NameAlias{"blk.{}.ffn_up.{}.weight", "model.layers.{}.block_sparse_moe.experts.{}.w3.weight"},
         });
+    static constexpr auto ending_aliases = detail::endings_of_numbered_experts;
 
     static constexpr detail::LlamaLayout layout{.prefix = "Mixtral", .mlp = "block_sparse_moe"};
 
     /// No projection has a bias; intermediate_size is an expert's; a window is for all layers. layer_types is not read.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked =
-                detail::check_class(config, {"MixtralForCausalLM", "MixtralModel", "MixtralForSequenceClassification",
-                                             "MixtralForTokenClassification"});
-            !checked)
-            return checked;
         config.expert_intermediate_size = config.intermediate_size;
-        if (auto const checked = detail::complete_heads(config); !checked) return checked;
+        if (auto const checked = detail::complete_decoder(config, layout); !checked) return checked;
         if (auto const checked = detail::check_experts(config); !checked) return checked;
         config.attention_bias = config.attention_out_bias = config.mlp_bias = false;
         config.dense_layers = {};

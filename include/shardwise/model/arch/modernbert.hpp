@@ -31,11 +31,11 @@ struct ModernBert {
         positive_field("num_attention_heads", &ModelConfig::heads, 12).in_gguf("attention.head_count"),
         positive_field("max_position_embeddings", &ModelConfig::max_positions, 8192).in_gguf("context_length"),
         positive_field("local_attention", &ModelConfig::sliding_window, 128).in_gguf("attention.sliding_window"),
-        positive_field("global_attn_every_n_layers", &ModelConfig::sliding_pattern, 3),
+        positive_field("global_attn_every_n_layers", 3),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
         flag_field("attention_bias", &ModelConfig::attention_bias, false),
         flag_field("mlp_bias", &ModelConfig::mlp_bias, false),
-        flag_field("decoder_bias", &ModelConfig::head_bias, true),
+        flag_field("decoder_bias", true),
         flag_field("norm_bias", false),
         flag_field("classifier_bias", false),
         choice_field("classifier_pooling", poolings),
@@ -80,9 +80,9 @@ struct ModernBert {
         config.attention_bias = config.attention_out_bias = has_bias;
         config.mlp_bias = has_mlp_bias;
         if (auto const ok = detail::check_size("local_attention", config.sliding_window); !ok) return ok;
-        if (auto const ok = detail::check_size("global_attn_every_n_layers", config.sliding_pattern); !ok) return ok;
-        return detail::complete_windows(config,
-                                        [&](std::int64_t layer) { return layer % config.sliding_pattern != 0; });
+        auto const every = config.own["global_attn_every_n_layers"];
+        if (auto const ok = detail::check_size("global_attn_every_n_layers", every); !ok) return ok;
+        return detail::complete_windows(config, [&](std::int64_t layer) { return layer % every != 0; });
     }
 
     static constexpr ModuleTree tree(auto const& config) {
@@ -118,7 +118,7 @@ struct ModernBert {
             tree.set_root(tree.add(tree.names().join(config.model_class.view()), children));
             return tree;
         }
-        auto const decoder = part.linear(config.vocab_size, hidden, config.head_bias,
+        auto const decoder = part.linear(config.vocab_size, hidden, config.own["decoder_bias"] != 0,
                                          ShardRule::units(0, config.vocab_size), TensorUse::head);
         tree.set_root(
             tree.add("ModernBertForMaskedLM", {},

@@ -15,6 +15,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct MpNet {
     static constexpr std::string_view name = "mpnet";
     static constexpr std::string_view gguf_name = "";
+    static constexpr std::string_view base_name = "mpnet";
     /// Files lack the pooler where their task does not use it (embedding models).
     static constexpr std::string_view optional_prefix = "pooler.";
 
@@ -43,12 +44,7 @@ struct MpNet {
 
     /// The class takes 1 for the padding id and 32 for the number of buckets, whatever the config says.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known =
-                detail::check_class(config, {"MPNetForMaskedLM", "MPNetModel", "MPNetForSequenceClassification",
-                                             "MPNetForTokenClassification", "MPNetForQuestionAnswering",
-                                             "MPNetForMultipleChoice"});
-            !known)
-            return known;
+        if (auto const known = detail::check_class(config, "MPNet", detail::masked_classes); !known) return known;
         if (config.position_buckets != 32) {
             return Error{ErrorCode::unsupported}
                 .at("relative_attention_num_buckets")
@@ -56,7 +52,7 @@ struct MpNet {
                 .got(config.position_buckets)
                 .expected(32);
         }
-        config.padding_id = 1;
+        config.own.set("pad_token_id", 1);
         return detail::complete_encoder(config);
     }
 
@@ -80,7 +76,7 @@ struct MpNet {
     }
 
     static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
-        ProgramBuilder model(tree, "mpnet");
+        ProgramBuilder model(tree, base_name);
         auto own = names;
         own.scores = detail::is_base_class(config) ? "/encoder.relative_attention_bias.weight"
                                                    : "/mpnet.encoder.relative_attention_bias.weight";
@@ -134,9 +130,9 @@ private:
             {"encoder", tree.add("MPNetEncoder", {}, {{"layer", list}, {"relative_attention_bias", biases}})}};
         if (has_pooler(config)) {
             auto const dense = part.linear(hidden, hidden, true);
-            children.push_back(
-                {"pooler", tree.add("MPNetPooler", {}, {{"dense", dense}, {"activation", part.plain("Tanh")}}),
-                 ModuleRole::head});
+            children.push_back({"pooler",
+                                tree.add("MPNetPooler", {}, {{"dense", dense}, {"activation", part.plain("Tanh")}}),
+                                ModuleRole::head});
         }
         return tree.add("MPNetModel", children);
     }

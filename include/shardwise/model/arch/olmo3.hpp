@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/model/arch/detail/decoder_fields.hpp>
 #include <shardwise/model/arch/detail/decoder_program.hpp>
 #include <shardwise/model/arch/olmo2.hpp>
 #include <shardwise/model/architecture.hpp>
-
-#include <array>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -18,33 +17,26 @@ struct Olmo3 {
     /// llama.cpp writes it as "olmo2"; only it has windows.
     static constexpr std::string_view gguf_marker = "olmo2.attention.sliding_window";
 
-    static constexpr std::array fields{
-        positive_field("vocab_size", &ModelConfig::vocab_size, 50304).in_gguf("vocab_size"),
-        positive_field("hidden_size", &ModelConfig::hidden_size, 4096).in_gguf("embedding_length"),
-        positive_field("intermediate_size", &ModelConfig::intermediate_size, 11008).in_gguf("feed_forward_length"),
-        positive_field("num_hidden_layers", &ModelConfig::layers, 32).in_gguf("block_count"),
-        positive_field("num_attention_heads", &ModelConfig::heads, 32).in_gguf("attention.head_count"),
-        optional_field("num_key_value_heads", &ModelConfig::kv_heads, 0).in_gguf("attention.head_count_kv"),
-        optional_field("head_dim", &ModelConfig::head_dim, 0).in_gguf("attention.key_length"),
-        positive_field("max_position_embeddings", &ModelConfig::max_positions, 2048).in_gguf("context_length"),
-        natural_field("sliding_window", &ModelConfig::sliding_window, 4096).in_gguf("attention.sliding_window"),
-        flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, false),
-        flag_field("attention_bias", &ModelConfig::attention_bias, false),
-        real_field("rms_norm_eps", &ModelConfig::norm_epsilon, 1e-5).in_gguf("attention.layer_norm_rms_epsilon"),
-        rope_field("rope_theta", &RopeParameters::theta, 10000.0).in_gguf("rope.freq_base"),
-        activation_field("hidden_act", ActivationKind::silu),
-    };
+    static constexpr auto fields = detail::decoder_fields(
+        {.vocab_size = 50304,
+         .hidden_size = 4096,
+         .intermediate_size = 11008,
+         .layers = 32,
+         .heads = 32,
+         .max_positions = 2048,
+         .norm_epsilon = 1e-5},
+        detail::window_field(4096), flag_field("attention_bias", &ModelConfig::attention_bias, false));
 
     static constexpr auto aliases = Olmo2::aliases;
 
-    static constexpr detail::LlamaLayout layout{
-        .prefix = "Olmo3", .norms = detail::result_norms, .head_norms = {.are_wide = true}};
+    static constexpr detail::LlamaLayout layout{.prefix = "Olmo3",
+                                                .classes = detail::causal_classes,
+                                                .norms = detail::result_norms,
+                                                .head_norms = {.are_wide = true}};
 
     /// Without layer_types, each fourth layer is full and the others slide; those turn by the same base without scaling.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked = detail::check_class(config, {"Olmo3ForCausalLM", "Olmo3Model"}); !checked)
-            return checked;
-        if (auto const checked = detail::complete_heads(config); !checked) return checked;
+        if (auto const checked = detail::complete_decoder(config, layout); !checked) return checked;
         config.attention_out_bias = config.attention_bias;
         config.mlp_bias = false;
         config.qk_norm = true;

@@ -40,10 +40,7 @@ struct Opt {
     static constexpr std::int64_t position_offset = 2;
 
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known =
-                detail::check_class(config, {"OPTForCausalLM", "OPTModel", "OPTForSequenceClassification"});
-            !known)
-            return known;
+        if (auto const known = detail::check_class(config, "OPT", detail::text_label_classes); !known) return known;
         config.kv_heads = config.heads;
         if (auto const ok = detail::check_size("hidden_size", config.hidden_size); !ok) return ok;
         derive_absent(fields, config);

@@ -3,6 +3,7 @@
 
 #include <shardwise/core/list.hpp>
 #include <shardwise/model/arch/detail/classic_decoder.hpp>
+#include <shardwise/model/arch/detail/decoder_fields.hpp>
 #include <shardwise/model/arch/detail/label_head.hpp>
 #include <shardwise/model/architecture.hpp>
 
@@ -18,23 +19,17 @@ struct Phi {
     static constexpr std::string_view name = "phi";
     static constexpr std::string_view gguf_name = "phi2";
 
-    static constexpr std::array fields{
-        positive_field("vocab_size", &ModelConfig::vocab_size, 51200).in_gguf("vocab_size"),
-        positive_field("hidden_size", &ModelConfig::hidden_size, 2048).in_gguf("embedding_length"),
-        positive_field("intermediate_size", &ModelConfig::intermediate_size, 8192).in_gguf("feed_forward_length"),
-        positive_field("num_hidden_layers", &ModelConfig::layers, 24).in_gguf("block_count"),
-        positive_field("num_attention_heads", &ModelConfig::heads, 32).in_gguf("attention.head_count"),
-        optional_field("num_key_value_heads", &ModelConfig::kv_heads, 0).in_gguf("attention.head_count_kv"),
-        optional_field("head_dim", &ModelConfig::head_dim, 0).in_gguf("attention.key_length"),
-        positive_field("max_position_embeddings", &ModelConfig::max_positions, 2048).in_gguf("context_length"),
-        flag_field("qk_layernorm", &ModelConfig::qk_norm, false),
-        flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, false),
-        rope_field("partial_rotary_factor", &RopeParameters::partial_rotary_factor, 0.5),
-        rope_field("rope_theta", &RopeParameters::theta, 10000.0).in_gguf("rope.freq_base"),
-        natural_field("rotary_dim", &ModelConfig::rotary_dim, 0).in_gguf("rope.dimension_count"),
-        real_field("layer_norm_eps", &ModelConfig::norm_epsilon, 1e-5).in_gguf("attention.layer_norm_epsilon"),
-        activation_field("hidden_act", ActivationKind::gelu_new),
-    };
+    static constexpr auto fields = detail::decoder_fields({.vocab_size = 51200,
+                                                           .hidden_size = 2048,
+                                                           .intermediate_size = 8192,
+                                                           .layers = 24,
+                                                           .heads = 32,
+                                                           .max_positions = 2048,
+                                                           .layer_norm_key = "layer_norm_eps",
+                                                           .norm_epsilon = 1e-5,
+                                                           .activation = ActivationKind::gelu_new},
+                                                          flag_field("qk_layernorm", &ModelConfig::qk_norm, false),
+                                                          detail::partial_rotary_field(0.5), detail::rotary_dim_field);
 
     static constexpr std::array aliases{
         NameAlias{"token_embd.weight", "model.embed_tokens.weight"},
@@ -67,16 +62,12 @@ struct Phi {
 
     /// Absent key-value heads are the query heads.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known = detail::check_class(
-                config, {"PhiForCausalLM", "PhiModel", "PhiForSequenceClassification", "PhiForTokenClassification"});
-            !known)
-            return known;
+        if (auto const known = detail::check_class(config, "Phi", detail::label_classes); !known) return known;
         if (config.kv_heads == 0) config.kv_heads = config.heads;
         bool const is_head_dim_given = config.head_dim > 0;
         if (auto const ok = detail::check_sizes(config, {}, is_head_dim_given); !ok) return ok;
         if (!is_head_dim_given) config.head_dim = config.hidden_size / config.heads;
         config.attention_bias = config.attention_out_bias = config.mlp_bias = true;
-        config.parallel_attention = true;
         return detail::derive_rotary_dim(config, "partial_rotary_factor");
     }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/model/arch/detail/decoder_fields.hpp>
 #include <shardwise/model/arch/detail/fused_mlp.hpp>
 #include <shardwise/model/arch/detail/gguf_names.hpp>
 #include <shardwise/model/architecture.hpp>
@@ -16,23 +17,16 @@ struct Phi3 {
     static constexpr std::string_view name = "phi3";
     static constexpr std::string_view gguf_name = "phi3";
 
-    static constexpr std::array fields{
-        positive_field("vocab_size", &ModelConfig::vocab_size, 32064).in_gguf("vocab_size"),
-        positive_field("hidden_size", &ModelConfig::hidden_size, 3072).in_gguf("embedding_length"),
-        positive_field("intermediate_size", &ModelConfig::intermediate_size, 8192).in_gguf("feed_forward_length"),
-        positive_field("num_hidden_layers", &ModelConfig::layers, 32).in_gguf("block_count"),
-        positive_field("num_attention_heads", &ModelConfig::heads, 32).in_gguf("attention.head_count"),
-        optional_field("num_key_value_heads", &ModelConfig::kv_heads, 0).in_gguf("attention.head_count_kv"),
-        optional_field("head_dim", &ModelConfig::head_dim, 0),
-        positive_field("max_position_embeddings", &ModelConfig::max_positions, 4096).in_gguf("context_length"),
-        natural_field("sliding_window", &ModelConfig::sliding_window, 0).in_gguf("attention.sliding_window"),
-        flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, false),
-        real_field("rms_norm_eps", &ModelConfig::norm_epsilon, 1e-5).in_gguf("attention.layer_norm_rms_epsilon"),
-        rope_field("rope_theta", &RopeParameters::theta, 10000.0).in_gguf("rope.freq_base"),
-        rope_field("partial_rotary_factor", &RopeParameters::partial_rotary_factor, 1.0),
-        natural_field("rotary_dim", &ModelConfig::rotary_dim, 0).in_gguf("rope.dimension_count"),
-        activation_field("hidden_act", ActivationKind::silu),
-    };
+    static constexpr auto fields = detail::decoder_fields_without_head_dim(
+        {.vocab_size = 32064,
+         .hidden_size = 3072,
+         .intermediate_size = 8192,
+         .layers = 32,
+         .heads = 32,
+         .max_positions = 4096,
+         .norm_epsilon = 1e-5},
+        optional_field("head_dim", &ModelConfig::head_dim, 0), detail::window_field(0),
+        detail::partial_rotary_field(1.0), detail::rotary_dim_field);
 
     static constexpr auto aliases =
         detail::join_aliases(detail::gguf_frame, detail::gguf_second_norm,
@@ -47,12 +41,7 @@ struct Phi3 {
     /// No projection has a bias; a window is for all layers; the rotated part of a head lies within it. Of scaled positions the
     /// class knows longrope alone, also under its former names, and an original context of 4096 where none is given.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked = detail::check_class(
-                config,
-                {"Phi3ForCausalLM", "Phi3Model", "Phi3ForSequenceClassification", "Phi3ForTokenClassification"});
-            !checked)
-            return checked;
-        if (auto const checked = detail::complete_heads(config); !checked) return checked;
+        if (auto const checked = detail::complete_decoder(config, layout); !checked) return checked;
         if (auto const derived = detail::derive_rotary_dim(config, "partial_rotary_factor"); !derived) return derived;
         auto& rope = config.rope;
         if (rope.kind == RopeKind::yarn) rope.kind = RopeKind::longrope;

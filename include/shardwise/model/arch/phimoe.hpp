@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/model/arch/detail/decoder_fields.hpp>
 #include <shardwise/model/arch/detail/sparse_mlp.hpp>
 #include <shardwise/model/architecture.hpp>
 
@@ -16,44 +17,38 @@ struct Phimoe {
     static constexpr std::string_view name = "phimoe";
     static constexpr std::string_view gguf_name{};
 
-    static constexpr std::array fields{
-        positive_field("vocab_size", &ModelConfig::vocab_size, 32064),
-        positive_field("hidden_size", &ModelConfig::hidden_size, 4096),
-        positive_field("intermediate_size", &ModelConfig::intermediate_size, 6400),
-        positive_field("num_hidden_layers", &ModelConfig::layers, 32),
-        positive_field("num_attention_heads", &ModelConfig::heads, 32),
-        optional_field("num_key_value_heads", &ModelConfig::kv_heads, 8),
-        positive_field("max_position_embeddings", &ModelConfig::max_positions, 131072),
+    static constexpr auto fields = detail::decoder_fields_without_head_dim(
+        {.vocab_size = 32064,
+         .hidden_size = 4096,
+         .intermediate_size = 6400,
+         .layers = 32,
+         .heads = 32,
+         .kv_heads = 8,
+         .max_positions = 131072,
+         .norm_epsilon = 1e-5,
+         .rope_theta = 1000000.0},
         positive_field("num_local_experts", &ModelConfig::experts, 16),
         positive_field("num_experts_per_tok", &ModelConfig::experts_per_token, 2),
-        natural_field("sliding_window", &ModelConfig::sliding_window, 0),
-        real_field("router_jitter_noise", 0.01),
-        flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, false),
-        flag_field("attention_bias", &ModelConfig::attention_bias, false),
-        flag_field("lm_head_bias", &ModelConfig::head_bias, false),
-        real_field("rms_norm_eps", &ModelConfig::norm_epsilon, 1e-5),
-        rope_field("rope_theta", &RopeParameters::theta, 1000000.0),
-        activation_field("hidden_act", ActivationKind::silu),
-    };
+        natural_field("sliding_window", &ModelConfig::sliding_window, 0), real_field("router_jitter_noise", 0.01),
+        flag_field("attention_bias", &ModelConfig::attention_bias, false), flag_field("lm_head_bias", false));
 
     static constexpr std::array<NameAlias, 0> aliases{};
+    static constexpr auto ending_aliases = detail::endings_of_numbered_experts;
 
     static constexpr detail::LlamaLayout layout{.prefix = "Phimoe",
+                                                .classes = detail::text_label_classes,
                                                 .norm_class = "LayerNorm",
                                                 .attention_suffix = "SdpaAttention",
                                                 .norm = NormKind::layer,
                                                 .has_norm_bias = true,
-                                                .mlp = "block_sparse_moe"};
+                                                .mlp = "block_sparse_moe",
+                                                .head_bias = "lm_head_bias"};
 
     /// attention_bias covers all four projections; intermediate_size is an expert's; a window is for all layers. Of scaled
     /// positions longrope is described, whose cosine and sine are multiplied by one number in short and long contexts.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked =
-                detail::check_class(config, {"PhimoeForCausalLM", "PhimoeModel", "PhimoeForSequenceClassification"});
-            !checked)
-            return checked;
         config.expert_intermediate_size = config.intermediate_size;
-        if (auto const checked = detail::complete_heads(config); !checked) return checked;
+        if (auto const checked = detail::complete_decoder(config, layout); !checked) return checked;
         if (auto const checked = detail::check_experts(config); !checked) return checked;
         if (config.experts_per_token != 2) {
             return Error{ErrorCode::unsupported}

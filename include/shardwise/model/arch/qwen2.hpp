@@ -1,38 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/model/arch/detail/decoder_fields.hpp>
 #include <shardwise/model/arch/detail/decoder_program.hpp>
 #include <shardwise/model/arch/detail/gguf_names.hpp>
 #include <shardwise/model/architecture.hpp>
-
-#include <array>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Qwen2 and Qwen2.5.
 ///
 /// Source  transformers 4.57 models/qwen2/modeling_qwen2.py
-struct Qwen2 {
+struct Qwen2 : detail::DenseDecoder<Qwen2> {
     static constexpr std::string_view name = "qwen2";
     static constexpr std::string_view gguf_name = "qwen2";
 
-    static constexpr std::array fields{
-        positive_field("vocab_size", &ModelConfig::vocab_size, 151936).in_gguf("vocab_size"),
-        positive_field("hidden_size", &ModelConfig::hidden_size, 4096).in_gguf("embedding_length"),
-        positive_field("intermediate_size", &ModelConfig::intermediate_size, 22016).in_gguf("feed_forward_length"),
-        positive_field("num_hidden_layers", &ModelConfig::layers, 32).in_gguf("block_count"),
-        positive_field("num_attention_heads", &ModelConfig::heads, 32).in_gguf("attention.head_count"),
-        optional_field("num_key_value_heads", &ModelConfig::kv_heads, 32).in_gguf("attention.head_count_kv"),
-        optional_field("head_dim", &ModelConfig::head_dim, 0).in_gguf("attention.key_length"),
-        positive_field("max_position_embeddings", &ModelConfig::max_positions, 32768).in_gguf("context_length"),
-        flag_field("use_sliding_window", &ModelConfig::use_sliding_window, false),
-        natural_field("sliding_window", &ModelConfig::sliding_window, 4096).in_gguf("attention.sliding_window"),
-        natural_field("max_window_layers", &ModelConfig::sliding_pattern, 28),
-        flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, false),
-        real_field("rms_norm_eps", &ModelConfig::norm_epsilon, 1e-6).in_gguf("attention.layer_norm_rms_epsilon"),
-        rope_field("rope_theta", &RopeParameters::theta, 10000.0).in_gguf("rope.freq_base"),
-        activation_field("hidden_act", ActivationKind::silu),
-    };
+    static constexpr auto fields =
+        detail::decoder_fields({.vocab_size = 151936,
+                                .hidden_size = 4096,
+                                .intermediate_size = 22016,
+                                .layers = 32,
+                                .heads = 32,
+                                .kv_heads = 32,
+                                .max_positions = 32768},
+                               flag_field("use_sliding_window", &ModelConfig::use_sliding_window, false),
+                               detail::window_field(4096), natural_field("max_window_layers", 28));
 
     static constexpr auto aliases = detail::gguf_llama;
 
@@ -40,21 +32,12 @@ struct Qwen2 {
 
     /// q, k and v have biases, o has none; from max_window_layers on layers slide where windows are used.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked = detail::check_class(
-                config,
-                {"Qwen2ForCausalLM", "Qwen2Model", "Qwen2ForSequenceClassification", "Qwen2ForTokenClassification"});
-            !checked)
-            return checked;
-        if (auto const checked = detail::complete_heads(config); !checked) return checked;
+        if (auto const checked = detail::complete_decoder(config, layout); !checked) return checked;
         config.attention_bias = true;
         config.attention_out_bias = config.mlp_bias = false;
         if (!config.use_sliding_window) config.sliding_window = 0;
-        return detail::complete_windows(config, [&](std::int64_t layer) { return layer >= config.sliding_pattern; });
-    }
-
-    static constexpr ModuleTree tree(auto const& config) { return detail::dense_decoder_tree(config, layout); }
-    static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
-        return detail::dense_decoder_program(config, layout, tree);
+        auto const first = config.own["max_window_layers"];
+        return detail::complete_windows(config, [&](std::int64_t layer) { return layer >= first; });
     }
 };
 

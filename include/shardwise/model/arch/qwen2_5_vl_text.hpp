@@ -12,8 +12,9 @@ struct Qwen25VlText : Qwen2VlText {
     static constexpr std::string_view name = "qwen2_5_vl_text";
     static constexpr std::string_view gguf_name{};
     static constexpr std::string_view text_part_of = "qwen2_5_vl";
-    static constexpr Version version{"Qwen2_5_VLForConditionalGeneration", "Qwen2_5_VLTextModel", "Qwen2_5_VLVisionBlock",
+    static constexpr Version version{"Qwen2_5_VLVisionBlock",
                                      {.prefix = "Qwen2_5_VL",
+                                      .classes = classes,
                                       .norm_class = "Qwen2RMSNorm",
                                       .model_suffix = "TextModel",
                                       .has_layer_rotary = true,

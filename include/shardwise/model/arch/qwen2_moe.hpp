@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/model/arch/detail/decoder_fields.hpp>
 #include <shardwise/model/arch/detail/gguf_names.hpp>
 #include <shardwise/model/arch/detail/sparse_mlp.hpp>
 #include <shardwise/model/architecture.hpp>
@@ -17,15 +18,15 @@ struct Qwen2Moe {
     static constexpr std::string_view name = "qwen2_moe";
     static constexpr std::string_view gguf_name = "qwen2moe";
 
-    static constexpr std::array fields{
-        positive_field("vocab_size", &ModelConfig::vocab_size, 151936).in_gguf("vocab_size"),
-        positive_field("hidden_size", &ModelConfig::hidden_size, 2048).in_gguf("embedding_length"),
-        positive_field("intermediate_size", &ModelConfig::intermediate_size, 5632).in_gguf("feed_forward_length"),
-        positive_field("num_hidden_layers", &ModelConfig::layers, 24).in_gguf("block_count"),
-        positive_field("num_attention_heads", &ModelConfig::heads, 16).in_gguf("attention.head_count"),
-        positive_field("num_key_value_heads", &ModelConfig::kv_heads, 16).in_gguf("attention.head_count_kv"),
-        optional_field("head_dim", &ModelConfig::head_dim, 0).in_gguf("attention.key_length"),
-        positive_field("max_position_embeddings", &ModelConfig::max_positions, 32768).in_gguf("context_length"),
+    static constexpr auto fields = detail::decoder_fields(
+        {.vocab_size = 151936,
+         .hidden_size = 2048,
+         .intermediate_size = 5632,
+         .layers = 24,
+         .heads = 16,
+         .kv_heads = 16,
+         .max_positions = 32768,
+         .has_nullable_kv_heads = false},
         natural_field("num_experts", &ModelConfig::experts, 60).in_gguf("expert_count"),
         positive_field("num_experts_per_tok", &ModelConfig::experts_per_token, 4).in_gguf("expert_used_count"),
         positive_field("moe_intermediate_size", &ModelConfig::expert_intermediate_size, 1408)
@@ -35,14 +36,8 @@ struct Qwen2Moe {
         positive_field("shared_expert_intermediate_size", &ModelConfig::shared_expert_intermediate_size, 5632)
             .in_gguf("expert_shared_feed_forward_length"),
         flag_field("qkv_bias", &ModelConfig::attention_bias, true),
-        flag_field("use_sliding_window", &ModelConfig::use_sliding_window, false),
-        natural_field("sliding_window", &ModelConfig::sliding_window, 4096).in_gguf("attention.sliding_window"),
-        natural_field("max_window_layers", &ModelConfig::sliding_pattern, 28),
-        flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, false),
-        real_field("rms_norm_eps", &ModelConfig::norm_epsilon, 1e-6).in_gguf("attention.layer_norm_rms_epsilon"),
-        rope_field("rope_theta", &RopeParameters::theta, 10000.0).in_gguf("rope.freq_base"),
-        activation_field("hidden_act", ActivationKind::silu),
-    };
+        flag_field("use_sliding_window", &ModelConfig::use_sliding_window, false), detail::window_field(4096),
+        natural_field("max_window_layers", 28));
 
     static constexpr auto aliases = detail::join_aliases(
         detail::gguf_llama, detail::gguf_experts,
@@ -65,12 +60,7 @@ struct Qwen2Moe {
     /// qkv_bias is for q, k and v. Heads times head_dim must be the hidden size. layer_types counts where it
     /// is given, as in transformers 5, which writes it; else its rule: every second layer below max_window_layers slides.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked =
-                detail::check_class(config, {"Qwen2MoeForCausalLM", "Qwen2MoeModel",
-                                             "Qwen2MoeForSequenceClassification", "Qwen2MoeForTokenClassification"});
-            !checked)
-            return checked;
-        if (auto const checked = detail::complete_heads(config); !checked) return checked;
+        if (auto const checked = detail::complete_decoder(config, layout); !checked) return checked;
         if (config.head_dim * config.heads != config.hidden_size) {
             return Error{ErrorCode::invalid_field}
                 .at("head_dim")
@@ -81,8 +71,8 @@ struct Qwen2Moe {
         config.attention_out_bias = config.mlp_bias = false;
         if (!config.use_sliding_window) config.sliding_window = 0;
         if (auto const checked = detail::complete_sparse_layers(config); !checked) return checked;
-        return detail::complete_windows(
-            config, [&](std::int64_t layer) { return layer % 2 == 0 && layer < config.sliding_pattern; });
+        auto const end = config.own["max_window_layers"];
+        return detail::complete_windows(config, [&](std::int64_t layer) { return layer % 2 == 0 && layer < end; });
     }
 
     static constexpr ModuleTree tree(auto const& config) { return detail::mixed_decoder_tree(config, layout); }

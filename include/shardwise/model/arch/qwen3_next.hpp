@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/model/arch/detail/decoder_fields.hpp>
 #include <shardwise/model/arch/detail/decoder_program.hpp>
 #include <shardwise/model/arch/detail/gguf_names.hpp>
 #include <shardwise/model/arch/detail/sparse_mlp.hpp>
@@ -21,15 +22,17 @@ struct Qwen3Next {
     /// Of the delta rule's first product the gates of all heads come last.
     static constexpr GgufForm gguf_form{.last_rows = ".attn_gate."};
 
-    static constexpr std::array fields{
-        positive_field("vocab_size", &ModelConfig::vocab_size, 151936).in_gguf("vocab_size"),
-        positive_field("hidden_size", &ModelConfig::hidden_size, 2048).in_gguf("embedding_length"),
-        positive_field("intermediate_size", &ModelConfig::intermediate_size, 5632).in_gguf("feed_forward_length"),
-        positive_field("num_hidden_layers", &ModelConfig::layers, 48).in_gguf("block_count"),
-        positive_field("num_attention_heads", &ModelConfig::heads, 16).in_gguf("attention.head_count"),
-        positive_field("num_key_value_heads", &ModelConfig::kv_heads, 2).in_gguf("attention.head_count_kv"),
-        positive_field("head_dim", &ModelConfig::head_dim, 256).in_gguf("attention.key_length"),
-        positive_field("max_position_embeddings", &ModelConfig::max_positions, 32768).in_gguf("context_length"),
+    static constexpr auto fields = detail::decoder_fields(
+        {.vocab_size = 151936,
+         .hidden_size = 2048,
+         .intermediate_size = 5632,
+         .layers = 48,
+         .heads = 16,
+         .kv_heads = 2,
+         .head_dim = 256,
+         .max_positions = 32768,
+         .has_nullable_kv_heads = false,
+         .has_nullable_head_dim = false},
         positive_field("linear_conv_kernel_dim", 4).in_gguf("ssm.conv_kernel"),
         positive_field("linear_key_head_dim", 128).in_gguf("ssm.state_size"),
         positive_field("linear_value_head_dim", 128),
@@ -44,14 +47,8 @@ struct Qwen3Next {
             .in_gguf("expert_shared_feed_forward_length"),
         positive_field("decoder_sparse_step", &ModelConfig::decoder_sparse_step, 1),
         flag_field("norm_topk_prob", &ModelConfig::norm_expert_weights, true),
-        flag_field("attention_bias", &ModelConfig::attention_bias, false),
-        flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, false),
-        real_field("rms_norm_eps", &ModelConfig::norm_epsilon, 1e-6).in_gguf("attention.layer_norm_rms_epsilon"),
-        rope_field("rope_theta", &RopeParameters::theta, 10000.0).in_gguf("rope.freq_base"),
-        rope_field("partial_rotary_factor", &RopeParameters::partial_rotary_factor, 0.25),
-        natural_field("rotary_dim", &ModelConfig::rotary_dim, 0).in_gguf("rope.dimension_count"),
-        activation_field("hidden_act", ActivationKind::silu),
-    };
+        flag_field("attention_bias", &ModelConfig::attention_bias, false), detail::partial_rotary_field(0.25),
+        detail::rotary_dim_field);
 
     static constexpr std::string_view local_kind = "linear_attention";
 
@@ -95,12 +92,7 @@ struct Qwen3Next {
 
     /// attention_bias covers all four projections of an attention.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked =
-                detail::check_class(config, {"Qwen3NextForCausalLM", "Qwen3NextModel",
-                                             "Qwen3NextForSequenceClassification", "Qwen3NextForTokenClassification"});
-            !checked)
-            return checked;
-        if (auto const checked = detail::complete_heads(config); !checked) return checked;
+        if (auto const checked = detail::complete_decoder(config, layout); !checked) return checked;
         if (auto const checked = complete_states(config); !checked) return checked;
         if (auto const derived = detail::derive_rotary_dim(config, "partial_rotary_factor"); !derived) return derived;
         config.attention_out_bias = config.attention_bias;

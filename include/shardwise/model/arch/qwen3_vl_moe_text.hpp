@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/model/arch/detail/decoder_fields.hpp>
 #include <shardwise/model/arch/detail/decoder_program.hpp>
 #include <shardwise/model/arch/detail/gguf_names.hpp>
 #include <shardwise/model/arch/detail/sparse_mlp.hpp>
@@ -19,26 +20,21 @@ struct Qwen3VlMoeText {
     /// Of each expert all rows of the gate come before those of up.
     static constexpr GgufForm gguf_form{.last_rows = ".ffn_up_exps."};
 
-    static constexpr std::array fields{
-        positive_field("vocab_size", &ModelConfig::vocab_size, 151936).in_gguf("vocab_size"),
-        positive_field("hidden_size", &ModelConfig::hidden_size, 2048).in_gguf("embedding_length"),
-        positive_field("intermediate_size", &ModelConfig::intermediate_size, 5632).in_gguf("feed_forward_length"),
-        positive_field("num_hidden_layers", &ModelConfig::layers, 24).in_gguf("block_count"),
-        positive_field("num_attention_heads", &ModelConfig::heads, 16).in_gguf("attention.head_count"),
-        optional_field("num_key_value_heads", &ModelConfig::kv_heads, 16).in_gguf("attention.head_count_kv"),
-        optional_field("head_dim", &ModelConfig::head_dim, 0).in_gguf("attention.key_length"),
-        positive_field("max_position_embeddings", &ModelConfig::max_positions, 128000).in_gguf("context_length"),
+    static constexpr auto fields = detail::decoder_fields(
+        {.vocab_size = 151936,
+         .hidden_size = 2048,
+         .intermediate_size = 5632,
+         .layers = 24,
+         .heads = 16,
+         .kv_heads = 16,
+         .max_positions = 128000,
+         .rope_theta = 5000000.0},
         natural_field("num_experts", &ModelConfig::experts, 60).named("num_local_experts").in_gguf("expert_count"),
         positive_field("num_experts_per_tok", &ModelConfig::experts_per_token, 4).in_gguf("expert_used_count"),
         positive_field("moe_intermediate_size", &ModelConfig::expert_intermediate_size, 1408)
             .in_gguf("expert_feed_forward_length"),
         positive_field("decoder_sparse_step", &ModelConfig::decoder_sparse_step, 1),
-        flag_field("attention_bias", &ModelConfig::attention_bias, false),
-        flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, false),
-        real_field("rms_norm_eps", &ModelConfig::norm_epsilon, 1e-6).in_gguf("attention.layer_norm_rms_epsilon"),
-        rope_field("rope_theta", &RopeParameters::theta, 5000000.0).in_gguf("rope.freq_base"),
-        activation_field("hidden_act", ActivationKind::silu),
-    };
+        flag_field("attention_bias", &ModelConfig::attention_bias, false));
 
     /// llama.cpp's converter parts gate and up.
     static constexpr auto aliases =
@@ -62,8 +58,7 @@ struct Qwen3VlMoeText {
         config.attention_out_bias = config.attention_bias;
         config.mlp_bias = false;
         config.qk_norm = config.norm_expert_weights = true;
-        config.sliding_window = config.layer_types_count = 0;
-        config.local_layers = {};
+        detail::leave_out_windows(config);
         return detail::complete_sparse_layers(config);
     }
 

@@ -14,6 +14,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct Roberta {
     static constexpr std::string_view name = "roberta";
     static constexpr std::string_view gguf_name = "bert";
+    static constexpr std::string_view base_name = detail::roberta_base;
     /// Files lack the pooler where their task does not use it (llama.cpp's, embedding models).
     static constexpr std::string_view optional_prefix = "pooler.";
     static constexpr std::array unread_keys{UnreadKey{"is_decoder", "false"}};
@@ -24,15 +25,16 @@ struct Roberta {
     static constexpr auto fields = detail::roberta_fields(50265);
 
     static constexpr auto aliases = detail::gguf_roberta;
+    static constexpr auto gguf_defaults = detail::gguf_roberta_defaults;
 
     static constexpr detail::BertLayout layout{.prefix = "Roberta", .has_padding_row = true};
 
+    static void infer_from_gguf(GgufTensorNames const& names, ModelConfig& config) {
+        detail::infer_token_types(names, config);
+    }
+
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known = detail::check_class(
-                config, {"RobertaForMaskedLM", "RobertaModel", "RobertaForSequenceClassification",
-                         "RobertaForTokenClassification", "RobertaForQuestionAnswering", "RobertaForMultipleChoice"});
-            !known)
-            return known;
+        if (auto const known = detail::check_class(config, "Roberta", detail::masked_classes); !known) return known;
         return detail::complete_bert(config);
     }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/model/arch/detail/decoder_fields.hpp>
 #include <shardwise/model/arch/detail/decoder_program.hpp>
 #include <shardwise/model/arch/detail/gguf_names.hpp>
 #include <shardwise/model/architecture.hpp>
@@ -18,24 +19,21 @@ struct StableLm {
     static constexpr std::string_view name = "stablelm";
     static constexpr std::string_view gguf_name = "stablelm";
 
-    static constexpr std::array fields{
-        positive_field("vocab_size", &ModelConfig::vocab_size, 50304).in_gguf("vocab_size"),
-        positive_field("hidden_size", &ModelConfig::hidden_size, 2560).in_gguf("embedding_length"),
-        positive_field("intermediate_size", &ModelConfig::intermediate_size, 6912).in_gguf("feed_forward_length"),
-        positive_field("num_hidden_layers", &ModelConfig::layers, 32).in_gguf("block_count"),
-        positive_field("num_attention_heads", &ModelConfig::heads, 32).in_gguf("attention.head_count"),
-        positive_field("num_key_value_heads", &ModelConfig::kv_heads, 32).in_gguf("attention.head_count_kv"),
-        positive_field("max_position_embeddings", &ModelConfig::max_positions, 4096).in_gguf("context_length"),
+    static constexpr auto fields = detail::decoder_fields_without_head_dim(
+        {.vocab_size = 50304,
+         .hidden_size = 2560,
+         .intermediate_size = 6912,
+         .layers = 32,
+         .heads = 32,
+         .kv_heads = 32,
+         .max_positions = 4096,
+         .has_nullable_kv_heads = false,
+         .layer_norm_key = "layer_norm_eps",
+         .norm_epsilon = 1e-5},
         flag_field("use_qkv_bias", &ModelConfig::attention_bias, false),
-        flag_field("use_parallel_residual", &ModelConfig::parallel_attention, false).in_gguf("use_parallel_residual"),
-        flag_field("qk_layernorm", &ModelConfig::qk_norm, false),
-        flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, false),
-        rope_field("partial_rotary_factor", &RopeParameters::partial_rotary_factor, 0.25),
-        rope_field("rope_theta", &RopeParameters::theta, 10000.0).in_gguf("rope.freq_base"),
-        natural_field("rotary_dim", &ModelConfig::rotary_dim, 0).in_gguf("rope.dimension_count"),
-        real_field("layer_norm_eps", &ModelConfig::norm_epsilon, 1e-5).in_gguf("attention.layer_norm_epsilon"),
-        activation_field("hidden_act", ActivationKind::silu),
-    };
+        flag_field("use_parallel_residual", false).in_gguf("use_parallel_residual"),
+        flag_field("qk_layernorm", &ModelConfig::qk_norm, false), detail::partial_rotary_field(0.25),
+        detail::rotary_dim_field);
 
     static constexpr auto aliases = detail::join_aliases(
         detail::gguf_llama, detail::gguf_norm_biases,
@@ -55,13 +53,8 @@ struct StableLm {
     }
 
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked =
-                detail::check_class(config, {"StableLmForCausalLM", "StableLmModel",
-                                             "StableLmForSequenceClassification", "StableLmForTokenClassification"});
-            !checked)
-            return checked;
         config.head_dim = 0;
-        if (auto const checked = detail::complete_heads(config); !checked) return checked;
+        if (auto const checked = detail::complete_decoder(config, layout); !checked) return checked;
         config.attention_out_bias = config.mlp_bias = false;
         return detail::derive_rotary_dim(config, "partial_rotary_factor");
     }
@@ -86,7 +79,7 @@ struct StableLm {
         auto const mlp = detail::add_gated_mlp(tree, config, layout, config.intermediate_size);
         auto const norm = detail::add_decoder_norm(part, layout, config.hidden_size);
         List<Child> children{{"self_attn", attention}, {"mlp", mlp}, {"input_layernorm", norm}};
-        if (!config.parallel_attention) children.push_back({"post_attention_layernorm", norm});
+        if (config.own["use_parallel_residual"] == 0) children.push_back({"post_attention_layernorm", norm});
         children.push_back({"dropout", dropout});
         auto const layer = tree.add("StableLmDecoderLayer", children);
         detail::finish_decoder(tree, config, layout, {numbered(0, config.layers, layer, ModuleRole::layer)},
@@ -96,7 +89,7 @@ struct StableLm {
 
     static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
         auto chosen = layout;
-        chosen.is_parallel = config.parallel_attention;
+        chosen.is_parallel = config.own["use_parallel_residual"] != 0;
         return detail::dense_decoder_program(config, chosen, tree);
     }
 };

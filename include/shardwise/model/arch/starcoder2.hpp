@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/model/arch/detail/classic_decoder.hpp>
+#include <shardwise/model/arch/detail/decoder_fields.hpp>
 #include <shardwise/model/arch/detail/decoder_program.hpp>
 #include <shardwise/model/arch/detail/gguf_names.hpp>
 #include <shardwise/model/architecture.hpp>
@@ -17,43 +18,36 @@ struct Starcoder2 {
     static constexpr std::string_view name = "starcoder2";
     static constexpr std::string_view gguf_name = "starcoder2";
 
-    static constexpr std::array fields{
-        positive_field("vocab_size", &ModelConfig::vocab_size, 49152).in_gguf("vocab_size"),
-        positive_field("hidden_size", &ModelConfig::hidden_size, 3072).in_gguf("embedding_length"),
-        positive_field("intermediate_size", &ModelConfig::intermediate_size, 12288).in_gguf("feed_forward_length"),
-        positive_field("num_hidden_layers", &ModelConfig::layers, 30).in_gguf("block_count"),
-        positive_field("num_attention_heads", &ModelConfig::heads, 24).in_gguf("attention.head_count"),
-        positive_field("num_key_value_heads", &ModelConfig::kv_heads, 2).in_gguf("attention.head_count_kv"),
-        optional_field("head_dim", &ModelConfig::head_dim, 0).in_gguf("attention.key_length"),
-        positive_field("max_position_embeddings", &ModelConfig::max_positions, 4096).in_gguf("context_length"),
-        natural_field("sliding_window", &ModelConfig::sliding_window, 0).in_gguf("attention.sliding_window"),
-        flag_field("use_bias", &ModelConfig::attention_bias, true),
-        flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
-        rope_field("rope_theta", &RopeParameters::theta, 10000.0).in_gguf("rope.freq_base"),
-        real_field("norm_epsilon", &ModelConfig::norm_epsilon, 1e-5).in_gguf("attention.layer_norm_epsilon"),
-        activation_field("hidden_act", ActivationKind::gelu_tanh),
-    };
+    static constexpr auto fields =
+        detail::decoder_fields({.vocab_size = 49152,
+                                .hidden_size = 3072,
+                                .intermediate_size = 12288,
+                                .layers = 30,
+                                .heads = 24,
+                                .kv_heads = 2,
+                                .max_positions = 4096,
+                                .has_nullable_kv_heads = false,
+                                .tie_word_embeddings = true,
+                                .layer_norm_key = "norm_epsilon",
+                                .norm_epsilon = 1e-5,
+                                .activation = ActivationKind::gelu_tanh},
+                               detail::window_field(0), flag_field("use_bias", &ModelConfig::attention_bias, true));
 
-    static constexpr auto aliases = detail::join_aliases(
-        detail::gguf_frame, detail::gguf_qkv, detail::gguf_second_norm, detail::gguf_norm_biases,
-        std::array{
-            NameAlias{"blk.{}.ffn_up.weight", "model.layers.{}.mlp.c_fc.weight"},
-            NameAlias{"blk.{}.ffn_up.bias", "model.layers.{}.mlp.c_fc.bias"},
-            NameAlias{"blk.{}.ffn_down.weight", "model.layers.{}.mlp.c_proj.weight"},
-            NameAlias{"blk.{}.ffn_down.bias", "model.layers.{}.mlp.c_proj.bias"},
-        });
+    static constexpr auto aliases =
+        detail::join_aliases(detail::gguf_frame, detail::gguf_qkv, detail::gguf_second_norm, detail::gguf_norm_biases,
+                             std::array{
+                                 NameAlias{"blk.{}.ffn_up.weight", "model.layers.{}.mlp.c_fc.weight"},
+                                 NameAlias{"blk.{}.ffn_up.bias", "model.layers.{}.mlp.c_fc.bias"},
+                                 NameAlias{"blk.{}.ffn_down.weight", "model.layers.{}.mlp.c_proj.weight"},
+                                 NameAlias{"blk.{}.ffn_down.bias", "model.layers.{}.mlp.c_proj.bias"},
+                             });
 
     static constexpr detail::LlamaLayout layout{
         .prefix = "Starcoder2", .norm_class = "LayerNorm", .norm = NormKind::layer, .has_norm_bias = true};
 
     /// use_bias covers every linear layer of a block; a window is for all layers.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked = detail::check_class(config, {"Starcoder2ForCausalLM", "Starcoder2Model",
-                                                              "Starcoder2ForSequenceClassification",
-                                                              "Starcoder2ForTokenClassification"});
-            !checked)
-            return checked;
-        if (auto const checked = detail::complete_heads(config); !checked) return checked;
+        if (auto const checked = detail::complete_decoder(config, layout); !checked) return checked;
         config.attention_out_bias = config.mlp_bias = config.attention_bias;
         config.layer_types_count = 0;
         return detail::complete_windows(config, [](std::int64_t) { return true; });

@@ -34,7 +34,7 @@ public:
     CheckpointMatcher(TreeTensors const& tensors, Family const& family, std::string_view path, Layout layout,
                       std::int64_t layers, bool is_text_part = false)
         : tensors_(tensors),
-          map_(tensors, {family.aliases.data(), family.aliases.size()}),
+          map_(tensors, &family),
           optional_prefix_(family.optional_prefix),
           path_(path),
           layout_(layout),

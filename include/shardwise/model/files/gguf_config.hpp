@@ -101,11 +101,12 @@ private:
         return value && value->integer.value_or(1) != 0;
     }
     [[nodiscard]] bool has(std::string_view name) const { return names_.count(name) > 0; }
-    [[nodiscard]] Shape const* shape_of(std::string_view name) const {
+    /// Rows of a table; 0 where there is none of this name.
+    [[nodiscard]] std::int64_t rows_of(std::string_view name) const {
         for (auto const& tensor : header_.tensors) {
-            if (tensor.name == name) return &tensor.shape;
+            if (tensor.name == name) return tensor.shape.rank() == 2 ? tensor.shape[0] : 0;
         }
-        return nullptr;
+        return 0;
     }
 
     [[nodiscard]] Result<ModelConfig> read_family(FileFamily const& family) {
@@ -175,11 +176,7 @@ private:
 
     Result<> read_field(Field const& field, ModelConfig& config) const {
         if (!field.is_attribute) field.store_default(config);
-        if (field.gguf.empty()) {
-            // llama.cpp cuts off the rows before the first position.
-            if (field.integer == &ModelConfig::padding_id) config.padding_id = -1;
-            return {};
-        }
+        if (field.gguf.empty()) return {};
         auto const key = architecture_ + "." + std::string(field.gguf);
         auto const value = header_.metadata.find(key);
         if (!value) return read_absent(field, key, config);
@@ -250,12 +247,7 @@ private:
 
     /// What GGUF does not state, and what its tensors state more surely.
     void read_from_tensors(ModelConfig& config) const {
-        if (auto const* table = shape_of("token_embd.weight"); table != nullptr && table->rank() == 2) {
-            config.vocab_size = (*table)[0];
-        }
-        if (auto const* table = shape_of("token_types.weight"); table != nullptr && table->rank() == 2) {
-            config.type_vocab_size = (*table)[0];
-        }
+        if (auto const rows = rows_of("token_embd.weight"); rows > 0) config.vocab_size = rows;
         config.tie_word_embeddings = !has("output.weight");
         config.attention_bias =
             has("blk.0.attn_q.bias") || has("blk.0.attn_qkv.bias") || has("blk.0.attn_kv_a_mqa.bias");
@@ -265,7 +257,10 @@ private:
             auto const is_in = [](void const* reader, std::string_view name) {
                 return static_cast<GgufConfigReader const*>(reader)->has(name);
             };
-            family_->infer_from_gguf({this, is_in}, config);
+            auto const rows_in = [](void const* reader, std::string_view name) {
+                return static_cast<GgufConfigReader const*>(reader)->rows_of(name);
+            };
+            family_->infer_from_gguf({this, is_in, rows_in}, config);
         }
         // Layers without a router among those that have experts: qwen's mlp_only_layers and decoder_sparse_step.
         config.decoder_sparse_step = 1;

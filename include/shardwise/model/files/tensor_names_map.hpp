@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/model/family.hpp>
 #include <shardwise/model/field.hpp>
 #include <shardwise/model/files/tensor_names_quantized.hpp>
 #include <shardwise/model/files/tensor_names_tree.hpp>
@@ -8,7 +9,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -56,10 +56,12 @@ namespace detail {
 /// adds, gamma and beta, the parts of packed weights, and stacked experts.
 class TensorNameMap {
 public:
-    /// All arguments must outlive this.
-    TensorNameMap(TreeTensors const& tensors, std::span<NameAlias const> aliases)
-        : tensors_(tensors), aliases_(aliases) {
+    /// All arguments must outlive this; a model that no family describes has none.
+    TensorNameMap(TreeTensors const& tensors, Family const* family)
+        : tensors_(tensors), family_(family == nullptr ? no_family : *family) {
+        auto const& aliases = family_.aliases;
         for (std::size_t i = 0; i < aliases.size(); ++i) rows_[std::string(aliases[i].file)].push_back(i);
+        if (!family_.base_name.empty()) base_wrapper_ = std::string(family_.base_name) + ".";
         auto const& tree = tensors.tree();
         if (tree.modules().empty()) return;
         auto const& root = tree.module(tree.root());
@@ -91,7 +93,7 @@ private:
         if (add(match, tensors_.find(name))) return match;
         if (add_aliases(match, name)) return match;
         if (add(match, find_prefixed(name))) return match;
-        if (add_fused_experts(match, name)) return match;
+        if (add_endings(match, name)) return match;
         auto const old = old_norm_name(name);
         if (!old.empty()) add(match, find_prefixed(old));
         return match;
@@ -108,7 +110,7 @@ private:
         Numbers numbers;
         auto const found = rows_.find(detail::name_pattern(name, numbers));
         if (found == rows_.end()) return false;
-        for (auto const row : found->second) add(match, find_prefixed(fill(aliases_[row].tree, numbers)));
+        for (auto const row : found->second) add(match, find_prefixed(fill(family_.aliases[row].tree, numbers)));
         return match.is_found();
     }
     static std::string fill(std::string_view pattern, Numbers const& numbers) {
@@ -128,9 +130,8 @@ private:
 
     /// The name as it is, under the base model's name, or without prefixes that wrappers add.
     [[nodiscard]] std::optional<TensorSet> find_prefixed(std::string_view name) const {
-        constexpr std::array<std::string_view, 12> wrappers{
-            "model.",          "transformer.", "bert.",       "roberta.", "distilbert.", "mpnet.", "gpt_neox.",
-            "language_model.", "text_model.",  "base_model.", "module.",  "_orig_mod."};
+        std::array<std::string_view, 7> const wrappers{"model.",  "language_model.", "text_model.", "base_model.",
+                                                       "module.", "_orig_mod.",      base_wrapper_};
         for (int stripped = 0; stripped < 4; ++stripped) {
             if (auto const set = tensors_.find(name)) return set;
             for (auto const& prefix : base_prefixes_) {
@@ -138,7 +139,7 @@ private:
             }
             bool has_wrapper = false;
             for (auto const wrapper : wrappers) {
-                if (has_wrapper || name.substr(0, wrapper.size()) != wrapper) continue;
+                if (has_wrapper || wrapper.empty() || name.substr(0, wrapper.size()) != wrapper) continue;
                 name.remove_prefix(wrapper.size());
                 has_wrapper = true;
             }
@@ -155,33 +156,28 @@ private:
         if (ends(name, ".beta")) return std::string(name.substr(0, name.size() - 4)) + "bias";
         return {};
     }
-    /// transformers 5 writes the experts of a layer as two stacked weights, and Mixtral's block under `mlp`.
-    bool add_fused_experts(NameMatch& match, std::string_view name) const {
-        struct Fused {
-            std::string_view file;
-            std::array<std::string_view, 2> tree;
+    /// The ends that transformers 5 gives the experts of a layer, which it writes as two stacked weights, and the family's own.
+    bool add_endings(NameMatch& match, std::string_view name) const {
+        static constexpr std::array stacked_experts{
+            NameAlias{"mlp.experts.gate_up_proj", "mlp.experts.*.gate_proj.weight"},
+            NameAlias{"mlp.experts.gate_up_proj", "mlp.experts.*.up_proj.weight"},
+            NameAlias{"mlp.experts.down_proj", "mlp.experts.*.down_proj.weight"},
         };
-        constexpr std::array<Fused, 5> rows{{
-            {"mlp.experts.gate_up_proj", {"mlp.experts.*.gate_proj.weight", "mlp.experts.*.up_proj.weight"}},
-            {"mlp.experts.down_proj", {"mlp.experts.*.down_proj.weight", {}}},
-            {"mlp.experts.gate_up_proj",
-             {"block_sparse_moe.experts.*.w1.weight", "block_sparse_moe.experts.*.w3.weight"}},
-            {"mlp.experts.down_proj", {"block_sparse_moe.experts.*.w2.weight", {}}},
-            {"mlp.gate.weight", {"block_sparse_moe.gate.weight", {}}},
-        }};
-        for (auto const& row : rows) {
-            if (match.is_found() || name.size() <= row.file.size()) continue;
-            auto const head = name.size() - row.file.size();
-            if (name.substr(head) != row.file) continue;
-            for (auto const tree : row.tree) {
-                if (!tree.empty()) add(match, find_prefixed(std::string(name.substr(0, head)) + std::string(tree)));
+        for (auto const rows : {Span<NameAlias const>(stacked_experts), family_.ending_aliases}) {
+            for (auto const& row : rows) {
+                if (name.size() <= row.file.size() || !name.ends_with(row.file)) continue;
+                auto const head = name.substr(0, name.size() - row.file.size());
+                add(match, find_prefixed(std::string(head) + std::string(row.tree)));
             }
         }
         return match.is_found();
     }
 
+    static constexpr Family no_family{};
+
     TreeTensors const& tensors_;
-    std::span<NameAlias const> aliases_;
+    Family const& family_;
+    std::string base_wrapper_;
     std::unordered_map<std::string, std::vector<std::size_t>> rows_;
     std::vector<std::string> base_prefixes_;
 };

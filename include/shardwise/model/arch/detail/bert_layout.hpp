@@ -3,6 +3,7 @@
 
 #include <shardwise/core/list.hpp>
 #include <shardwise/model/arch/detail/classic_decoder.hpp>
+#include <shardwise/model/gguf_default.hpp>
 #include <shardwise/op/relative_buckets.hpp>
 
 #include <array>
@@ -50,22 +51,24 @@ struct EncoderNames {
     if (auto const ok = check_size("max_position_embeddings", config.max_positions); !ok) return ok;
     config.head_dim = config.hidden_size / config.heads;
     config.attention_bias = config.attention_out_bias = config.mlp_bias = true;
-    config.is_bidirectional = true;
     return {};
 }
 
 /// The same for those with token types.
 [[nodiscard]] constexpr Result<> complete_bert(ModelConfig& config) {
-    if (auto const ok = check_size("type_vocab_size", config.type_vocab_size); !ok) return ok;
+    if (auto const ok = check_size("type_vocab_size", config.own["type_vocab_size"]); !ok) return ok;
     return complete_encoder(config);
+}
+
+/// A GGUF file says by its table alone how many types of tokens there are.
+inline void infer_token_types(GgufTensorNames const& names, ModelConfig& config) {
+    if (auto const rows = names.rows_of("token_types.weight"); rows > 0) config.own.set("type_vocab_size", rows);
 }
 
 /// A buffer of the numbers of all positions, which files do not store.
 [[nodiscard]] constexpr Tensor position_indices(ModelConfig const& config, std::string_view name = "position_ids") {
-    return {.name = name,
-            .shape = {1, config.max_positions},
-            .dtype = Dtype::i64,
-            .kind = TensorKind::transient_buffer};
+    return {
+        .name = name, .shape = {1, config.max_positions}, .dtype = Dtype::i64, .kind = TensorKind::transient_buffer};
 }
 
 /// embeddings: tables of tokens, positions and token types, a norm, and the index buffers that files do not store.
@@ -76,7 +79,7 @@ struct EncoderNames {
                     {position_indices(config), position_indices(config, "token_type_ids")},
                     {{"word_embeddings", part.vocabulary(config.vocab_size, config.hidden_size)},
                      {"position_embeddings", part.table(config.max_positions, config.hidden_size)},
-                     {"token_type_embeddings", part.table(config.type_vocab_size, config.hidden_size)},
+                     {"token_type_embeddings", part.table(config.own["type_vocab_size"], config.hidden_size)},
                      {"LayerNorm", add_layer_norm(part, config.hidden_size)},
                      {"dropout", part.plain("Dropout")}});
 }
@@ -144,9 +147,9 @@ constexpr void append_bert_embeddings(ProgramBuilder& model, ModelConfig const& 
         if (body.has("token_type_embeddings"))
             sum = body.add(sum, body.table(body.input(), TableIndex::token_type, "token_type_embeddings"));
         if (has_absolute_positions(config)) {
-            auto const first = layout.has_padding_row ? config.padding_id + 1 : 0;
-            auto const skipped = layout.has_padding_row ? config.padding_id : -1;
-            sum = body.add(sum, body.table(body.input(), TableIndex::position, "position_embeddings", first, skipped));
+            auto const padding = layout.has_padding_row ? config.own["pad_token_id"] : -1;
+            sum = body.add(sum,
+                           body.table(body.input(), TableIndex::position, "position_embeddings", padding + 1, padding));
         }
         (void)body.layer_norm(sum, "LayerNorm");
     });
@@ -161,7 +164,8 @@ constexpr void write_encoder_layer(BlockBuilder& body, ModelConfig const& config
     auto shape = plain_attention(config, false);
     if (names.has_biases) shape.bias_reach = relative_reach;
     auto const context = body.attention(q, k, v, shape, names.scores);
-    auto const middle = body.layer_norm(body.add(in, body.linear(context, "attention_out", names.out)), names.middle_norm);
+    auto const middle =
+        body.layer_norm(body.add(in, body.linear(context, "attention_out", names.out)), names.middle_norm);
     auto const mlp = append_mlp(body, config, middle, names.up, names.down);
     (void)body.layer_norm(body.add(middle, mlp), names.last_norm);
 }
@@ -204,8 +208,8 @@ constexpr void add_classifier(ModuleTree& tree, ModelConfig const& config, std::
         children.push_back({"qa_outputs", scores, ModuleRole::head});
     } else if (!dense_head.empty() && is_for(config, "ForSequenceClassification")) {
         auto const dense = part.linear(config.hidden_size, config.hidden_size, true);
-        auto const head = tree.add(dense_head, {},
-                                   {{"dense", dense}, {"dropout", part.plain("Dropout")}, {"out_proj", scores}});
+        auto const head =
+            tree.add(dense_head, {}, {{"dense", dense}, {"dropout", part.plain("Dropout")}, {"out_proj", scores}});
         children.push_back({"classifier", head, ModuleRole::head});
     } else {
         children.push_back({"dropout", part.plain("Dropout")});

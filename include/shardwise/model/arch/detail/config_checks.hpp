@@ -124,6 +124,19 @@ template <class Slides>
     return {};
 }
 
+/// The same where each n-th layer sees everything; n is the family's own sliding_window_pattern, or `usual` where that is none.
+[[nodiscard]] constexpr Result<> complete_window_pattern(ModelConfig& config, std::int64_t usual) {
+    if (config.own["sliding_window_pattern"] < 1) config.own.set("sliding_window_pattern", usual);
+    auto const pattern = config.own["sliding_window_pattern"];
+    return complete_windows(config, [&](std::int64_t layer) { return (layer + 1) % pattern != 0; });
+}
+
+/// No layer has a window, whatever the config says.
+constexpr void leave_out_windows(ModelConfig& config) {
+    config.sliding_window = config.layer_types_count = 0;
+    config.local_layers = {};
+}
+
 /// Makes rope_free_layers the truth: what no_rope_layers said where it is given, else every rope_free_interval-th layer.
 ///
 /// Errors  invalid_field where no_rope_layers has another length than the model has layers, or the interval is below 1

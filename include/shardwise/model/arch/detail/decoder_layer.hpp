@@ -2,7 +2,9 @@
 #pragma once
 
 #include <shardwise/core/list.hpp>
+#include <shardwise/core/span.hpp>
 #include <shardwise/model/activation_names.hpp>
+#include <shardwise/model/arch/detail/config_checks.hpp>
 #include <shardwise/model/arch/detail/label_head.hpp>
 #include <shardwise/model/arch/detail/layer_norms.hpp>
 #include <shardwise/model/arch/detail/model_class.hpp>
@@ -31,6 +33,8 @@ struct HeadNorms {
 struct LlamaLayout {
     /// The prefix of class names: "Llama", "Qwen2".
     std::string_view prefix;
+    /// What follows it in the names of the classes that are counted, the usual one first.
+    Span<std::string_view const> classes = label_classes;
     /// The whole name of the norms' class where the prefix is not part of it ("LayerNorm").
     std::string_view norm_class{};
     /// The suffixes of the classes of norms, attention and of the model without a head.
@@ -56,9 +60,18 @@ struct LlamaLayout {
     HeadNorms head_norms{};
     /// Logits are divided by config.logit_scale (granite).
     bool divides_logits = false;
-    /// The family's own number that bends scores; empty: none does (gemma2).
+    /// Keys of the family's own numbers, empty where it has none: what bends scores (gemma2), whether tokens attend to later ones
+    /// (gemma3), whether the head has a bias (phimoe).
     std::string_view score_cap{};
+    std::string_view sees_later{};
+    std::string_view head_bias{};
 };
+
+/// What decoders of this layout complete first: the class and the heads.
+[[nodiscard]] constexpr Result<> complete_decoder(ModelConfig& config, LlamaLayout const& layout) {
+    if (auto const checked = check_class(config, layout.prefix, layout.classes); !checked) return checked;
+    return complete_heads(config);
+}
 
 /// The norm around attention and MLP.
 [[nodiscard]] constexpr ModuleId add_decoder_norm(PartMaker& part, LlamaLayout const& layout, std::int64_t size) {
@@ -79,7 +92,6 @@ constexpr void assume_head_scale(ModelConfig& config) {
             .key_dim = config.head_dim,
             .value_dim = config.head_dim,
             .window = window,
-            .is_causal = !config.is_bidirectional,
             .score_scale = config.query_scale > 0.0 ? 1.0 / square_root(config.query_scale) : config.score_scale};
 }
 
@@ -174,7 +186,8 @@ constexpr void finish_decoder(ModuleTree& tree, ModelConfig const& config, Llama
     auto const model = tree.add(part.name(layout.prefix, layout.model_suffix), children);
     if (is_base_class(config)) return tree.set_root(model);
     if (config.labels > 0) return add_label_head(tree, config, "model", model, config.hidden_size);
-    auto const head = part.linear(config.vocab_size, config.hidden_size, config.head_bias,
+    bool const has_head_bias = !layout.head_bias.empty() && config.own[layout.head_bias] != 0;
+    auto const head = part.linear(config.vocab_size, config.hidden_size, has_head_bias,
                                   ShardRule::units(0, config.vocab_size), TensorUse::head);
     tree.set_root(tree.add(tree.names().join(config.model_class.view()), {},
                            {{"model", model}, {"lm_head", head, ModuleRole::head}}));

@@ -21,6 +21,7 @@ struct LayerKind {
                                                  LlamaLayout const& layout, ValueId normed, LayerKind const& kind) {
     auto shape = attention_shape(config, kind.window);
     if (!layout.score_cap.empty()) shape.soft_cap = config.own.real(layout.score_cap);
+    if (!layout.sees_later.empty()) shape.is_causal = config.own[layout.sees_later] == 0;
     auto q = body.linear(normed, "q", "self_attn.q_proj");
     auto k = body.linear(normed, "k", "self_attn.k_proj");
     auto const v = body.linear(normed, "v", "self_attn.v_proj");
@@ -125,5 +126,14 @@ template <class Feed>
     return decoder_program(config, layout, tree,
                            [&](BlockBuilder& body, ValueId in) { return append_gated_mlp(body, config, in); });
 }
+
+/// What a family whose layers are all of llama's kind has besides its `layout`: its base class.
+template <class Family>
+struct DenseDecoder {
+    static constexpr ModuleTree tree(auto const& config) { return dense_decoder_tree(config, Family::layout); }
+    static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
+        return dense_decoder_program(config, Family::layout, tree);
+    }
+};
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

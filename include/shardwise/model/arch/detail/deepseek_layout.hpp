@@ -21,11 +21,12 @@ struct DeepseekLayout {
 
 /// Makes dense_layers the truth, checks the experts and derives the width of the shared ones.
 [[nodiscard]] constexpr Result<> complete_deepseek_experts(ModelConfig& config) {
+    auto const first_with_experts = config.own["first_k_dense_replace"];
     config.dense_layers = {};
-    for (std::int64_t layer = 0; layer < config.layers && layer < config.first_dense_layers; ++layer) {
+    for (std::int64_t layer = 0; layer < config.layers && layer < first_with_experts; ++layer) {
         config.dense_layers.insert(layer);
     }
-    if (config.first_dense_layers < config.layers) {
+    if (first_with_experts < config.layers) {
         if (config.experts < 1) {
             return Error{ErrorCode::invalid_field}
                 .at("n_routed_experts")
@@ -34,7 +35,7 @@ struct DeepseekLayout {
         }
         if (auto const ok = check_experts(config); !ok) return ok;
     }
-    config.shared_expert_intermediate_size = config.shared_experts * config.expert_intermediate_size;
+    config.shared_expert_intermediate_size = config.own["n_shared_experts"] * config.expert_intermediate_size;
     // DeepSeek-V3, README_WEIGHTS.md: 36.6 B with the head, without the embedding; V2-Lite's 2.4 B is counted so too.
     config.active_embedding = false;
     return check_products(config);
@@ -53,8 +54,8 @@ struct DeepseekLayout {
     for (auto const& size :
          {Size{"kv_lora_rank", config.kv_lora_rank, 1}, Size{"q_lora_rank", config.q_lora_rank, 0},
           Size{"qk_nope_head_dim", config.qk_nope_head_dim, 1}, Size{"qk_rope_head_dim", config.qk_rope_head_dim, 1},
-          Size{"v_head_dim", config.v_head_dim, 1}, Size{"n_shared_experts", config.shared_experts, 0},
-          Size{"first_k_dense_replace", config.first_dense_layers, 0}}) {
+          Size{"v_head_dim", config.v_head_dim, 1}, Size{"n_shared_experts", config.own["n_shared_experts"], 0},
+          Size{"first_k_dense_replace", config.own["first_k_dense_replace"], 0}}) {
         constexpr std::int64_t most = 1 << 20;
         if (size.value < size.least) {
             return Error{ErrorCode::invalid_field}
@@ -76,8 +77,7 @@ struct DeepseekLayout {
     if (auto const ok = complete_deepseek_experts(config); !ok) return ok;
     if (config.head_dim == 0) config.head_dim = config.qk_rope_head_dim;
     config.attention_out_bias = config.attention_bias;
-    config.sliding_window = config.layer_types_count = 0;
-    config.local_layers = {};
+    leave_out_windows(config);
     auto widest = config;
     widest.head_dim = config.qk_nope_head_dim + config.qk_rope_head_dim + config.v_head_dim;
     for (auto const rank : {config.q_lora_rank, config.kv_lora_rank}) {
@@ -155,7 +155,7 @@ inline constexpr double latent_norm_epsilon = 1e-6;
     } else {
         children.push_back({"gate", tree.add(layout.router_class, {weight})});
     }
-    if (config.shared_experts > 0) {
+    if (config.own["n_shared_experts"] > 0) {
         children.push_back(
             {"shared_experts", add_gated_mlp(tree, config, common, config.shared_expert_intermediate_size)});
     }
@@ -167,7 +167,7 @@ constexpr void finish_deepseek_tree(ModuleTree& tree, ModelConfig const& config,
                                     ModuleId attention, std::int64_t rotary_dim) {
     auto const& common = layout.common;
     bool const has_dense = config.dense_layers.contains(0);
-    bool const has_sparse = config.first_dense_layers < config.layers;
+    bool const has_sparse = config.own["first_k_dense_replace"] < config.layers;
     ModuleId dense = 0;
     ModuleId sparse = 0;
     if (has_dense) {

@@ -6,9 +6,9 @@
 /// What the three gemma families share: norms that add one to their weight, embeddings scaled by sqrt(hidden_size).
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// What every gemma completes: attention_bias covers all four projections, the MLP has none, embeddings are scaled.
-[[nodiscard]] constexpr Result<> complete_gemma(ModelConfig& config) {
-    if (auto const checked = complete_heads(config); !checked) return checked;
+/// What every gemma completes: class and heads; attention_bias covers all four projections, the MLP has none, embeddings are scaled.
+[[nodiscard]] constexpr Result<> complete_gemma(ModelConfig& config, LlamaLayout const& layout) {
+    if (auto const checked = complete_decoder(config, layout); !checked) return checked;
     config.attention_out_bias = config.attention_bias;
     config.mlp_bias = false;
     config.embedding_scale = square_root(static_cast<double>(config.hidden_size));

@@ -3,11 +3,15 @@
 
 #include <shardwise/model/arch/detail/bert_layout.hpp>
 #include <shardwise/model/field.hpp>
+#include <shardwise/model/gguf_default.hpp>
 
 #include <array>
 
 /// What roberta and xlm-roberta share beyond bert's encoder: heads, classifiers, GGUF's names.
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+/// The encoder's name in models with a head.
+inline constexpr std::string_view roberta_base = "roberta";
 
 /// The config's fields; `vocabulary` is the family's size where a config has none.
 [[nodiscard]] constexpr auto roberta_fields(std::int64_t vocabulary) {
@@ -18,8 +22,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
         positive_field("num_hidden_layers", &ModelConfig::layers, 12).in_gguf("block_count"),
         positive_field("num_attention_heads", &ModelConfig::heads, 12).in_gguf("attention.head_count"),
         positive_field("max_position_embeddings", &ModelConfig::max_positions, 512).in_gguf("context_length"),
-        positive_field("type_vocab_size", &ModelConfig::type_vocab_size, 2),
-        natural_field("pad_token_id", &ModelConfig::padding_id, 1),
+        positive_field("type_vocab_size", 2),
+        natural_field("pad_token_id", 1),
         choice_field("position_embedding_type", position_kinds),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
         real_field("layer_norm_eps", &ModelConfig::norm_epsilon, 1e-12).in_gguf("attention.layer_norm_epsilon"),
@@ -27,6 +31,13 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
         refused_flag("add_cross_attention", "adds layers of cross-attention, which are not described"),
     };
 }
+
+/// GGUF's positions begin at the first row.
+inline constexpr std::array gguf_roberta_defaults{
+    GgufDefault(
+        "pad_token_id", [](ModelConfig& config) { config.own.set("pad_token_id", -1); },
+        "llama.cpp 0c1e570, convert_hf_to_gguf.py: _position_offset rows are cut off"),
+};
 
 /// GGUF stores the encoder without a head.
 inline constexpr std::array gguf_roberta{
@@ -68,7 +79,7 @@ inline constexpr std::array gguf_roberta{
         tree.keep_whole(part.name(layout.prefix, "SdpaSelfAttention"));
     }
     if (config.labels > 0)
-        add_classifier(tree, config, "roberta", model, part.name(layout.prefix, "ClassificationHead"));
+        add_classifier(tree, config, roberta_base, model, part.name(layout.prefix, "ClassificationHead"));
     if (!is_for(config, "ForMaskedLM")) return tree;
     auto const head = tree.add(part.name(layout.prefix, "LMHead"),
                                {part.tensors().bias(config.vocab_size, ShardRule::units(0, config.vocab_size))},
@@ -76,7 +87,7 @@ inline constexpr std::array gguf_roberta{
                                 {"layer_norm", add_layer_norm(part, config.hidden_size)},
                                 {"decoder", add_masked_decoder(part, config)}});
     tree.set_root(tree.add(part.name(layout.prefix, "ForMaskedLM"), {},
-                           {{"roberta", model}, {"lm_head", head, ModuleRole::head}}));
+                           {{roberta_base, model}, {"lm_head", head, ModuleRole::head}}));
     if (config.tie_word_embeddings) tree.tie("roberta.embeddings.word_embeddings.weight", "lm_head.decoder.weight");
     tree.tie("lm_head.bias", "lm_head.decoder.bias");
     return tree;
@@ -85,7 +96,7 @@ inline constexpr std::array gguf_roberta{
 /// The program of the counted class.
 [[nodiscard]] constexpr BlockProgram roberta_program(ModelConfig const& config, BertLayout const& layout,
                                                      ModuleTree const& tree) {
-    ProgramBuilder model(tree, "roberta");
+    ProgramBuilder model(tree, roberta_base);
     append_encoder(model, config, layout);
     append_classifier(model, config);
     append_masked_head(model, "lm_head", "dense", "layer_norm", ActivationKind::gelu);

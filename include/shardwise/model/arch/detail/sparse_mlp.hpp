@@ -3,6 +3,9 @@
 
 #include <shardwise/core/list.hpp>
 #include <shardwise/model/arch/detail/decoder_program.hpp>
+#include <shardwise/model/field.hpp>
+
+#include <array>
 
 /// The Mixture-of-Experts MLP with one module per expert that the qwen families and mixtral share.
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
@@ -71,6 +74,14 @@ inline constexpr SparseMlpNames numbered_experts{.router = "block_sparse_moe.gat
                                                  .up = "block_sparse_moe.experts.*.w3",
                                                  .down = "block_sparse_moe.experts.*.w2",
                                                  .correction = {}};
+
+/// transformers 5 writes them as stacked weights of an `mlp`.
+inline constexpr std::array endings_of_numbered_experts{
+    NameAlias{"mlp.experts.gate_up_proj", "block_sparse_moe.experts.*.w1.weight"},
+    NameAlias{"mlp.experts.gate_up_proj", "block_sparse_moe.experts.*.w3.weight"},
+    NameAlias{"mlp.experts.down_proj", "block_sparse_moe.experts.*.w2.weight"},
+    NameAlias{"mlp.gate.weight", "block_sparse_moe.gate.weight"},
+};
 
 /// The runs of decoder layers where some have experts and others do not.
 [[nodiscard]] constexpr List<Child> mixed_layers(ModelConfig const& config, ModuleId sparse, ModuleId dense) {
