@@ -178,8 +178,9 @@ private:
     [[nodiscard]] static Result<> check_heads(BlockBody const& body, std::string_view module,
                                               TensorPlace const& place) {
         for (auto const& op : body.operations()) {
+            if (op.kind != OpKind::attention) continue;
             auto const& shape = op.attention();
-            if (op.kind != OpKind::attention || shape.kv_heads >= place.ranks) continue;
+            if (shape.kv_heads >= place.ranks) continue;
             if (place.ranks > shape.heads)
                 return Error{ErrorCode::invalid_argument}
                     .in(module)
