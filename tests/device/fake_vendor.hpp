@@ -42,6 +42,8 @@ struct FakeMachine {
     std::int32_t first_device = 0;
     /// Whether kernels of several processes run at once on a device.
     bool runs_processes_at_once = false;
+    /// Which kernels the program was linked with, as SHARDWISE_KERNELS lists them.
+    std::string_view kernels = "all";
     FakeShared shared;
     /// What a device says is free, whatever was taken.
     std::atomic<std::int64_t> free_bytes{1234};
