@@ -65,11 +65,11 @@ std::vector<Result<>> try_all(std::int32_t ranks, std::chrono::microseconds limi
 }
 
 /// The machine as other tests expect it.
-struct Mended {
-    Mended() = default;
-    Mended(Mended const&) = delete;
-    Mended& operator=(Mended const&) = delete;
-    ~Mended() {
+struct MendedMachine {
+    MendedMachine() = default;
+    MendedMachine(MendedMachine const&) = delete;
+    MendedMachine& operator=(MendedMachine const&) = delete;
+    ~MendedMachine() {
         FakeMachine::get().mend();
         FakeMachine::get().load_lazily(false);
         FakeMachine::get().run_kernels_in_turn(false);
@@ -124,7 +124,7 @@ TEST_CASE("try_peers: a rank that can put nothing into its stream says why, and 
 }
 
 TEST_CASE("try_peers: whose own sums were right hears that another rank's were not") {
-    Mended const mended;
+    MendedMachine const mended;
     // Each of two ranks copies its numbers there and its sums back: the last copy fails, on either of them.
     FakeMachine::get().fail("copy", 3);
     auto const told = try_all(2, 20s);
@@ -159,13 +159,13 @@ TEST_CASE(
 }
 
 TEST_CASE("try_peers: a driver that loads code only when nothing runs has loaded it by the first rank's turn") {
-    Mended const mended;
+    MendedMachine const mended;
     FakeMachine::get().load_lazily(true);
     for (auto const& answer : try_all(3, 20s)) CHECK_MESSAGE(answer, (answer ? "" : answer.error().message()));
 }
 
 TEST_CASE("try_peers: kernels that a driver runs one after another are found out by the deadline") {
-    Mended const mended;
+    MendedMachine const mended;
     FakeMachine::get().run_kernels_in_turn(true);
     auto const begin = std::chrono::steady_clock::now();
     auto const told = try_all(2, 300ms);
