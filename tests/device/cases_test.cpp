@@ -16,6 +16,7 @@
 #include "gated_delta_cases.hpp"
 #include "half_product_cases.hpp"
 #include "half_row_cases.hpp"
+#include "head_norm_cases.hpp"
 #include "kernel_cases.hpp"
 #include "product_cases.hpp"
 #include "quantize_cases.hpp"

@@ -36,6 +36,13 @@ template Result<> launch_rms_norm<KernelApi>(RmsNormCall<Float16> const&, Kernel
 template Result<> launch_rms_norm<KernelApi>(RmsNormCall<Bfloat16, float> const&, KernelApi::Stream);
 template Result<> launch_rms_norm<KernelApi>(RmsNormCall<Float16, float> const&, KernelApi::Stream);
 
+template Result<> launch_head_norm<KernelApi>(RmsNormCall<float, float> const&, KernelApi::Stream);
+template Result<> launch_head_norm<KernelApi>(RmsNormCall<Bfloat16, float> const&, KernelApi::Stream);
+template Result<> launch_head_norm<KernelApi>(RmsNormCall<Float16, float> const&, KernelApi::Stream);
+template Result<> launch_head_layer_norm<KernelApi>(LayerNormCall<float, float> const&, KernelApi::Stream);
+template Result<> launch_head_layer_norm<KernelApi>(LayerNormCall<Bfloat16, float> const&, KernelApi::Stream);
+template Result<> launch_head_layer_norm<KernelApi>(LayerNormCall<Float16, float> const&, KernelApi::Stream);
+
 template Result<> launch_rope<KernelApi>(RopeCall<float> const&, KernelApi::Stream);
 template Result<> launch_rope<KernelApi>(RopeCall<Bfloat16> const&, KernelApi::Stream);
 template Result<> launch_rope<KernelApi>(RopeCall<Float16> const&, KernelApi::Stream);
