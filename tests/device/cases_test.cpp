@@ -18,6 +18,7 @@
 #include "half_row_cases.hpp"
 #include "head_norm_cases.hpp"
 #include "kernel_cases.hpp"
+#include "mean_cases.hpp"
 #include "product_cases.hpp"
 #include "quantize_cases.hpp"
 #include "routing_cases.hpp"
