@@ -29,6 +29,7 @@
 #include <shardwise/kernels/embedding.hpp>
 #include <shardwise/kernels/fill.hpp>
 #include <shardwise/kernels/layer_norm.hpp>
+#include <shardwise/kernels/mean_rows.hpp>
 #include <shardwise/kernels/residual_norm.hpp>
 #include <shardwise/kernels/rms_norm.hpp>
 #include <shardwise/kernels/rope.hpp>
@@ -54,6 +55,7 @@
 #include <shardwise/kernels/device/fill.hpp>
 #include <shardwise/kernels/device/gated_delta.hpp>
 #include <shardwise/kernels/device/layer_norm.hpp>
+#include <shardwise/kernels/device/mean_rows.hpp>
 #include <shardwise/kernels/device/order_experts.hpp>
 #include <shardwise/kernels/device/quantize.hpp>
 #include <shardwise/kernels/device/residual_norm.hpp>

@@ -15,6 +15,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -27,6 +28,12 @@ inline constexpr auto tiny_bert =
     R"({"model_type":"bert","architectures":["BertModel"],"vocab_size":59,"hidden_size":24,)"
     R"("num_attention_heads":3,"num_hidden_layers":2,"intermediate_size":30,"type_vocab_size":2,)"
     R"("max_position_embeddings":32,"hidden_act":"gelu"})";
+
+/// A classifier of each text's mean.
+inline constexpr auto tiny_modernbert =
+    R"({"model_type":"modernbert","architectures":["ModernBertForSequenceClassification"],"vocab_size":61,)"
+    R"("hidden_size":36,"intermediate_size":52,"num_hidden_layers":2,"num_attention_heads":6,)"
+    R"("max_position_embeddings":40,"local_attention":6,"num_labels":2,"classifier_pooling":"mean"})";
 
 /// The hidden states of some texts, one after another; with the head what it pools of each text.
 template <class B>
@@ -88,11 +95,17 @@ TEST_CASE_TEMPLATE("Models: an encoder gives the host's states of several texts 
                    SHARDWISE_TEST_BACKENDS) {
     using namespace shardwise;
     if (!testing::open_bench<B>()) return;
-    testing::FormulaModel const model(testing::tiny_bert);
     std::vector<std::int32_t> const ids{5, 9, 2, 40, 7, 7, 1, 58, 0, 3};
     std::vector<SequencePart> const parts{{0, 0, 4}, {1, 0, 1}, {2, 0, 5}};
-    for (bool const has_head : {false, true}) {
-        CAPTURE(has_head);
+    struct Encoder {
+        char const* config;
+        bool has_head;
+    };
+    for (auto const& encoder : {Encoder{testing::tiny_bert, false}, Encoder{testing::tiny_bert, true},
+                                Encoder{testing::tiny_modernbert, true}}) {
+        auto const has_head = encoder.has_head;
+        INFO(std::string(encoder.config));
+        testing::FormulaModel const model(encoder.config);
         auto const wanted = testing::encode_texts<Host>(model, ids, parts, has_head);
         REQUIRE_MESSAGE(wanted, (wanted ? "" : wanted.error().message()));
         auto const found = testing::encode_texts<B>(model, ids, parts, has_head);

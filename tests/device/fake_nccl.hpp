@@ -3,6 +3,7 @@
 
 #include <shardwise/comm/device/nccl_library.hpp>
 
+#include "../fakes/nccl_rules.hpp"
 #include "fake_vendor.hpp"
 
 #include <atomic>
@@ -10,7 +11,6 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstring>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -75,39 +75,21 @@ private:
         std::map<int, int> received{};
         int splits = 0;
     };
-    using Task = std::function<void()>;
+    using Task = NcclCalls::Task;
 
     static Comm& of(NcclTable::Handle handle) { return *static_cast<Comm*>(handle); }
     static int enter(char const* call, Comm* comm) {
         auto& library = get();
         bool const fails = library.failing_ == call &&
                            (library.failing_rank_ < 0 || comm == nullptr || comm->rank == library.failing_rank_);
-        if (fails) return 3;
+        if (fails) return NcclRules::internal_error;
         if (comm == nullptr) return 0;
         comm->left = library.asks_in_progress;
         return comm->left == 0 ? 0 : NcclTable::in_progress;
     }
-    /// Parts of a group of calls run after it has ended, sends before receives, as a device does both at once.
-    struct Pending {
-        int depth = 0;
-        std::vector<std::pair<FakeStream*, Task>> sends;
-        std::vector<std::pair<FakeStream*, Task>> receives;
-    };
-    static Pending& pending() {
-        static thread_local Pending calls;
-        return calls;
-    }
+    static void put_in_stream(void* stream, Task task) { static_cast<FakeStream*>(stream)->put(std::move(task)); }
     static void put(void* stream, Task task, bool is_send) {
-        auto& calls = pending();
-        (is_send ? calls.sends : calls.receives).emplace_back(static_cast<FakeStream*>(stream), std::move(task));
-        if (calls.depth == 0) flush();
-    }
-    static void flush() {
-        auto& calls = pending();
-        for (auto* const list : {&calls.sends, &calls.receives}) {
-            for (auto& [stream, task] : *list) stream->put(std::move(task));
-            list->clear();
-        }
+        NcclCalls::of_thread().add(stream, std::move(task), is_send, put_in_stream);
     }
     static void put_send(Comm& comm, int to, float const* data, std::size_t count, void* stream) {
         auto const key = std::pair{std::pair{comm.rank, to}, comm.sent[to]++};
@@ -160,7 +142,7 @@ private:
 inline NcclTable FakeNccl::table() {
     NcclTable made;
     made.get_version = [](int* version) {
-        *version = 22809;
+        *version = NcclRules::version;
         return enter("ncclGetVersion", nullptr);
     };
     made.get_unique_id = [](NcclTable::UniqueId* id) {
@@ -170,8 +152,7 @@ inline NcclTable FakeNccl::table() {
         return enter("ncclGetUniqueId", nullptr);
     };
     made.init_rank = [](NcclTable::Handle* to, int ranks, NcclTable::UniqueId id, int rank, NcclTable::Config* config) {
-        if (config->size != sizeof(NcclTable::Config) || config->magic != 0xcafebeefU || config->blocking != 0)
-            return 4;
+        if (!NcclRules::accepts(*config)) return NcclRules::invalid_argument;
         int number = 0;
         std::memcpy(&number, id.internal, sizeof number);
         auto comm = std::make_unique<Comm>();
@@ -191,20 +172,19 @@ inline NcclTable FakeNccl::table() {
     made.split = [](NcclTable::Handle parent, int color, int key, NcclTable::Handle* to, NcclTable::Config* config) {
         auto& from = of(parent);
         auto const status = enter("ncclCommSplit", &from);
-        if (config->blocking != 0) return 4;
+        if (!NcclRules::accepts(*config)) return NcclRules::invalid_argument;
         auto comm = std::make_unique<Comm>();
         std::unique_lock lock(from.group->mutex);
         auto& split = from.group->splits[from.splits++];
         split.ranks[from.rank] = {color, key};
         from.group->changed.notify_all();
         auto const all_came = [&] { return static_cast<int>(split.ranks.size()) == from.ranks; };
-        if (!from.group->changed.wait_for(lock, std::chrono::seconds(10), all_came)) return 6;
+        if (!from.group->changed.wait_for(lock, std::chrono::seconds(10), all_came)) return NcclRules::remote_error;
         if (status != 0 && status != NcclTable::in_progress) return status;
-        for (auto const& [rank, place] : split.ranks) {
-            if (place.first != color) continue;
-            ++comm->ranks;
-            if (place.second < key) ++comm->rank;
-        }
+        NcclPart place{color, key};
+        for (auto const& [rank, other] : split.ranks) place.meet(other.first, other.second);
+        comm->rank = place.rank;
+        comm->ranks = place.ranks;
         auto& part = split.parts[color];
         if (!part) part = std::make_shared<Group>();
         comm->group = part;
@@ -231,7 +211,7 @@ inline NcclTable FakeNccl::table() {
         auto const left = own.left;
         if (own.left > 0) --own.left;
         *status = left != 0 ? NcclTable::in_progress : get().async_rank == own.rank ? get().async_status.load() : 0;
-        return get().failing_ == "ncclCommGetAsyncError" ? 3 : 0;
+        return get().failing_ == "ncclCommGetAsyncError" ? NcclRules::internal_error : 0;
     };
     made.all_reduce = [](void const* in, void* out, std::size_t count, int, int, NcclTable::Handle comm, void* stream) {
         put_sum(of(comm), static_cast<float const*>(in), static_cast<float*>(out), count, -1, stream);
@@ -283,11 +263,11 @@ inline NcclTable FakeNccl::table() {
     };
     made.group_start = [] {
         auto const status = enter("ncclGroupStart", nullptr);
-        if (status == 0) ++pending().depth;
+        if (status == 0) NcclCalls::of_thread().begin_group();
         return status;
     };
     made.group_end = [] {
-        if (--pending().depth == 0) flush();
+        NcclCalls::of_thread().end_group(put_in_stream);
         return enter("ncclGroupEnd", nullptr);
     };
     return made;

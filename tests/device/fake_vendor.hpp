@@ -42,6 +42,8 @@ struct FakeMachine {
     std::int32_t first_device = 0;
     /// Whether kernels of several processes run at once on a device.
     bool runs_processes_at_once = false;
+    /// Which kernels the program was linked with, as SHARDWISE_KERNELS lists them.
+    std::string_view kernels = "all";
     FakeShared shared;
     /// What a device says is free, whatever was taken.
     std::atomic<std::int64_t> free_bytes{1234};
@@ -79,6 +81,12 @@ struct FakeMachine {
         }
         return lock;
     }
+    /// From now on a kernel begins when the one before it has ended, whatever their streams: what some drivers do of ranks on one device.
+    void run_kernels_in_turn(bool does) { runs_in_turn_ = does; }
+    /// Held while a kernel runs.
+    [[nodiscard]] std::unique_lock<std::mutex> run_kernel() {
+        return runs_in_turn_ ? std::unique_lock(turn_) : std::unique_lock<std::mutex>();
+    }
     /// Tasks in the streams of a device.
     [[nodiscard]] std::atomic<int>& pending(std::int32_t device) { return pending_[static_cast<std::size_t>(device)]; }
 
@@ -104,6 +112,8 @@ struct FakeMachine {
     }
 
 private:
+    std::mutex turn_;
+    std::atomic<bool> runs_in_turn_{false};
     std::mutex driver_;
     bool loads_lazily_ = false;
     std::set<std::pair<std::int32_t, void const*>> loaded_;
@@ -473,6 +483,7 @@ struct DeviceLaunch<testing::FakeApi> {
         if (auto const result = testing::FakeApi::enter(name, stream); !result) return result;
         auto const lock = testing::FakeMachine::get().drive(stream->device, reinterpret_cast<void const*>(kernel));
         stream->put([=] {
+            auto const turn = testing::FakeMachine::get().run_kernel();
             testing::Emulator::run(blocks, threads, testing::FakeApi::warp_size, [=] { kernel(arguments...); });
         });
         return {};

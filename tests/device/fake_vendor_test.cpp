@@ -1,52 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device code is written in names that the emulator brings.
-// Bounds of arrays are int there, which device compilers say nothing of.
-#pragma GCC diagnostic ignored "-Wsign-conversion"
-// clang-format off
 #include "fake_vendor.hpp"
-#include "launch_body.hpp"
+
+#include <shardwise/backend/brief_memory.hpp>
+#include <shardwise/backend/device_graph.hpp>
+#include <shardwise/kernels/device/all_reduce.hpp>
 
 #include <doctest/doctest.h>
 
-#include <shardwise/backend/device.cuh>
-#include <shardwise/backend/device_graph.hpp>
-#include <shardwise/kernels/all_reduce_launch.cuh>
-#include <shardwise/kernels/device/all_reduce.hpp>
-#include <shardwise/kernels/exchange_parts_launch.cuh>
-#include <shardwise/kernels/gemm_launch.cuh>
-#include <shardwise/kernels/multiply_experts_launch.cuh>
-#include <shardwise/kernels/multiply_launch.cuh>
-#include <shardwise/kernels/multiply_sums_launch.cuh>
-#include <shardwise/kernels/activation_launch.cuh>
-#include <shardwise/kernels/add_launch.cuh>
-#include <shardwise/kernels/arg_max_launch.cuh>
-#include <shardwise/kernels/combine_rows_launch.cuh>
-#include <shardwise/kernels/compiled_kernels_launch.cuh>
-#include <shardwise/kernels/copy_rows_launch.cuh>
-#include <shardwise/kernels/embedding_launch.cuh>
-#include <shardwise/kernels/gated_delta_launch.cuh>
-#include <shardwise/kernels/layer_norm_launch.cuh>
-#include <shardwise/kernels/order_experts_launch.cuh>
-#include <shardwise/kernels/quantize_launch.cuh>
-#include <shardwise/kernels/residual_norm_launch.cuh>
-#include <shardwise/kernels/rms_norm_launch.cuh>
-#include <shardwise/kernels/rope_launch.cuh>
-#include <shardwise/kernels/rope_turns_launch.cuh>
-#include <shardwise/kernels/route_launch.cuh>
-#include <shardwise/kernels/sample_launch.cuh>
-#include <shardwise/kernels/scale_rows_launch.cuh>
-#include <shardwise/kernels/soft_cap_launch.cuh>
-#include <shardwise/kernels/softmax_launch.cuh>
-#include <shardwise/kernels/step_attention_launch.cuh>
-#include <shardwise/kernels/store_step_launch.cuh>
-#include <shardwise/kernels/xielu_launch.cuh>
-// clang-format on
-
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
+#include <thread>
+#include <utility>
 #include <vector>
 
 using namespace shardwise;
@@ -54,104 +21,6 @@ using namespace std::chrono_literals;
 using shardwise::testing::Fake;
 using shardwise::testing::FakeApi;
 using shardwise::testing::FakeMachine;
-
-// The device side for the fake vendor, which kernels/instantiate/ is for the real ones.
-namespace shardwise::inline SHARDWISE_NAMESPACE {
-
-template void DeviceBackend<FakeApi>::launch(std::int64_t, testing::AddIndex, DeviceStream<FakeApi>&, std::int64_t);
-
-namespace detail {
-
-template Result<> launch_multiply<FakeApi>(MultiplyCall const&, FakeApi::Stream);
-template Result<> launch_multiply_sums<FakeApi>(MultiplySumsCall const&, FakeApi::Stream);
-template Result<> launch_multiply_experts<FakeApi>(MultiplyExpertsCall const&, FakeApi::Stream);
-template Result<> launch_gemm<FakeApi, float>(GemmCall const&, FakeApi::Stream);
-template Result<> launch_gemm<FakeApi, Bfloat16>(GemmCall const&, FakeApi::Stream);
-template Result<> launch_gemm<FakeApi, Float16>(GemmCall const&, FakeApi::Stream);
-template Result<> launch_rms_norm<FakeApi>(RmsNormCall<float> const&, FakeApi::Stream);
-template Result<> launch_rms_norm<FakeApi>(RmsNormCall<Bfloat16> const&, FakeApi::Stream);
-template Result<> launch_rms_norm<FakeApi>(RmsNormCall<Float16> const&, FakeApi::Stream);
-template Result<> launch_rms_norm<FakeApi>(RmsNormCall<Bfloat16, float> const&, FakeApi::Stream);
-template Result<> launch_rms_norm<FakeApi>(RmsNormCall<Float16, float> const&, FakeApi::Stream);
-template Result<> launch_rope<FakeApi>(RopeCall<float> const&, FakeApi::Stream);
-template Result<> launch_rope<FakeApi>(RopeCall<Bfloat16> const&, FakeApi::Stream);
-template Result<> launch_rope<FakeApi>(RopeCall<Float16> const&, FakeApi::Stream);
-template Result<> launch_sample<FakeApi>(SampleCall const&, FakeApi::Stream);
-template Result<> launch_xielu<FakeApi>(XieluCall<float> const&, FakeApi::Stream);
-template Result<> launch_xielu<FakeApi>(XieluCall<Bfloat16> const&, FakeApi::Stream);
-template Result<> launch_xielu<FakeApi>(XieluCall<Float16> const&, FakeApi::Stream);
-template Result<> launch_gated_delta<FakeApi>(GatedDeltaCall<float> const&, FakeApi::Stream);
-template Result<> launch_gated_delta<FakeApi>(GatedDeltaCall<Bfloat16> const&, FakeApi::Stream);
-template Result<> launch_gated_delta<FakeApi>(GatedDeltaCall<Float16> const&, FakeApi::Stream);
-template Result<> launch_route<FakeApi>(RouteCall const&, FakeApi::Stream);
-template Result<> launch_order_experts<FakeApi>(OrderExpertsCall const&, FakeApi::Stream);
-template Result<> launch_combine_rows<FakeApi>(CombineRowsCall<float> const&, FakeApi::Stream);
-template Result<> launch_combine_rows<FakeApi>(CombineRowsCall<Bfloat16> const&, FakeApi::Stream);
-template Result<> launch_combine_rows<FakeApi>(CombineRowsCall<Float16> const&, FakeApi::Stream);
-template Result<> launch_all_reduce<FakeApi, float>(AllReduceCall const&, FakeApi::Stream);
-template Result<> launch_all_reduce<FakeApi, Bfloat16>(AllReduceCall const&, FakeApi::Stream);
-template Result<> launch_all_reduce<FakeApi, Float16>(AllReduceCall const&, FakeApi::Stream);
-template Result<> launch_exchange_parts<FakeApi, float>(PeerPartsCall const&, FakeApi::Stream);
-template Result<> launch_exchange_parts<FakeApi, Bfloat16>(PeerPartsCall const&, FakeApi::Stream);
-template Result<> launch_exchange_parts<FakeApi, Float16>(PeerPartsCall const&, FakeApi::Stream);
-
-template Result<> launch_activation<FakeApi>(ActivationCall<float> const&, FakeApi::Stream);
-template Result<> launch_activation<FakeApi>(ActivationCall<Bfloat16> const&, FakeApi::Stream);
-template Result<> launch_activation<FakeApi>(ActivationCall<Float16> const&, FakeApi::Stream);
-
-template Result<> launch_copy_rows<FakeApi>(std::string_view, CopyRowsCall<float> const&, FakeApi::Stream);
-template Result<> launch_copy_rows<FakeApi>(std::string_view, CopyRowsCall<Bfloat16> const&, FakeApi::Stream);
-template Result<> launch_copy_rows<FakeApi>(std::string_view, CopyRowsCall<Float16> const&, FakeApi::Stream);
-
-template Result<> launch_add<FakeApi>(std::string_view, AddCall<float> const&, FakeApi::Stream);
-template Result<> launch_add<FakeApi>(std::string_view, AddCall<Bfloat16> const&, FakeApi::Stream);
-template Result<> launch_add<FakeApi>(std::string_view, AddCall<Float16> const&, FakeApi::Stream);
-template Result<> launch_add<FakeApi>(std::string_view, AddCall<Bfloat16, float> const&, FakeApi::Stream);
-template Result<> launch_add<FakeApi>(std::string_view, AddCall<Float16, float> const&, FakeApi::Stream);
-
-template Result<> launch_layer_norm<FakeApi>(LayerNormCall<float> const&, FakeApi::Stream);
-template Result<> launch_layer_norm<FakeApi>(LayerNormCall<Bfloat16> const&, FakeApi::Stream);
-template Result<> launch_layer_norm<FakeApi>(LayerNormCall<Float16> const&, FakeApi::Stream);
-template Result<> launch_layer_norm<FakeApi>(LayerNormCall<Bfloat16, float> const&, FakeApi::Stream);
-template Result<> launch_layer_norm<FakeApi>(LayerNormCall<Float16, float> const&, FakeApi::Stream);
-
-template Result<> launch_residual_norm<FakeApi>(ResidualNormCall<float> const&, FakeApi::Stream);
-template Result<> launch_residual_norm<FakeApi>(ResidualNormCall<Bfloat16> const&, FakeApi::Stream);
-template Result<> launch_residual_norm<FakeApi>(ResidualNormCall<Float16> const&, FakeApi::Stream);
-
-template Result<> launch_store_step<FakeApi>(StoreStepCall<float, float> const&, FakeApi::Stream);
-template Result<> launch_store_step<FakeApi>(StoreStepCall<float, Bfloat16> const&, FakeApi::Stream);
-template Result<> launch_store_step<FakeApi>(StoreStepCall<float, std::int8_t> const&, FakeApi::Stream);
-template Result<> launch_store_step<FakeApi>(StoreStepCall<Bfloat16, float> const&, FakeApi::Stream);
-template Result<> launch_store_step<FakeApi>(StoreStepCall<Bfloat16, Bfloat16> const&, FakeApi::Stream);
-template Result<> launch_store_step<FakeApi>(StoreStepCall<Bfloat16, std::int8_t> const&, FakeApi::Stream);
-template Result<> launch_store_step<FakeApi>(StoreStepCall<Float16, float> const&, FakeApi::Stream);
-template Result<> launch_store_step<FakeApi>(StoreStepCall<Float16, Bfloat16> const&, FakeApi::Stream);
-template Result<> launch_store_step<FakeApi>(StoreStepCall<Float16, std::int8_t> const&, FakeApi::Stream);
-
-template Result<> launch_step_attention<FakeApi>(StepAttentionCall<float> const&, bool, FakeApi::Stream);
-template Result<> launch_step_attention<FakeApi>(StepAttentionCall<Bfloat16> const&, bool, FakeApi::Stream);
-template Result<> launch_step_attention<FakeApi>(StepAttentionCall<std::int8_t> const&, bool, FakeApi::Stream);
-
-template Result<> launch_softmax<FakeApi>(SoftmaxCall<float> const&, FakeApi::Stream);
-template Result<> launch_softmax<FakeApi>(SoftmaxCall<Bfloat16> const&, FakeApi::Stream);
-template Result<> launch_softmax<FakeApi>(SoftmaxCall<Float16> const&, FakeApi::Stream);
-
-template Result<> launch_arg_max<FakeApi>(std::string_view, ArgMaxCall const&, FakeApi::Stream);
-template Result<> launch_rope_turns<FakeApi>(RopeTurnsCall const&, FakeApi::Stream);
-template Result<> launch_soft_cap<FakeApi>(SoftCapCall<float> const&, FakeApi::Stream);
-template Result<> launch_soft_cap<FakeApi>(SoftCapCall<Bfloat16> const&, FakeApi::Stream);
-template Result<> launch_soft_cap<FakeApi>(SoftCapCall<Float16> const&, FakeApi::Stream);
-template Result<> launch_scale_rows<FakeApi>(ScaleRowsCall<float> const&, FakeApi::Stream);
-template Result<> launch_scale_rows<FakeApi>(ScaleRowsCall<Bfloat16> const&, FakeApi::Stream);
-template Result<> launch_scale_rows<FakeApi>(ScaleRowsCall<Float16> const&, FakeApi::Stream);
-template Result<> launch_weight_rows<FakeApi>(std::string_view, WeightRowsCall const&, FakeApi::Stream);
-template Result<> launch_quantize<FakeApi>(QuantizeCall const&, FakeApi::Stream);
-template KernelList compiled_kernels<FakeApi>();
-
-}  // namespace detail
-
-}  // namespace shardwise::inline SHARDWISE_NAMESPACE
 
 namespace {
 

@@ -385,6 +385,14 @@ TEST_CASE("Models: a device refuses by name what it has no kernel for, and what 
     REQUIRE_FALSE(large);
     CHECK(large.error().code() == ErrorCode::out_of_memory);
     CHECK(large.error().available() == Bytes{100'000});
+    // Weights in fp32: what has neither the kernels nor the place is refused by the kernels.
+    testing::FakeMachine::get().kernels = "bf16";
+    auto const unlinked = testing::run_model<TestDevice>(testing::FormulaModel(full.config), full, requests, nullptr);
+    testing::FakeMachine::get().kernels = "all";
+    REQUIRE_FALSE(unlinked);
+    CHECK(unlinked.error().code() == ErrorCode::unsupported);
+    CHECK(unlinked.error().message().find("fp32: model.embed_tokens.weight is held in this format") !=
+          std::string::npos);
     CHECK(testing::FakeMachine::get().calls("allocate") == allocated);
 #endif
 }

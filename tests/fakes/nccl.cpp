@@ -8,6 +8,8 @@
 #include <shardwise/comm/device/nccl_library.hpp>
 #include <shardwise/quant/half_types.hpp>
 
+#include "nccl_rules.hpp"
+
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -17,7 +19,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -29,11 +30,14 @@
 #include <vector>
 
 using namespace shardwise;
+using shardwise::testing::NcclCalls;
+using shardwise::testing::NcclPart;
+using shardwise::testing::NcclRules;
 
 namespace {
 
-constexpr int invalid_argument = 4;
-constexpr int remote_error = 6;
+constexpr int invalid_argument = NcclRules::invalid_argument;
+constexpr int remote_error = NcclRules::remote_error;
 
 using PutInStream = void (*)(void* stream, void (*task)(void*), void* of);
 PutInStream put_in_stream = nullptr;
@@ -104,35 +108,19 @@ Shared& of(NcclTable::Handle handle) {
     return *static_cast<Shared*>(handle);
 }
 
-using Task = std::function<void()>;
+using Task = NcclCalls::Task;
 
-/// Parts of a group of calls run after it has ended, sends before receives, as a device does both at once.
-struct Pending {
-    int depth = 0;
-    std::vector<std::pair<void*, Task>> sends;
-    std::vector<std::pair<void*, Task>> receives;
-};
-Pending& pending() {
-    static thread_local Pending calls;
-    return calls;
-}
-void flush() {
-    for (auto* const list : {&pending().sends, &pending().receives}) {
-        for (auto& [stream, task] : *list) {
-            put_in_stream(
-                stream,
-                [](void* kept) {
-                    std::unique_ptr<Task> const run(static_cast<Task*>(kept));
-                    (*run)();
-                },
-                new Task(std::move(task)));
-        }
-        list->clear();
-    }
+void put(void* stream, Task task) {
+    put_in_stream(
+        stream,
+        [](void* kept) {
+            std::unique_ptr<Task> const run(static_cast<Task*>(kept));
+            (*run)();
+        },
+        new Task(std::move(task)));
 }
 void put(void* stream, Task task, bool is_send) {
-    (is_send ? pending().sends : pending().receives).emplace_back(stream, std::move(task));
-    if (pending().depth == 0) flush();
+    NcclCalls::of_thread().add(stream, std::move(task), is_send, [](void* to, Task one) { put(to, std::move(one)); });
 }
 
 void put_send(Shared const& comm, int to, void const* data, std::size_t bytes, void* stream) {
@@ -228,7 +216,7 @@ void shardwise_fake_nccl_streams(PutInStream put_task) {
 }
 
 int ncclGetVersion(int* version) {
-    *version = 22809;
+    *version = NcclRules::version;
     return 0;
 }
 int ncclGetUniqueId(NcclTable::UniqueId* id) {
@@ -240,30 +228,27 @@ int ncclGetUniqueId(NcclTable::UniqueId* id) {
 }
 int ncclCommInitRankConfig(NcclTable::Handle* to, int ranks, NcclTable::UniqueId id, int rank,
                            NcclTable::Config* config) {
-    bool const is_known = config->size == sizeof(NcclTable::Config) && config->magic == 0xcafebeefU;
-    if (!is_known || config->blocking != 0 || put_in_stream == nullptr) return invalid_argument;
+    if (!NcclRules::accepts(*config) || put_in_stream == nullptr) return invalid_argument;
     return open(to, id.internal, rank, ranks);
 }
 int ncclCommSplit(NcclTable::Handle parent, int color, int key, NcclTable::Handle* to, NcclTable::Config* config) {
-    if (config->blocking != 0) return invalid_argument;
+    if (!NcclRules::accepts(*config)) return invalid_argument;
     auto const& whole = of(parent);
     auto const split = whole->folder + "/split." + std::to_string(whole->splits++) + ".";
     write_whole(split + std::to_string(whole->rank), std::to_string(color) + " " + std::to_string(key));
-    int rank = 0, ranks = 0;
+    NcclPart part{color, key};
     for (int each = 0; each < whole->ranks; ++each) {
         std::optional<std::string> place;
         while (!(place = read_whole(split + std::to_string(each)))) {
             if (whole->is_gone(each)) return remote_error;
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
-        if (std::atoi(place->c_str()) != color) continue;
-        ++ranks;
-        if (std::atoi(place->c_str() + place->find(' ')) < key) ++rank;
+        part.meet(std::atoi(place->c_str()), std::atoi(place->c_str() + place->find(' ')));
     }
     auto const folder = split + "part." + std::to_string(color);
     std::error_code ignored;
     std::filesystem::create_directory(folder, ignored);
-    return open(to, folder, rank, ranks);
+    return open(to, folder, part.rank, part.ranks);
 }
 int ncclCommFinalize(NcclTable::Handle) {
     return 0;
@@ -335,11 +320,11 @@ int ncclRecv(void* out, std::size_t, int, int peer, NcclTable::Handle comm, void
     return called(of(comm));
 }
 int ncclGroupStart() {
-    ++pending().depth;
+    NcclCalls::of_thread().begin_group();
     return 0;
 }
 int ncclGroupEnd() {
-    if (--pending().depth == 0) flush();
+    NcclCalls::of_thread().end_group([](void* to, Task one) { put(to, std::move(one)); });
     return 0;
 }
 }

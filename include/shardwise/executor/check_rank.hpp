@@ -10,10 +10,11 @@
 #include <shardwise/executor/model_reach.hpp>
 #include <shardwise/executor/no_kernel.hpp>
 #include <shardwise/executor/pipeline_stage.hpp>
-#include <shardwise/executor/predict_memory.hpp>
 #include <shardwise/executor/routes.hpp>
 #include <shardwise/executor/stored_parameters.hpp>
 #include <shardwise/model/check_model.hpp>
+#include <shardwise/parallel/place.hpp>
+#include <shardwise/parallel/policy.hpp>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
@@ -22,9 +23,10 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 /// Errors  those of check_model, check_limits, check_activations, check_expert_place and check_load_options; unsupported for scores
 ///         of labels that are not executed, for kernels that a build for devices lacks, and for
 ///         shared experts over activations that are not f32
-template <ComputeBackend Backend>
-[[nodiscard]] Result<> check_rank(Model const& model, StoredParameters const& parameters, ExecutorLimits const& limits,
-                                  TensorPlace experts, LoadOptions const& options, StageBlocks const& stage) {
+template <ComputeBackend Backend, ReductionPolicy Policy>
+[[nodiscard]] Result<> check_rank(Model const& model, StoredParameters const& parameters, TensorPlace place,
+                                  ExecutorLimits const& limits, TensorPlace experts, LoadOptions const& options,
+                                  StageBlocks const& stage) {
     if (auto const checked = check_model(model); !checked) return checked;
     if (auto const checked = check_limits(limits, model); !checked) return checked;
     if (auto const checked = check_activations<Backend>(model, limits.activations); !checked) return checked;
@@ -39,12 +41,7 @@ template <ComputeBackend Backend>
         return no_kernel<Backend>("experts that groups of ranks share, over activations in " +
                                   std::string(traits(limits.activations).short_name));
     if (auto const checked = check_load_options(options); !checked) return checked;
-    if constexpr (requires { typename Backend::VendorApi; }) {
-        auto const kernels = compiled_kernels<typename Backend::VendorApi>();
-        return check_kernels(kernels, Backend::name, model, formats_of(parameters, options), limits, stage);
-    } else {
-        return {};
-    }
+    return check_linked_kernels<Backend, Policy>(model, parameters, place, limits, experts, options, stage);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -15,6 +15,7 @@
 #include <shardwise/kernels/device/fill.hpp>
 #include <shardwise/kernels/device/gated_delta.hpp>
 #include <shardwise/kernels/device/layer_norm.hpp>
+#include <shardwise/kernels/device/mean_rows.hpp>
 #include <shardwise/kernels/device/order_experts.hpp>
 #include <shardwise/kernels/device/residual_norm.hpp>
 #include <shardwise/kernels/device/rms_norm.hpp>

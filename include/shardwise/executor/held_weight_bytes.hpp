@@ -13,6 +13,14 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
+/// The format in which `Backend::hold_weight` holds a weight whose rows have so many inputs: of groups that devices do not read, the
+/// values.
+template <ComputeBackend Backend>
+[[nodiscard]] constexpr WeightFormat format_held(WeightFormat format, std::int64_t inputs, std::int64_t group) {
+    bool const is_grouped = !HasHostMemory<Backend> && traits(format).scales == ScalePlace::group;
+    return is_grouped && detail::device_group(inputs, group) == 0 ? WeightFormat::f32 : format;
+}
+
 /// What `Backend::hold_weight` holds of a weight of these extents.
 ///
 /// Errors  size_overflow; unsupported for a format that the back end does not multiply by
@@ -32,14 +40,9 @@ template <ComputeBackend Backend>
                 .because("is no format that this back end multiplies by")
                 .fix("decode the weights into bf16 or fp32 (--dtype), or run this model on the host");
         }
-        auto held = format;
-        std::int64_t shared = 32;
-        if (traits(format).scales == ScalePlace::group) shared = detail::device_group(inputs, group);
-        // As hold_weight decodes groups that devices do not read.
-        if (shared == 0) {
-            held = WeightFormat::f32;
-            shared = 32;
-        }
+        auto const held = format_held<Backend>(format, inputs, group);
+        bool const is_grouped = traits(held).scales == ScalePlace::group;
+        auto const shared = is_grouped ? detail::device_group(inputs, group) : 32;
         if (inputs > (std::int64_t{1} << 40U) || !checked_multiply(outputs, 8 * inputs)) return overflow;
         return Bytes{detail::device_row_layout(held, inputs, shared).held_bytes(outputs)};
     }

@@ -15,10 +15,12 @@
 #include <shardwise/parallel/detail/tree_plan.hpp>
 #include <shardwise/parallel/place.hpp>
 #include <shardwise/parallel/weight_slice.hpp>
+#include <shardwise/quant/weight_format.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -58,6 +60,8 @@ struct MemoryTally {
     std::int64_t prepared = 0;
     /// What one allocation is a multiple of.
     std::int64_t grain = 1;
+    /// The formats of what products and tables hold, in which kernels read it.
+    std::vector<WeightFormat> formats;
 
     /// One allocation among the weights.
     void add_weights(std::int64_t bytes) { weights += round_up(bytes, grain); }
@@ -95,6 +99,7 @@ struct MemoryTally {
             auto const bytes = held_weight_bytes<Backend>(held.format, outputs, inputs, held.group);
             if (!bytes) return bytes.error();
             add_packed(layers * bytes->count());
+            if (layers > 0) formats.push_back(format_held<Backend>(held.format, inputs, held.group));
             // Devices bring nothing into a form of its own.
             if (HasHostMemory<Backend>) prepared = std::max(prepared, prepared_buffer_bytes(kernel, row_bytes, rows));
             return {};

@@ -4,6 +4,7 @@
 #include <shardwise/backend/host/isa.hpp>
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/executor/count_operation.hpp>
 #include <shardwise/executor/held_format.hpp>
 #include <shardwise/executor/layer_home.hpp>
 #include <shardwise/executor/layer_rope.hpp>
@@ -21,16 +22,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
-
-/// Says how a parameter is held, by its full name.
-using FormatOf = std::function<Result<ParameterFormat>(std::string const& name)>;
 
 /// The memory of one rank of a run before it is loaded: what its context's counting allocator will have given out.
 struct PredictedMemory {
@@ -72,11 +69,7 @@ namespace detail {
 template <ComputeBackend Backend, ReductionPolicy Policy>
 class MemoryPredictor {
 public:
-    MemoryPredictor(Model const& model, FormatOf const& format_of, TensorPlace place, ExecutorLimits const& limits,
-                    IsaLevel isa, TensorPlace experts)
-        : model_(model), format_of_(format_of), place_(place), experts_(experts), limits_(limits), isa_(isa) {
-        tally_.grain = allocation_grain<Backend>();
-    }
+    explicit MemoryPredictor(CountedRank const& rank) : rank_(rank) { tally_.grain = allocation_grain<Backend>(); }
 
     /// Adds a block, whose weights lie there between its uses.
     [[nodiscard]] Result<> add(BlockBody const& body, std::string const& prefix, LayerHome home) {
@@ -96,8 +89,8 @@ public:
     /// Errors  size_overflow where the step's table has more bytes than 63 bits count
     [[nodiscard]] Result<PredictedMemory> sum() const {
         auto const fetched = std::min(fetched_layers_, weight_stream_depth) * largest_fetched_;
-        auto const table = step_table_bytes(step_bounds(limits_, static_cast<std::int64_t>(windows_.size())));
-        if (!table) return Error{ErrorCode::size_overflow}.in("step table").at("tokens").got(limits_.step_tokens);
+        auto const table = step_table_bytes(step_bounds(rank_.limits, static_cast<std::int64_t>(windows_.size())));
+        if (!table) return Error{ErrorCode::size_overflow}.in("step table").at("tokens").got(rank_.limits.step_tokens);
         return PredictedMemory{.weights = Bytes{tally_.weights + fetched},
                                .kv_cache = Bytes{tally_.cache},
                                .activations = allocated_bytes<Backend>(Bytes{arena_}),
@@ -120,33 +113,18 @@ private:
     }
     /// What a rank has of a block while all of it is resident.
     [[nodiscard]] Result<> add_resident(BlockBody const& body, std::string const& prefix) {
-        auto const format_of = [&](Operation const& op) {
-            // Experts are held alike.
-            return format_of_(parameter_name(prefix, op.parameters[0], own_experts(op, experts_).begin));
-        };
-        auto const cut = detail::BlockCutter<Policy>(body, place_, [&](Operation const& op) -> Result<WeightGrain> {
-                             auto const held = format_of(op);
-                             if (!held) return held.error();
-                             return weight_grain(held->format, held->group);
-                         }).cut();
+        auto const cut = cut_block<Policy>(rank_, body, prefix);
         if (!cut) return cut.error();
-        CountedBlock const block{model_, body, *cut, place_, experts_, limits_, isa_};
+        auto const block = rank_.block(body, *cut);
         bool has_rotation = false;
         for (auto const& op : body.operations()) {
-            ParameterFormat held;
-            if (weights_of(op.kind) != OpWeights::none && !op.parameters[0].empty()) {
-                auto const found = format_of(op);
-                if (!found) return found.error();
-                held = *found;
-            }
-            auto const done =
-                visit_executed<Backend, Policy>(op.kind, [&](auto of) { return of.count(tally_, block, op, held); });
+            auto const done = count_operation<Backend, Policy>(tally_, rank_, block, op, prefix);
             if (!done) return done;
             // Layers that see equally far share a sequence's list of pages.
             if (auto const layer = cached_layer(op, *cut)) windows_.insert(layer->window);
             if (op.kind == OpKind::rope && !std::exchange(has_rotation, true)) add_rotation(op.attention());
         }
-        auto const arena = plan_largest_step(local_body(body, *cut), limits_, experts_).layout.peak.count();
+        auto const arena = plan_largest_step(local_body(body, *cut), rank_.limits, rank_.experts).layout.peak.count();
         arena_ = std::max(arena_, arena);
         scratch_ = std::max(scratch_, scratch_floats<Backend, Policy>(block));
         return {};
@@ -154,20 +132,15 @@ private:
 
     /// As StepRotations holds it: each kind once.
     void add_rotation(AttentionShape const& shape) {
-        auto const kind = rotation_kind(model_.config, shape);
+        auto const kind = rotation_kind(rank_.model.config, shape);
         if (std::find(rotations_.begin(), rotations_.end(), kind) != rotations_.end()) return;
         rotations_.push_back(kind);
-        auto const frequencies = rotary_elements(model_.config.rope, kind.width) / 2;
+        auto const frequencies = rotary_elements(rank_.model.config.rope, kind.width) / 2;
         tally_.add_weights(4 * frequencies);
-        step_floats_ += StepRotations<Backend>::step_floats(limits_.step_tokens, frequencies);
+        step_floats_ += StepRotations<Backend>::step_floats(rank_.limits.step_tokens, frequencies);
     }
 
-    Model const& model_;
-    FormatOf const& format_of_;
-    TensorPlace place_;
-    TensorPlace experts_;
-    ExecutorLimits const& limits_;
-    IsaLevel isa_;
+    CountedRank rank_;
     /// `packed` is that of the block that was added last.
     MemoryTally tally_;
     /// Of what is cached.
@@ -198,7 +171,7 @@ template <ComputeBackend Backend, ReductionPolicy Policy>
                                                      ExecutorLimits const& limits, IsaLevel isa,
                                                      TensorPlace experts = {}, StageBlocks const& stage = {}) {
     std::int64_t number = 0;
-    detail::MemoryPredictor<Backend, Policy> predictor(model, format_of, place, limits, isa, experts);
+    detail::MemoryPredictor<Backend, Policy> predictor({model, format_of, place, experts, limits, isa});
     for (auto const& block : model.program.blocks()) {
         if (block.role == ModuleRole::head && !limits.has_head) break;
         for (std::int32_t i = 0; i < block.count; ++i, ++number) {

@@ -64,13 +64,13 @@ public:
     /// to outlive this, which waits for its last step when it goes; `parameters` is not needed afterwards.
     ///
     /// Errors  unsupported for operations that are not executed yet, and for kernels that a build for devices lacks; those of check_load_options and of loading, file_unreadable
-    ///         also for a file that becomes shorter meanwhile; out_of_memory; size_overflow; invalid_argument for limits below 1 or
-    ///         beyond the model's positions
+    ///         also for a file that becomes shorter meanwhile; out_of_memory; size_overflow; invalid_argument for limits below 1 or beyond the model's positions
     [[nodiscard]] static Result<RankExecutor> create(RankHome<Backend> const& rank, Model const& model,
                                                      StoredParameters const& parameters, TensorPlace place,
                                                      ExecutorLimits const& limits, TensorPlace experts = {},
                                                      LoadOptions const& options = {}, StageBlocks const& stage = {}) {
-        auto const checked = detail::check_rank<Backend>(model, parameters, limits, experts, options, stage);
+        auto const checked =
+            detail::check_rank<Backend, Policy>(model, parameters, place, limits, experts, options, stage);
         if (!checked) return checked.error();
         RankExecutor executor(model, place, limits, experts);
         if constexpr (requires { rank.context.limit(); }) executor.last_.limit = rank.context.limit();

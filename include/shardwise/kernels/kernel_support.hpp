@@ -35,6 +35,7 @@
 #include <shardwise/kernels/device/fill.hpp>
 #include <shardwise/kernels/device/gated_delta.hpp>
 #include <shardwise/kernels/device/layer_norm.hpp>
+#include <shardwise/kernels/device/mean_rows.hpp>
 #include <shardwise/kernels/device/order_experts.hpp>
 #include <shardwise/kernels/device/quantize.hpp>
 #include <shardwise/kernels/device/residual_norm.hpp>
@@ -57,6 +58,7 @@
 #include <shardwise/kernels/fill.hpp>
 #include <shardwise/kernels/gated_delta.hpp>
 #include <shardwise/kernels/layer_norm.hpp>
+#include <shardwise/kernels/mean_rows.hpp>
 #include <shardwise/kernels/order_experts.hpp>
 #include <shardwise/kernels/quantize.hpp>
 #include <shardwise/kernels/residual_norm.hpp>
@@ -164,6 +166,10 @@ concept HasFill = requires(KernelProbe<B, T> p) {
 template <class B, class T = float>
 concept HasLayerNorm = requires(KernelProbe<B, T> p) {
     layer_norm<T>(p.in, p.held, p.held, p.out, 0.0F, p.stream);
+};
+template <class B, class T = float>
+concept HasMeanRows = requires(KernelProbe<B, T> p) {
+    mean_rows<T>(p.ids, p.in, p.out, p.stream);
 };
 /// The host counts the rows of each expert, and multiplies by its weight.
 template <class B, class T = float>
@@ -361,6 +367,7 @@ inline constexpr std::array kernel_support{
     detail::of_rows("layer_norm", detail::HasLayerNorm<Backend, T>),
     KernelSupport{"layer_norm_backward", detail::HasLayerNormBackward<Backend>},
     KernelSupport{"linear_backward", detail::HasLinearBackward<Backend>},
+    detail::of_rows("mean_rows", detail::HasMeanRows<Backend, T>),
     detail::of_rows("multiply", detail::HasMultiply<Backend, T>),
     detail::of_rows("multiply_experts", detail::HasMultiplyExperts<Backend, T>),
     detail::of_rows("multiply_sums", detail::HasMultiplySums<Backend, T>),

@@ -14,13 +14,13 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 /// One portion of (in - mean - shift) * scale * weight + bias, of inputs times `unit`.
 template <class T, class Weight, unsigned width>
 __device__ void centre_portion(Portion<T, width> portion, LayerNormCall<T, Weight> const& call, float unit, float mean,
-                               float shift, float scale, std::int64_t row, std::int64_t at) {
+                               float shift, float scale, Weight const* weights, std::int64_t row, std::int64_t at) {
     Portion<Weight, width> weight;
     float values[width];
     float factors[width];
     float biases[width] = {};
     portion.get(values);
-    weight.load(call.weight + at);
+    weight.load(weights + at);
     weight.get(factors);
     if (call.bias != nullptr) {
         weight.load(call.bias + at);
@@ -37,9 +37,8 @@ __device__ void centre_portion(Portion<T, width> portion, LayerNormCall<T, Weigh
 /// A mean in float is off by as many roundings of the row's size as its sum is long; what the deviations from it sum to says by
 /// how much, so that a row far from 0 loses no digits of its deviations. Sums have chains of n / team + width + log2(warp) + warps
 /// additions.
-template <class Api, class T, class Weight, unsigned width, bool is_narrow>
-__global__ void __launch_bounds__(row_threads, 2) centre_rows(LayerNormCall<T, Weight> call) {
-    using Team = RowTeam<Api, is_narrow>;
+template <class Team, class T, class Weight, unsigned width, bool is_of_heads>
+__device__ void centre(LayerNormCall<T, Weight> const& call) {
     // As of an RMS norm (norm_rows.cuh): outside of these a row is scaled by a power of two first.
     constexpr float small = 0x1p-100F;
     constexpr float large = 0x1p127F;
@@ -85,10 +84,23 @@ __global__ void __launch_bounds__(row_threads, 2) centre_rows(LayerNormCall<T, W
         }
         auto const scale = 1.0F / sqrtf(variance);
         // Each thread writes what it alone has read, so that `out` may be `in`.
+        auto const* weights = call.weight;
+        if constexpr (is_of_heads) weights = head_weight(call, row);
         kept.visit(read, [&](std::int64_t at, Portion<T, width> const& portion) {
-            centre_portion(portion, call, unit, mean, shift, scale, row, at);
+            centre_portion(portion, call, unit, mean, shift, scale, weights, row, at);
         });
     });
+}
+
+template <class Api, class T, class Weight, unsigned width, bool is_narrow>
+__global__ void __launch_bounds__(row_threads, 2) centre_rows(LayerNormCall<T, Weight> call) {
+    centre<RowTeam<Api, is_narrow>, T, Weight, width, false>(call);
+}
+
+/// Rows of heads, which are narrow.
+template <class Api, class T, class Weight, unsigned width, bool is_narrow>
+__global__ void __launch_bounds__(row_threads, 2) centre_heads(LayerNormCall<T, Weight> call) {
+    centre<RowTeam<Api, is_narrow>, T, Weight, width, true>(call);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

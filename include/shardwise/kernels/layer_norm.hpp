@@ -13,9 +13,9 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
-/// layer_norm of rows that fit, which who calls has asked once.
+/// layer_norm of rows that fit, which who calls has asked once; they take rows of weights in turn.
 template <ActivationElement T>
-[[nodiscard]] Result<> layer_norm_bound(TensorView<T const, 2, Host> in, TensorView<T const, 1, Host> weight,
+[[nodiscard]] Result<> layer_norm_bound(TensorView<T const, 2, Host> in, TensorView<T const, 2, Host> weights,
                                         TensorView<T const, 1, Host> bias, TensorView<T, 2, Host> out, float epsilon,
                                         HostStream& stream) {
     if (!stream.isa()) return stream.isa().error();
@@ -25,7 +25,7 @@ template <ActivationElement T>
     auto const* const shift = bias.empty() ? nullptr : bias.data();
     auto const normalise = [=](std::int64_t begin, std::int64_t end) {
         for (auto row = begin; row < end; ++row) {
-            kernel(in.row(row), weight.data(), shift, out.row(row), width, epsilon);
+            kernel(in.row(row), weights.row(row % weights.extent(0)), shift, out.row(row), width, epsilon);
         }
     };
     Host::launch(in.extent(0), normalise, stream, detail::row_grain(width));
@@ -48,7 +48,21 @@ template <ActivationElement T>
     auto const width = in.extent(1);
     if (auto const checked = detail::check_rows("layer_norm", in, weight.elements(), out); !checked) return checked;
     if (auto const checked = detail::check_bias("layer_norm", bias, width); !checked) return checked;
-    return detail::layer_norm_bound<T>(in, weight, bias, out, epsilon, stream);
+    TensorView<T const, 2, Host> const one(weight.data(), {1, weight.elements()});
+    return detail::layer_norm_bound<T>(in, one, bias, out, epsilon, stream);
+}
+
+/// The same of heads, each with a weight of its own and without a bias.
+///
+/// Shapes  in, out [tokens * heads, width], row i of head i mod heads, out may be in; weights [heads, width] dense
+/// Order   on `stream`
+/// Errors  shape_mismatch; what the stream says of its instruction set
+template <ActivationElement T>
+[[nodiscard]] Result<> layer_norm(TensorView<T const, 2, Host> in, TensorView<T const, 2, Host> weights,
+                                  TensorView<T, 2, Host> out, float epsilon, HostStream& stream) {
+    if (auto const checked = detail::check_rows("layer_norm", in, weights.extent(1), out); !checked) return checked;
+    if (auto const checked = detail::check_head_weights("layer_norm", weights, in.extent(0)); !checked) return checked;
+    return detail::layer_norm_bound<T>(in, weights, {}, out, epsilon, stream);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -58,6 +58,7 @@ struct SummedRows {
         portion.set(values);
         portion.store(call.residual + row * call.norm.in_row + at);
     }
+    __device__ T const* weight(std::int64_t) const { return call.norm.weight; }
     __device__ void again(std::int64_t row, std::int64_t at, Portion<T, width>& portion) const {
         portion.load(call.residual + row * call.norm.in_row + at);
     }

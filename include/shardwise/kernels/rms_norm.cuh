@@ -11,8 +11,8 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// Rows that are read as they are.
-template <class T, class Weight, unsigned width>
+/// Rows that are read as they are, with one weight, or of heads, each with its own.
+template <class T, class Weight, unsigned width, bool is_of_heads = false>
 struct PlainRows {
     RmsNormCall<T, Weight> const& call;
 
@@ -24,12 +24,23 @@ struct PlainRows {
     __device__ void again(std::int64_t row, std::int64_t at, Portion<T, width>& portion) const {
         portion.load(call.in + row * call.in_row + at);
     }
+    __device__ Weight const* weight(std::int64_t row) const {
+        if constexpr (is_of_heads) return head_weight(call, row);
+        return call.weight;
+    }
 };
 
 template <class Api, class T, class Weight, unsigned width, bool is_narrow>
 __global__ void __launch_bounds__(norm_threads<is_narrow>, is_narrow ? 2 : 1)
     normalise_rows(RmsNormCall<T, Weight> call) {
     norm_rows<NormTeam<Api, is_narrow>, T, width>(PlainRows<T, Weight, width>{call}, call);
+}
+
+/// Rows of heads, which are narrow.
+template <class Api, class T, class Weight, unsigned width, bool is_narrow>
+__global__ void __launch_bounds__(norm_threads<is_narrow>, is_narrow ? 2 : 1)
+    normalise_heads(RmsNormCall<T, Weight> call) {
+    norm_rows<NormTeam<Api, is_narrow>, T, width>(PlainRows<T, Weight, width, true>{call}, call);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

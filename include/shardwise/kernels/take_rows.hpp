@@ -42,7 +42,7 @@ template <ActivationElement T>
 template <ActivationElement T>
 [[nodiscard]] Result<> take_rows(TensorView<std::int32_t const, 1, Host> numbers, TensorView<T const, 2, Host> in,
                                  TensorView<T, 2, Host> out, HostStream& stream) {
-    if (auto const checked = detail::check_taken(numbers, in, out); !checked) return checked;
+    if (auto const checked = detail::check_taken("take_rows", numbers, in, out); !checked) return checked;
     return detail::take_rows_bound<T>(numbers, in, out, stream);
 }
 

@@ -190,6 +190,9 @@ template <ReductionPolicy Policy, ComputeBackend Backend>
         if (!isa) return end(isa.error());
         auto const predicted = predict_memory<Backend, Policy>(model, formats_of(parameters, {}), place, limits, *isa);
         if (!predicted) return end(predicted.error());
+        // A model whose kernels are not there is refused by that, not by its size.
+        auto const linked = check_linked_kernels<Backend, Policy>(model, parameters, place, limits, {}, {}, {});
+        if (!linked) return end(linked.error());
         auto const states = allocated_bytes<Backend>(Bytes{row_bytes * limits.step_tokens});
         if (auto const fits = agree_on(world, machine.reserve(predicted->total() + states)); !fits) return fits;
     }

@@ -8,6 +8,7 @@
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/block_times.hpp>
+#include <shardwise/executor/check_kernels.hpp>
 #include <shardwise/executor/check_product_activations.hpp>
 #include <shardwise/executor/rank_executor.hpp>
 #include <shardwise/executor/stored_parameters.hpp>
@@ -88,6 +89,10 @@ public:
         auto const predicted = predict_rank<Backend, Policy>(model_, formats, options_, limits_, *isa, share, blocks);
         if (!predicted) return predicted.error();
         predicted_ = *predicted;
+        // A model whose kernels are not there is refused by that, not by its size.
+        auto const linked = check_linked_kernels<Backend, Policy>(model_, parameters, share.place, limits_,
+                                                                  share.experts, options_.load, blocks);
+        if (!linked) return linked;
         // What peers see is there already.
         if (auto const fits = machine_.reserve(predicted_.own); !fits) return fits;
         auto load = options_.load;

@@ -58,6 +58,7 @@ struct ExecutedOp<EmbeddingOp, Backend, Policy> {
             auto const bytes = held_weight_bytes<Backend>(held.format, rows, op.out_features, held.group);
             if (!bytes) return bytes.error();
             to.add_weights(bytes->count());
+            to.formats.push_back(format_held<Backend>(held.format, op.out_features, held.group));
         }
         return {};
     }

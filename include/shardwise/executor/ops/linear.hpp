@@ -174,7 +174,10 @@ private:
         auto const bytes = latent_weight_bytes<Backend>(held.format, shape, heads, held.group);
         if (!bytes) return bytes.error();
         to.add_packed(bytes->count());
-        if (heads == 0 || !HasHostMemory<Backend>) return {};
+        if (heads == 0) return {};
+        to.formats.push_back(turned_format(held.format));
+        to.formats.push_back(format_held<Backend>(held.format, shape.latent - shape.rotary, held.group));
+        if (!HasHostMemory<Backend>) return {};
         auto const kernel = product_kernel(held.format, block.isa, block.limits.product_activations);
         auto const row_bytes = prepared_row_bytes(kernel, UnitRange{0, shape.latent - shape.rotary});
         to.prepared = std::max(to.prepared, prepared_buffer_bytes(kernel, row_bytes, latent_rows));

@@ -108,18 +108,10 @@ struct ExecutedOp<NormOp, Backend, Policy> {
                 return no_kernel<Backend>("a norm over columns that ranks share");
             }
         }
-        if (norm.has_head_weights) {
-            for (std::int64_t first = 0; first < in.extent(1); first += norm.width) {
-                auto const done = run_rows<T>(walk, norm, in.columns(first, norm.width), weight.part(first, norm.width),
-                                              out.columns(first, norm.width));
-                if (!done) return done;
-            }
-            return {};
-        }
         if (norm.is_first_part) {
             in = in.columns(0, norm.width);
             out = out.columns(0, norm.width);
-        } else if (op.inputs[0].width != norm.width) {
+        } else if (norm.has_head_weights || op.inputs[0].width != norm.width) {
             // A norm of each head: heads are rows.
             auto const heads = op.inputs[0].width / norm.width;
             in = Matrix(in.data(), {in.extent(0) * heads, norm.width});
@@ -130,20 +122,26 @@ struct ExecutedOp<NormOp, Backend, Policy> {
                 return residual_norm_bound<T>(walk.view(op.addend), in, weight, out, norm.epsilon, walk.stream,
                                               norm.offset);
         }
-        return run_rows<T>(walk, norm, in, weight, out);
+        // A rank without heads.
+        if (in.empty()) return {};
+        return run_rows<T>(walk, norm, in, {weight.data(), {weight.elements() / norm.width, norm.width}}, out);
     }
 
 private:
-    /// The norm of rows with one weight.
+    /// The norm of rows, which take rows of weights in turn.
     template <ActivationElement T, class Walk>
     [[nodiscard]] static Result<> run_rows(Walk& walk, HeldNorm<Backend> const& norm,
-                                           TensorView<T const, 2, Backend> in, typename Walk::Vector weight,
-                                           TensorView<T, 2, Backend> out) {
+                                           TensorView<T const, 2, Backend> in,
+                                           TensorView<float const, 2, Backend> weights, TensorView<T, 2, Backend> out) {
         typename Walk::Vector const bias = norm.bias.view();
         if constexpr (std::same_as<Backend, Host>) {
-            if (norm.is_layer) return layer_norm_bound<T>(in, weight, bias, out, norm.epsilon, walk.stream);
-            return rms_norm_bound<T>(in, weight, out, norm.epsilon, walk.stream, norm.offset);
+            if (norm.is_layer) return layer_norm_bound<T>(in, weights, bias, out, norm.epsilon, walk.stream);
+            return rms_norm_bound<T>(in, weights, out, norm.epsilon, walk.stream, norm.offset);
         } else {
+            if (norm.has_head_weights && norm.is_layer)
+                return layer_norm<T>(in, weights, out, norm.epsilon, walk.stream);
+            if (norm.has_head_weights) return rms_norm<T>(in, weights, out, norm.epsilon, walk.stream, norm.offset);
+            typename Walk::Vector const weight(weights.data(), {weights.elements()});
             if (norm.is_layer) return layer_norm<T>(in, weight, bias, out, norm.epsilon, walk.stream);
             return rms_norm<T>(in, weight, out, norm.epsilon, walk.stream, norm.offset);
         }

@@ -6,6 +6,7 @@
 #include <shardwise/core/tensor_view.hpp>
 
 #include <cstdint>
+#include <limits>
 #include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
@@ -41,6 +42,21 @@ template <class T, class Backend>
         .because("the bias is not as wide as a row")
         .got(bias.elements())
         .expected(width);
+}
+
+/// Weights of heads, rows of them, are dense and as wide as a row; rows, fewer than 2^31, take them in turn.
+template <class T, class Backend>
+[[nodiscard]] Result<> check_head_weights(std::string_view kernel, TensorView<T const, 2, Backend> const& weights,
+                                          std::int64_t rows) {
+    if (auto const known = check_views(kernel, weights); !known) return known;
+    auto const heads = weights.extent(0);
+    auto const refused = [&] { return Error{ErrorCode::shape_mismatch}.in(kernel).at("weights"); };
+    if (!weights.is_dense()) return refused().because("have gaps between their rows");
+    if (heads < 1) return refused().because("are of no head").got(heads);
+    if (rows % heads != 0) return refused().because("are not of the rows' heads").got(rows).multiple_of(heads);
+    constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+    if (rows > most) return refused().because("are taken in turn by too many rows").got(rows).at_most(most);
+    return {};
 }
 
 /// What a gate multiplies has its shape.

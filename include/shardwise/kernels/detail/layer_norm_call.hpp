@@ -19,6 +19,8 @@ struct LayerNormCall {
     std::int64_t rows;
     std::int64_t width;
     float epsilon;
+    /// Of heads: rows of weights, which rows take in turn.
+    std::int64_t weights = 1;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -51,7 +51,7 @@ __device__ void scale_portion(Portion<T, width> portion, Portion<Weight, width> 
 }
 
 /// RMS norms of the rows that source.take(row, portions, kept) reads, or makes and stores, as far as they are kept; source.make(row,
-/// first element, portion) makes what is not kept, if anything, and source.again reads it. Of a row of n elements a sum has a chain of
+/// first element, portion) makes what is not kept, if anything, and source.again reads it; source.weight(row) is the row's weights. Of a row of n elements a sum has a chain of
 /// n / team + width + log2(warp) + warps additions.
 template <class Team, class T, unsigned width, class Source, class Weight>
 __device__ void norm_rows(Source const& source, RmsNormCall<T, Weight> const& call) {
@@ -66,7 +66,7 @@ __device__ void norm_rows(Source const& source, RmsNormCall<T, Weight> const& ca
         // On their way while the row is summed: a store before them would hold their loads up, for all that a compiler knows.
         KeptRow<Team, Weight, width> weights;
         auto const load_weight = [&](std::int64_t at, Portion<Weight, width>& portion) {
-            portion.load(call.weight + at);
+            portion.load(source.weight(row) + at);
         };
         weights.load(portions, load_weight);
         // Those that are not kept are made, and stored, once.

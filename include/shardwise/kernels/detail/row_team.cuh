@@ -60,6 +60,13 @@ struct WideTeam {
     return portions <= 512 ? 256 : portions <= 1024 ? 512 : 1024;
 }
 
+/// The weights of a row of heads: rows, fewer than 2^31, take `call.weights` rows of weights in turn.
+template <class Call>
+__device__ auto const* head_weight(Call const& call, std::int64_t row) {
+    auto const turn = static_cast<std::uint32_t>(row) % static_cast<std::uint32_t>(call.weights);
+    return call.weight + std::int64_t{turn} * call.width;
+}
+
 /// Calls body(row, whether there is one) for the rows of a block, equally often for all of its threads.
 template <class Team, class Body>
 __device__ void for_rows(std::int64_t rows, Body const& body) {

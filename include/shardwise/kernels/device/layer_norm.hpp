@@ -15,6 +15,8 @@ namespace detail {
 /// Defined in kernels/layer_norm_launch.cuh.
 template <class Api, class T, class Weight>
 Result<> launch_layer_norm(LayerNormCall<T, Weight> const& call, typename Api::Stream stream);
+template <class Api, class T>
+Result<> launch_head_layer_norm(LayerNormCall<T, float> const& call, typename Api::Stream stream);
 
 }  // namespace detail
 
@@ -39,6 +41,24 @@ requires detail::WeighsRows<Weight, T>
         in.data(),    in.stride(0), weight.data(), bias.empty() ? nullptr : bias.data(), out.data(), out.stride(0),
         in.extent(0), in.extent(1), epsilon};
     stream.submit([&](typename Api::Stream native) { return detail::launch_layer_norm<Api, T, Weight>(call, native); });
+    return {};
+}
+
+/// The same of heads, each with a weight of its own and without a bias, in one launch.
+///
+/// Shapes  in, out [tokens * heads, width], row i of head i mod heads, out may be in; weights [heads, width] dense
+/// Order   on `stream`
+/// Errors  shape_mismatch
+template <ActivationElement T, class Api>
+[[nodiscard]] Result<> layer_norm(TensorView<T const, 2, DeviceBackend<Api>> in,
+                                  TensorView<float const, 2, DeviceBackend<Api>> weights,
+                                  TensorView<T, 2, DeviceBackend<Api>> out, float epsilon, DeviceStream<Api>& stream) {
+    if (auto const checked = detail::check_rows("layer_norm", in, weights.extent(1), out); !checked) return checked;
+    if (auto const checked = detail::check_head_weights("layer_norm", weights, in.extent(0)); !checked) return checked;
+    if (in.empty()) return {};
+    detail::LayerNormCall<T, float> const call{in.data(),     in.stride(0), weights.data(), nullptr, out.data(),
+                                               out.stride(0), in.extent(0), in.extent(1),   epsilon, weights.extent(0)};
+    stream.submit([&](typename Api::Stream native) { return detail::launch_head_layer_norm<Api, T>(call, native); });
     return {};
 }
 

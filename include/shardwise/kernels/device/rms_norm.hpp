@@ -17,6 +17,8 @@ namespace detail {
 /// Defined in kernels/rms_norm_launch.cuh.
 template <class Api, class T, class Weight>
 Result<> launch_rms_norm(RmsNormCall<T, Weight> const& call, typename Api::Stream stream);
+template <class Api, class T>
+Result<> launch_head_norm(RmsNormCall<T, float> const& call, typename Api::Stream stream);
 
 }  // namespace detail
 
@@ -39,6 +41,25 @@ requires detail::WeighsRows<Weight, T>
     detail::RmsNormCall<T, Weight> const call{in.data(),    in.stride(0), weight.data(), out.data(), out.stride(0),
                                               in.extent(0), in.extent(1), epsilon,       offset};
     stream.submit([&](typename Api::Stream native) { return detail::launch_rms_norm<Api, T, Weight>(call, native); });
+    return {};
+}
+
+/// The same of heads, each with a weight of its own, in one launch.
+///
+/// Shapes  in, out [tokens * heads, width], row i of head i mod heads, out may be in; weights [heads, width] dense
+/// Order   on `stream`
+/// Errors  shape_mismatch
+template <ActivationElement T, class Api>
+[[nodiscard]] Result<> rms_norm(TensorView<T const, 2, DeviceBackend<Api>> in,
+                                TensorView<float const, 2, DeviceBackend<Api>> weights,
+                                TensorView<T, 2, DeviceBackend<Api>> out, float epsilon, DeviceStream<Api>& stream,
+                                float offset = 0.0F) {
+    if (auto const checked = detail::check_rows("rms_norm", in, weights.extent(1), out); !checked) return checked;
+    if (auto const checked = detail::check_head_weights("rms_norm", weights, in.extent(0)); !checked) return checked;
+    if (in.empty()) return {};
+    detail::RmsNormCall<T, float> const call{in.data(),    in.stride(0), weights.data(), out.data(), out.stride(0),
+                                             in.extent(0), in.extent(1), epsilon,        offset,     weights.extent(0)};
+    stream.submit([&](typename Api::Stream native) { return detail::launch_head_norm<Api, T>(call, native); });
     return {};
 }
 

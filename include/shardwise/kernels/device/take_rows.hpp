@@ -20,7 +20,7 @@ template <ActivationElement T, class Api>
 [[nodiscard]] Result<> take_rows(TensorView<std::int32_t const, 1, DeviceBackend<Api>> numbers,
                                  TensorView<T const, 2, DeviceBackend<Api>> in,
                                  TensorView<T, 2, DeviceBackend<Api>> out, DeviceStream<Api>& stream) {
-    if (auto const checked = detail::check_taken(numbers, in, out); !checked) return checked;
+    if (auto const checked = detail::check_taken("take_rows", numbers, in, out); !checked) return checked;
     detail::submit_copy_rows<T, Api>("take_rows", numbers.data(), 0, in, out, stream);
     return {};
 }

@@ -9,6 +9,7 @@
 #include <shardwise/kernels/embedding_launch.cuh>
 #include <shardwise/kernels/gated_delta_launch.cuh>
 #include <shardwise/kernels/layer_norm_launch.cuh>
+#include <shardwise/kernels/mean_rows_launch.cuh>
 #include <shardwise/kernels/order_experts_launch.cuh>
 #include <shardwise/kernels/quantize_launch.cuh>
 #include <shardwise/kernels/residual_norm_launch.cuh>
@@ -36,6 +37,13 @@ template Result<> launch_rms_norm<KernelApi>(RmsNormCall<Float16> const&, Kernel
 template Result<> launch_rms_norm<KernelApi>(RmsNormCall<Bfloat16, float> const&, KernelApi::Stream);
 template Result<> launch_rms_norm<KernelApi>(RmsNormCall<Float16, float> const&, KernelApi::Stream);
 
+template Result<> launch_head_norm<KernelApi>(RmsNormCall<float, float> const&, KernelApi::Stream);
+template Result<> launch_head_norm<KernelApi>(RmsNormCall<Bfloat16, float> const&, KernelApi::Stream);
+template Result<> launch_head_norm<KernelApi>(RmsNormCall<Float16, float> const&, KernelApi::Stream);
+template Result<> launch_head_layer_norm<KernelApi>(LayerNormCall<float, float> const&, KernelApi::Stream);
+template Result<> launch_head_layer_norm<KernelApi>(LayerNormCall<Bfloat16, float> const&, KernelApi::Stream);
+template Result<> launch_head_layer_norm<KernelApi>(LayerNormCall<Float16, float> const&, KernelApi::Stream);
+
 template Result<> launch_rope<KernelApi>(RopeCall<float> const&, KernelApi::Stream);
 template Result<> launch_rope<KernelApi>(RopeCall<Bfloat16> const&, KernelApi::Stream);
 template Result<> launch_rope<KernelApi>(RopeCall<Float16> const&, KernelApi::Stream);
@@ -47,6 +55,10 @@ template Result<> launch_activation<KernelApi>(ActivationCall<Float16> const&, K
 template Result<> launch_copy_rows<KernelApi>(std::string_view, CopyRowsCall<float> const&, KernelApi::Stream);
 template Result<> launch_copy_rows<KernelApi>(std::string_view, CopyRowsCall<Bfloat16> const&, KernelApi::Stream);
 template Result<> launch_copy_rows<KernelApi>(std::string_view, CopyRowsCall<Float16> const&, KernelApi::Stream);
+
+template Result<> launch_mean_rows<KernelApi>(MeanRowsCall<float> const&, KernelApi::Stream);
+template Result<> launch_mean_rows<KernelApi>(MeanRowsCall<Bfloat16> const&, KernelApi::Stream);
+template Result<> launch_mean_rows<KernelApi>(MeanRowsCall<Float16> const&, KernelApi::Stream);
 
 template Result<> launch_add<KernelApi>(std::string_view, AddCall<float> const&, KernelApi::Stream);
 template Result<> launch_add<KernelApi>(std::string_view, AddCall<Bfloat16> const&, KernelApi::Stream);
