@@ -190,7 +190,7 @@ if(SHARDWISE_AMD_EMULATOR)
     if(NOT EXISTS "${SHARDWISE_AMD_EMULATOR}/test/mockgpu/amd/emu.py")
         message(FATAL_ERROR "SHARDWISE_AMD_EMULATOR: ${SHARDWISE_AMD_EMULATOR}/test/mockgpu/amd/emu.py is not there")
     endif()
-    find_program(shardwise_amd_clang NAMES clang++-19 REQUIRED HINTS /opt/rocm/llvm/bin)
+    find_program(shardwise_amd_clang NAMES clang++-19 REQUIRED)
     find_path(shardwise_amd_include hip/hip_runtime.h REQUIRED HINTS /opt/rocm/include)
     find_path(shardwise_amd_bitcode ockl.bc REQUIRED PATH_SUFFIXES amdgcn/bitcode HINTS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE} /opt/rocm)
     # Debian's libraries are older than gfx942: of an architecture they have a number alone, which is made here.
@@ -204,7 +204,7 @@ if(SHARDWISE_AMD_EMULATOR)
 
     shardwise_device_program(amd)
     cmake_path(GET shardwise_amd_clang PARENT_PATH folder)
-    set(compile "${CMAKE_COMMAND}" -E env "PATH=/usr/lib/llvm-19/bin:${folder}:$ENV{PATH}" "${shardwise_amd_clang}" -std=c++20 -O1 -DNDEBUG
+    set(compile "${CMAKE_COMMAND}" -E env "PATH=/usr/lib/llvm-19/bin:${folder}:$ENV{PATH}" "${shardwise_amd_clang}" -std=c++20 -O3 -DNDEBUG
                 -D__HIP_PLATFORM_AMD__=1 -DSHARDWISE_TEST_KERNELS_ELSEWHERE "-I${PROJECT_SOURCE_DIR}/include"
                 "-I${CMAKE_CURRENT_SOURCE_DIR}/support" -isystem "${shardwise_amd_include}" -x hip --offload-arch=gfx942
                 "--rocm-device-lib-path=${bitcode}")
@@ -216,7 +216,8 @@ if(SHARDWISE_AMD_EMULATOR)
         endif()
         set(object "${CMAKE_CURRENT_BINARY_DIR}/device-amd-${name}.o")
         add_custom_command(OUTPUT "${object}" VERBATIM COMMENT "amd: ${name}, host code" DEPENDS "${source}"
-                           COMMAND ${compile} --cuda-host-only -fuse-cuid=none -fPIC -c "${source}" -o "${object}")
+                           DEPFILE "${object}.d" COMMAND ${compile} -MD -MF "${object}.d" --cuda-host-only -fuse-cuid=none -fPIC
+                                                         -c "${source}" -o "${object}")
         target_sources(test_device_amd PRIVATE "${object}")
         set_source_files_properties("${object}" PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
         if(name STREQUAL "host_code")
@@ -224,7 +225,8 @@ if(SHARDWISE_AMD_EMULATOR)
         endif()
         set(object "${CMAKE_CURRENT_BINARY_DIR}/device-amd-${name}.code")
         add_custom_command(OUTPUT "${object}" VERBATIM COMMENT "amd: ${name}, for gfx942" DEPENDS "${source}"
-                           COMMAND ${compile} --cuda-device-only --no-gpu-bundle-output -c "${source}" -o "${object}")
+                           DEPFILE "${object}.d" COMMAND ${compile} -MD -MF "${object}.d" --cuda-device-only --no-gpu-bundle-output
+                                                         -c "${source}" -o "${object}")
         list(APPEND code "${object}")
     endforeach()
     add_custom_target(device_amd_code DEPENDS ${code})

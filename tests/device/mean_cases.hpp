@@ -66,6 +66,8 @@ TEST_CASE_TEMPLATE("mean_rows is each text's mean, whatever lies beside it", B, 
     if (!bench) return;
     check_means<float>(*bench, {1, 5, 64, 65, 200}, 64, 64, 0);
     check_means<float>(*bench, {3, 129}, 33, 40, 1);
+    // One text, whose rows are no packs apart.
+    check_means<float>(*bench, {129}, 32, 33, 0);
     check_means<Bfloat16>(*bench, {7, 1, 70}, 24, 24, 0);
     check_means<Float16>(*bench, {2, 130}, 19, 19, 0);
 

@@ -67,6 +67,46 @@ TEST_CASE("BodyBuilder: rope and head norms work in place") {
     CHECK(body.rope(q, AttentionShape{.heads = 4, .kv_heads = 2, .key_dim = 4, .value_dim = 4}) == q);
 }
 
+TEST_CASE("BodyBuilder: a product says which heads its rows make, where files may store them in another order") {
+    auto const rows_of = [](std::int64_t key_dim, auto const& write) {
+        BodyBuilder body(16);
+        auto const q = body.linear(body.input(), "q", "q.weight", 16, UnitSplit::units(4));
+        auto const k = body.linear(body.input(), "k", "k.weight", 8, UnitSplit::units(2));
+        auto const v = body.linear(body.input(), "v", "v.weight", 8, UnitSplit::units(2));
+        write(body, q, k, v, AttentionShape{.heads = 4, .kv_heads = 2, .key_dim = key_dim, .value_dim = 4});
+        auto const made = std::move(body).finish();
+        std::string rows;
+        for (auto const& op : made.operations()) {
+            if (op.kind == OpKind::linear) rows += "prgd"[static_cast<std::size_t>(op.stored_heads().rows)];
+        }
+        return rows;
+    };
+    auto const attend = [](BodyBuilder& body, ValueId q, ValueId k, ValueId v, AttentionShape const& shape) {
+        q = body.rope(body.head_norm(q, NormKind::rms, "norm.weight", 4), shape);
+        (void)body.attention(q, k, v, shape);
+    };
+    CHECK(rows_of(4, attend) == "rrp");
+    // Heads of an odd width have no halves.
+    CHECK(rows_of(3, [](BodyBuilder& body, ValueId q, ValueId k, ValueId v, AttentionShape const& shape) {
+              (void)body.attention(q, k, v, shape);
+          }) == "ppp");
+    // A norm over all heads makes another value, which no weight makes.
+    CHECK(rows_of(4, [](BodyBuilder& body, ValueId q, ValueId k, ValueId v, AttentionShape const& shape) {
+              (void)body.attention(body.norm(q, NormKind::rms, "norm.weight"), k, v, shape);
+          }) == "prp");
+    CHECK(rows_of(4, [](BodyBuilder& body, ValueId q, ValueId k, ValueId, AttentionShape const& shape) {
+              (void)body.attention(q, k, k, shape);
+          }) == "rpp");
+    CHECK(rows_of(4, [](BodyBuilder& body, ValueId q, ValueId, ValueId, AttentionShape const& shape) {
+              body.group_heads(q, shape);
+              (void)body.attention(q, q, q, shape);
+          }) == "gpp");
+    CHECK(rows_of(4, [](BodyBuilder& body, ValueId q, ValueId k, ValueId, AttentionShape const&) {
+              DeltaShape const shape{.key_heads = 2, .value_heads = 2, .key_dim = 2, .value_dim = 2};
+              (void)body.gated_delta(q, k, shape, {"conv", "dt", "a", "norm"});
+          }) == "dpp");
+}
+
 TEST_CASE("BodyBuilder: experts work on routed rows and combine brings back tokens") {
     BodyBuilder body(16);
     auto const scores = body.linear(body.input(), "router", "gate.weight", 8);

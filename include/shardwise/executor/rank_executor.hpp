@@ -63,8 +63,8 @@ public:
     /// Loads what `place` owns of the stage's blocks, and of the experts what `experts` does. `model` and what `rank` refers
     /// to outlive this, which waits for its last step when it goes; `parameters` is not needed afterwards.
     ///
-    /// Errors  unsupported for operations that are not executed yet, and for kernels that a build for devices lacks; those of check_load_options and of loading, file_unreadable
-    ///         also for a file that becomes shorter meanwhile; out_of_memory; size_overflow; invalid_argument for limits below 1 or beyond the model's positions
+    /// Errors  unsupported for operations that are not executed, and kernels that a build for devices lacks; those of check_load_options
+    ///         and of loading; out_of_memory; size_overflow; invalid_argument for limits below 1 or beyond the model's positions
     [[nodiscard]] static Result<RankExecutor> create(RankHome<Backend> const& rank, Model const& model,
                                                      StoredParameters const& parameters, TensorPlace place,
                                                      ExecutorLimits const& limits, TensorPlace experts = {},

@@ -112,8 +112,8 @@ public:
         return append_in_place(Operation{.kind = OpKind::rope, .details = shape}, in);
     }
 
-    /// softmax(q k^T) v; k and v enter the cache. Fused projections pass one value for all three. `scores` is a parameter
-    /// that changes the scores (a table of relative positions, sinks).
+    /// softmax(q k^T) v; k and v enter the cache. Fused projections pass one value for all three (see group_heads). `scores` is a
+    /// parameter that changes the scores (a table of relative positions, sinks).
     constexpr ValueId attention(ValueId q, ValueId k, ValueId v, AttentionShape const& shape,
                                 std::string_view scores = {}) {
         Operation op{.kind = OpKind::attention, .details = shape};
@@ -123,9 +123,9 @@ public:
                 body_.refuse(made.parameters[0], "changes the values of an attention that makes them of a latent");
         }
         // Heads of an odd width have no halves; their rotation is refused.
-        for (auto const turned : {q, k}) {
-            if (q != k && turned != v && shape.key_dim % 2 == 0)
-                body_.store_heads(turned, {.rows = HeadRows::rotated, .dim = shape.key_dim});
+        for (auto const rotated : {q, k}) {
+            if (q != k && rotated != v && shape.key_dim % 2 == 0)
+                body_.store_heads(rotated, {.rows = HeadRows::rotated, .dim = shape.key_dim});
         }
         return append(op, {q, k, v},
                       Value{.name = "attention",
@@ -133,6 +133,12 @@ public:
                             .width = shape.heads * shape.value_dim,
                             .spread = Spread::sharded,
                             .split = UnitSplit::units(shape.heads)});
+    }
+
+    /// Queries, keys and values that one product makes, whose weight has those of a key-value head together.
+    constexpr void group_heads(ValueId made, AttentionShape const& shape) {
+        body_.store_heads(
+            made, {.rows = HeadRows::grouped, .dim = shape.key_dim, .heads = shape.heads, .kv_heads = shape.kv_heads});
     }
 
     /// act(in); `parameters` are those of an activation that has some (xielu).
@@ -251,6 +257,7 @@ public:
         out.rows = Rows::sequences;
         return append(Operation{.kind = OpKind::last_token, .details = row}, {in}, out);
     }
+    /// The first row of each sequence, and the mean of its rows.
     constexpr ValueId first_token(ValueId in) { return last_token(in, TakenRow::first); }
     constexpr ValueId mean_token(ValueId in) { return last_token(in, TakenRow::mean); }
     /// Scores of every vocabulary entry, fp32, sharded by vocabulary columns.
@@ -260,11 +267,6 @@ public:
     }
 
 protected:
-    /// Queries, keys and values that one product makes, whose weight has those of a key-value head together.
-    constexpr void group_heads(ValueId made, AttentionShape const& shape) {
-        body_.store_heads(
-            made, {.rows = HeadRows::grouped, .dim = shape.key_dim, .heads = shape.heads, .kv_heads = shape.kv_heads});
-    }
     /// The weight of the product that makes a value; empty where none does.
     [[nodiscard]] constexpr std::string_view weight_of(ValueId made) const {
         for (auto const& op : body_.operations()) {

@@ -168,6 +168,7 @@ public:
     constexpr OpDetails(TakenRow row) : held_(Held::row), row_(row) {}
     constexpr OpDetails(ScaleFactor factor) : held_(Held::scale), scale_(factor) {}
 
+    /// Each is what its kind of operation has: see Operation, whose functions these are.
     [[nodiscard]] constexpr AttentionShape const& attention() const {
         return holds(Held::attention) ? attention_ : default_attention;
     }
@@ -175,6 +176,7 @@ public:
     [[nodiscard]] constexpr NormRule const& norm() const { return holds(Held::norm) ? norm_ : default_norm; }
     [[nodiscard]] constexpr TableRule const& table() const { return holds(Held::table) ? table_ : default_table; }
     [[nodiscard]] constexpr Routing const& routing() const { return holds(Held::routing) ? routing_ : default_routing; }
+    /// Whether the operation is route, experts or combine.
     [[nodiscard]] constexpr bool has_routing() const { return held_ == Held::routing; }
     [[nodiscard]] constexpr StoredHeads const& heads() const { return holds(Held::heads) ? heads_ : default_heads; }
     [[nodiscard]] constexpr ActivationKind activation() const {

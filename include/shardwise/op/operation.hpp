@@ -46,6 +46,7 @@ struct Operation {
     [[nodiscard]] constexpr AttentionShape const& attention() const { return details.attention(); }
     /// Of gated_delta.
     [[nodiscard]] constexpr DeltaShape const& delta() const { return details.delta(); }
+    /// Of norm.
     [[nodiscard]] constexpr NormRule const& norm() const { return details.norm(); }
     /// Of embedding.
     [[nodiscard]] constexpr TableRule const& table() const { return details.table(); }
@@ -53,6 +54,7 @@ struct Operation {
     [[nodiscard]] constexpr Routing const& routing() const { return details.routing(); }
     /// Of linear.
     [[nodiscard]] constexpr StoredHeads const& stored_heads() const { return details.heads(); }
+    /// Of activation.
     [[nodiscard]] constexpr ActivationKind activation() const { return details.activation(); }
     /// Of part.
     [[nodiscard]] constexpr std::int64_t first_column() const { return details.part().first; }

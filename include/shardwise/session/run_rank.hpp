@@ -92,7 +92,11 @@ public:
         // A model whose kernels are not there is refused by that, not by its size.
         auto const linked = check_linked_kernels<Backend, Policy>(model_, parameters, share.place, limits_,
                                                                   share.experts, options_.load, blocks);
-        if (!linked) return linked;
+        if (!linked) {
+            // Shares differ, so that others may wait for this rank's rows.
+            if (options_.tp > 1) (void)group().fail(name_rank(linked.error(), world_.rank()));
+            return linked;
+        }
         // What peers see is there already.
         if (auto const fits = machine_.reserve(predicted_.own); !fits) return fits;
         auto load = options_.load;

@@ -13,6 +13,7 @@ An answer that begins with "failed" says why. Source: LLVM's AMDGPUUsage (code o
 
 import ctypes
 import importlib
+import inspect
 import mmap
 import os
 import struct
@@ -106,9 +107,22 @@ class Emulator:
         # It flushes numbers below the normal ones, as RDNA does where nothing is said. gfx9's kernels keep them.
         self.emulator._MXCSRContext.__enter__ = lambda context: context
         self.emulator._MXCSRContext.__exit__ = lambda context, *_: None
+        self.part_scratch()
         decode = self.emulator._decode_at
         self.emulator._decode_at = lambda pc, architecture: decode(without_scalar_base(pc), architecture)
         self.kernels = {name: one for one in map(CodeObject, objects) for name in one.kernels}
+
+    def part_scratch(self):
+        """Gives each wave memory of its own for variables, of which the emulator has one for all waves of a block."""
+        source = inspect.getsource(self.emulator.run_asm)
+        for shared, own in (
+            ("scratch_size * wave_size, dtypes.uint8", "scratch_size * (total_threads + wave_size), dtypes.uint8"),
+            ("scratch_buf._buf.va_addr if scratch_buf", "scratch_buf._buf.va_addr + wave_start * scratch_size if scratch_buf"),
+        ):
+            if source.count(shared) != 1:
+                sys.exit(f"execute.py: the emulator is another than the one of August 2026: it lacks {shared!r}")
+            source = source.replace(shared, own)
+        exec(source, vars(self.emulator))
 
     def layout(self, name):
         arguments = self.kernels[name].kernels[name][".args"]

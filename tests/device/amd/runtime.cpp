@@ -8,6 +8,7 @@
 // At the end of the process it prints how many kernels ran, and which did not and why. Graphs, peers and handles are refused.
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -86,6 +87,7 @@ public:
 
     hipError_t launch(std::string const& kernel, dim3 blocks, dim3 threads, void** arguments, std::size_t shared) {
         auto* const memory = static_cast<char*>(allocate(4096));
+        if (memory == nullptr) return failed(hipErrorOutOfMemory);
         std::lock_guard const lock(launch_mutex_);
         auto answer = ask("layout " + kernel);
         if (answer.rfind("layout", 0) == 0) {
@@ -101,10 +103,11 @@ public:
         }
         release(memory);
         if (answer == "done") {
-            executed_.insert(kernel);
+            if (not_executed_.count(kernel) == 0) executed_.insert(kernel);
             return hipSuccess;
         }
         not_executed_.emplace(kernel, answer);
+        executed_.erase(kernel);
         return failed(hipErrorLaunchFailure);
     }
 
@@ -130,13 +133,16 @@ private:
         if (memory != place) fail("has no place for its memory");
         memory_ = static_cast<char*>(memory);
         free_.emplace(0, memory_bytes);
-        start(file);
+        file_ = file;
+        // A request to a process that has ended is told by its missing answer.
+        (void)std::signal(SIGPIPE, SIG_IGN);
+        start();
     }
     [[noreturn]] static void fail(char const* what) {
         std::fprintf(stderr, "amd: the emulated device %s\n", what);
         std::exit(1);
     }
-    void start(int file) {
+    void start() {
         auto const* const command = std::getenv("SHARDWISE_AMD_EXECUTE");
         if (command == nullptr) fail("has no command to execute kernels: SHARDWISE_AMD_EXECUTE");
         std::vector<std::string> words;
@@ -153,7 +159,7 @@ private:
         process_ = fork();
         if (process_ == 0) {
             // Numbers above those of its own, so that none is overwritten.
-            auto const memory = fcntl(file, F_DUPFD, 10);
+            auto const memory = fcntl(file_, F_DUPFD, 10);
             auto const in = fcntl(to[0], F_DUPFD, 10);
             auto const out = fcntl(from[1], F_DUPFD, 10);
             dup2(memory, 3);
@@ -165,19 +171,31 @@ private:
         }
         close(to[0]);
         close(from[1]);
-        close(file);
         requests_ = fdopen(to[1], "w");
         answers_ = fdopen(from[0], "r");
     }
+    /// The answer of the process; where it ends instead, how, and the next request has another one.
     std::string ask(std::string const& request) {
         std::fprintf(requests_, "%s\n", request.c_str());
         std::fflush(requests_);
         std::string answer;
         for (int next = std::fgetc(answers_); next != '\n'; next = std::fgetc(answers_)) {
-            if (next == EOF) fail("ended");
+            if (next == EOF) return end();
             answer += static_cast<char>(next);
         }
+        has_answered_ = true;
         return answer;
+    }
+    std::string end() {
+        int status = 0;
+        std::fclose(requests_);
+        std::fclose(answers_);
+        requests_ = answers_ = nullptr;
+        waitpid(process_, &status, 0);
+        // One that cannot begin would end again.
+        if (!has_answered_) fail("does not begin");
+        start();
+        return "failed The emulator ended by signal " + std::to_string(WIFSIGNALED(status) ? WTERMSIG(status) : 0);
     }
 
     std::mutex mutex_;
@@ -185,7 +203,9 @@ private:
     char* memory_ = nullptr;
     std::map<std::size_t, std::size_t> free_;
     std::map<std::size_t, std::size_t> held_;
+    int file_ = -1;
     pid_t process_ = 0;
+    bool has_answered_ = false;
     std::FILE* requests_ = nullptr;
     std::FILE* answers_ = nullptr;
     std::set<std::string> executed_;

@@ -27,7 +27,6 @@ namespace detail {
 /// What a parameter is to the operation that reads it first.
 struct ParameterReader {
     Operation const* operation = nullptr;
-    BlockBody const* body = nullptr;
     std::size_t slot = 0;
     bool is_in_layer = false;
     /// It makes the logits.
@@ -56,7 +55,7 @@ using ParameterReaders = std::map<std::string, ParameterReader, std::less<>>;
                 for (std::size_t slot = 0; slot < op.parameters.size(); ++slot) {
                     if (!op.parameters[slot].empty())
                         out.emplace(parameter_name(prefix, op.parameters[slot], 0),
-                                    ParameterReader{&op, &body, slot, block.is_numbered, is_head});
+                                    ParameterReader{&op, slot, block.is_numbered, is_head});
                 }
             }
         }

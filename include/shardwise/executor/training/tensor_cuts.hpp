@@ -277,8 +277,7 @@ private:
             auto const found = tensors.find(name);
             if (found == tensors.end())
                 return Error{ErrorCode::unknown_name}.in(name).because("is no parameter of the model");
-            StoredParameter stored;
-            stored.tensor = found->second;
+            Tensor const& tensor = *found->second;
             ParameterCut made;
             for (std::int64_t rank = 0; rank < place_.ranks; ++rank) {
                 auto const& cut = cuts[static_cast<std::size_t>(rank)];
@@ -287,10 +286,9 @@ private:
                 auto const& columns =
                     cut.columns[static_cast<std::size_t>(kind == TrainedCut::outputs ? op.output : op.inputs[0])];
                 if (kind == TrainedCut::inputs) {
-                    made.own.push_back(piece_of(*stored.tensor, outputs, columns));
+                    made.own.push_back(piece_of(tensor, outputs, columns));
                     made.counted.push_back(made.own.back());
-                    made.turned.push_back(
-                        piece_of(*stored.tensor, {split_units(op.out_features, place_.ranks, rank)}, inputs));
+                    made.turned.push_back(piece_of(tensor, {split_units(op.out_features, place_.ranks, rank)}, inputs));
                     continue;
                 }
                 auto const product = is_low_rank_b(op.parameters[0]) ? low_rank_product(op, body) : op.output;
@@ -301,14 +299,13 @@ private:
                     made.counted.push_back({counted, {{0, 1}}});
                     continue;
                 }
-                if (stored.tensor->is_transposed && counted != rows)
+                if (tensor.is_transposed && counted != rows)
                     return Error{ErrorCode::unsupported}.in(name).because(
                         "has key-value heads that several tensor-parallel ranks read, as columns, which is not trained "
                         "yet");
-                made.own.push_back(piece_of(*stored.tensor, rows, inputs));
-                made.counted.push_back(piece_of(*stored.tensor, counted, inputs));
-                made.turned.push_back(
-                    piece_of(*stored.tensor, outputs, {split_units(op.in_features, place_.ranks, rank)}));
+                made.own.push_back(piece_of(tensor, rows, inputs));
+                made.counted.push_back(piece_of(tensor, counted, inputs));
+                made.turned.push_back(piece_of(tensor, outputs, {split_units(op.in_features, place_.ranks, rank)}));
             }
             auto const [place, is_new] = parameters_.emplace(name, made);
             if (!is_new && !(place->second == made))

@@ -51,8 +51,8 @@ __device__ void scale_portion(Portion<T, width> portion, Portion<Weight, width> 
 }
 
 /// RMS norms of the rows that source.take(row, portions, kept) reads, or makes and stores, as far as they are kept; source.make(row,
-/// first element, portion) makes what is not kept, if anything, and source.again reads it; source.weight(row) is the row's weights. Of a row of n elements a sum has a chain of
-/// n / team + width + log2(warp) + warps additions.
+/// first element, portion) makes what is not kept, if anything, and source.again reads it; source.weight(row) is the row's weights. Of a
+/// row of n elements a sum has a chain of n / team + width + log2(warp) + warps additions.
 template <class Team, class T, unsigned width, class Source, class Weight>
 __device__ void norm_rows(Source const& source, RmsNormCall<T, Weight> const& call) {
     // Squares below the first are not normal floats, or their sum lost some that are not; above the second lies infinity.

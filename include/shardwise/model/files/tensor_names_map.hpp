@@ -52,11 +52,11 @@ namespace detail {
 
 }  // namespace detail
 
-/// Maps the names of a checkpoint's tensors to the tree's: the family's aliases, base prefixes that a file lacks or
-/// adds, gamma and beta, the parts of packed weights, and stacked experts.
+/// Maps the names of a checkpoint's tensors to the tree's: the family's aliases and endings, the name of its base model
+/// and other prefixes that a file lacks or adds, gamma and beta, the parts of packed weights, and stacked experts.
 class TensorNameMap {
 public:
-    /// All arguments must outlive this; a model that no family describes has none.
+    /// All arguments must outlive this. `family` is null for a model that no family describes.
     TensorNameMap(TreeTensors const& tensors, Family const* family)
         : tensors_(tensors), family_(family == nullptr ? no_family : *family) {
         auto const& aliases = family_.aliases;

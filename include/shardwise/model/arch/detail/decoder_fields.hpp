@@ -34,7 +34,7 @@ struct DecoderDefaults {
     ActivationKind activation = ActivationKind::silu;
 };
 
-/// The rows of a decoder whose class does not have head_dim: sizes, then the family's own rows, then what most tables end with.
+/// The rows of a decoder without the usual one of head_dim: sizes, then the family's own rows, then what most tables end with.
 template <std::same_as<Field>... Own>
 [[nodiscard]] constexpr auto decoder_fields_without_head_dim(DecoderDefaults const& defaults, Own const&... own) {
     bool const has_layer_norms = !std::string_view(defaults.layer_norm_key).empty();

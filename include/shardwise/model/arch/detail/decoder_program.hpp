@@ -127,7 +127,7 @@ template <class Feed>
                            [&](BlockBuilder& body, ValueId in) { return append_gated_mlp(body, config, in); });
 }
 
-/// What a family whose layers are all of llama's kind has besides its `layout`: its base class.
+/// Base of a family whose layers are all of llama's kind: tree and program from `Family::layout`.
 template <class Family>
 struct DenseDecoder {
     static constexpr ModuleTree tree(auto const& config) { return dense_decoder_tree(config, Family::layout); }
