@@ -193,7 +193,8 @@ private:
         return out;
     }
     [[nodiscard]] static std::string first_error(std::string const& log) {
-        auto const at = log.find("error: ");
+        // "error: ..." of the compiler, "error   : ..." of the assembler after it.
+        auto const at = log.find("error");
         return at == std::string::npos ? std::string{} : log.substr(at, log.find('\n', at) - at);
     }
 
