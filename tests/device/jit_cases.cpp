@@ -18,6 +18,7 @@
 #include "../house/layers.hpp"
 #include "temporary_folder.hpp"
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -28,6 +29,7 @@
 #include <string>
 #include <string_view>
 #include <sys/stat.h>
+#include <thread>
 #include <vector>
 
 using namespace shardwise;
@@ -83,13 +85,18 @@ std::set<std::string> some_of(std::set<std::string> const& all) {
     return {*all.begin(), *all.rbegin()};
 }
 
-testing::FakeCuda& fake_cuda() {
+/// A function of the fake driver's own.
+template <class Function>
+Function* of_fake(char const* name) {
     auto const library = DynamicLibrary::open("libcuda.so.1");
     REQUIRE_MESSAGE(library, (library ? "" : library.error().message()));
-    auto* const get = library->find<testing::FakeCuda*()>("shardwise_fake_cuda");
-    bool const is_fake = get != nullptr;
+    auto* const found = library->find<Function>(name);
+    bool const is_fake = found != nullptr;
     REQUIRE_MESSAGE(is_fake, "run it with LD_LIBRARY_PATH where the fake driver is");
-    return *get();
+    return found;
+}
+testing::FakeCuda& fake_cuda() {
+    return *of_fake<testing::FakeCuda*()>("shardwise_fake_cuda")();
 }
 
 std::vector<fs::path> files_in(fs::path const& folder) {
@@ -205,14 +212,14 @@ TEST_CASE(
     Call const call{values.data(), 16, values.data() + 16, 16, values.data() + 32, 16, 1, 16, 1.0F};
     fake.launches.clear();
     fake.argument_bytes = sizeof call;
-    auto const loads = fake.loads;
+    int const loads = fake.loads;
     for (int i = 0; i < 2; ++i) {
         auto const done = detail::launch_add<detail::CudaApi>("add", call, native);
         REQUIRE_MESSAGE(done, (done ? "" : done.error().message()));
     }
     CHECK(fake.loads == loads + 1);
     CHECK(fake.captured_loads == 0);
-    CHECK(fake.capture_mode == 0);
+    CHECK(of_fake<int()>("shardwise_fake_cuda_mode")() == 0);
     REQUIRE(fake.launches.size() == 2);
     for (auto const& launch : fake.launches) {
         CHECK(launch.symbol.find("add_portions") != std::string::npos);
@@ -288,6 +295,50 @@ TEST_CASE("Run-time kernels: a cache that is cut, changed, another's or of anoth
     CHECK_FALSE(kept.keep(name, {"a", "b"}));
     auto const keep_nowhere = CodeCache("").keep(name, {"a", "b"});
     CHECK_FALSE(keep_nowhere);
+}
+
+TEST_CASE("Run-time kernels: devices of a kind share what was compiled, and load it without waiting for each other") {
+    if (nvrtc() == nullptr) return;
+    auto& fake = fake_cuda();
+    auto* const set_context = of_fake<void(void*)>("shardwise_fake_cuda_context");
+    auto const driver = detail::CudaDriver::open();
+    REQUIRE(driver);
+    testing::TemporaryFolder const folder;
+    auto const cache = fs::path(folder.path()) / "kernels";
+    detail::CudaJit const jit{*driver, *nvrtc(), CodeCache(cache.string())};
+    detail::JitRecord* list = nullptr;
+    detail::JitRecord record{typeid(detail::JitKernel<&detail::find_ids<256>>), list};
+    fake.argument_bytes = 0;
+    int const loads = fake.loads;
+    fake.meeting_loads = 2;
+    std::atomic<int> launched{0};
+    int contexts[3] = {};
+    std::vector<std::thread> ranks;
+    for (int i = 0; i < 2; ++i) {
+        ranks.emplace_back([&, i] {
+            set_context(&contexts[i]);
+            for (int times = 0; times < 2; ++times) launched += launch_ids(jit, record) ? 1 : 0;
+        });
+    }
+    for (auto& rank : ranks) rank.join();
+    CHECK(launched == 4);
+    CHECK(fake.missed_meetings == 0);
+    CHECK(fake.loads == loads + 2);
+    // One more device of the kind: nothing is compiled, nor read.
+    fs::remove_all(cache);
+    fake.context = &contexts[2];
+    CHECK(launch_ids(jit, record));
+    fake.context = &fake;
+    CHECK(fake.loads == loads + 3);
+    CHECK_FALSE(fs::exists(cache));
+    // One of another kind is compiled for.
+    fake.capability = 90;
+    int other = 0;
+    fake.context = &other;
+    CHECK(launch_ids(jit, record));
+    fake.context = &fake;
+    fake.capability = 80;
+    CHECK(files_in(cache).size() == 1);
 }
 
 TEST_CASE("Kept kernels: another source, option, architecture, kernel or compiler has another name") {

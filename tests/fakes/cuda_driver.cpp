@@ -3,10 +3,14 @@
 // looked for, and writes down what is launched.
 #include "cuda_driver.hpp"
 
+#include <chrono>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <utility>
 #include <vector>
 
 using shardwise::testing::FakeCuda;
@@ -18,6 +22,9 @@ constexpr int no_binary = 209;
 constexpr int not_found = 500;
 
 FakeCuda fake;
+thread_local int capture_mode = 0;
+thread_local void* own_context = nullptr;
+std::mutex changing;
 
 struct Module {
     std::string image;
@@ -47,9 +54,18 @@ extern "C" {
 FakeCuda* shardwise_fake_cuda() {
     return &fake;
 }
+/// The calling thread's mode of captures.
+int shardwise_fake_cuda_mode() {
+    return capture_mode;
+}
+
+/// Makes a context current for the calling thread; null: that of all.
+void shardwise_fake_cuda_context(void* context) {
+    own_context = context;
+}
 
 int cuCtxGetCurrent(void** context) {
-    *context = fake.context;
+    *context = own_context == nullptr ? fake.context : own_context;
     return 0;
 }
 int cuCtxGetDevice(int* device) {
@@ -66,16 +82,24 @@ int cuModuleLoadData(void** code, void const* image) {
         --fake.failing_loads;
         return no_binary;
     }
+    if (fake.meeting_loads > 0) {
+        --fake.meeting_loads;
+        auto const end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+        while (fake.meeting_loads > 0 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+        if (fake.meeting_loads > 0) ++fake.missed_meetings;
+    }
+    std::lock_guard const lock(changing);
     auto bytes = read_image(static_cast<char const*>(image));
     if (bytes.empty()) return no_binary;
     ++fake.loads;
-    if (fake.capture_mode != 2) ++fake.captured_loads;
+    if (capture_mode != 2) ++fake.captured_loads;
     modules.push_back(std::make_unique<Module>());
     modules.back()->image = std::move(bytes);
     *code = modules.back().get();
     return 0;
 }
 int cuModuleGetFunction(void** function, void* code, char const* symbol) {
+    std::lock_guard const lock(changing);
     auto& in = *static_cast<Module*>(code);
     if (in.image.find(symbol) == std::string::npos) return not_found;
     in.functions.push_back(std::make_unique<std::string>(symbol));
@@ -84,12 +108,13 @@ int cuModuleGetFunction(void** function, void* code, char const* symbol) {
 }
 int cuLaunchKernel(void* function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned, unsigned,
                    void* stream, void** arguments, void**) {
+    std::lock_guard const lock(changing);
     fake.launches.push_back({*static_cast<std::string*>(function), blocks, threads, stream,
                              std::string(static_cast<char const*>(arguments[0]), fake.argument_bytes)});
     return 0;
 }
 int cuThreadExchangeStreamCaptureMode(int* mode) {
-    std::swap(*mode, fake.capture_mode);
+    std::swap(*mode, capture_mode);
     return 0;
 }
 int cuGetErrorString(int status, char const** text) {

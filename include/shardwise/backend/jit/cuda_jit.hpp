@@ -36,8 +36,7 @@ public:
     [[nodiscard]] Result<> launch(JitRecord& kernel, void** arguments, JitLaunch const& of) const {
         auto const context = driver_.current_context();
         if (!context) return context.error();
-        auto const function =
-            kernel.function_in(*context, [&](JitRecord const& record) { return load(record.name()); });
+        auto const function = kernel.function_in(*context, [&] { return load(kernel); });
         if (!function) return function.error();
         return driver_.launch(*function, static_cast<unsigned>(of.blocks), static_cast<unsigned>(of.threads), of.stream,
                               arguments, of.name);
@@ -54,7 +53,7 @@ public:
     }
 
 private:
-    [[nodiscard]] Result<void*> load(std::string kernel) const {
+    [[nodiscard]] Result<void*> load(JitRecord& kernel) const {
         if (!nvrtc_) return nvrtc_.error();
         auto const capability = driver_.capability();
         if (!capability) return capability.error();
@@ -62,16 +61,26 @@ private:
         if (!known) return known.error();
         auto const sources = device_sources();
         KernelRequest const request{
-            unit_of(sources), sources, std::move(kernel), architecture_for(*capability, *known), {}};
+            unit_of(sources), sources, kernel.name(), architecture_for(*capability, *known), {}};
         auto const name = CodeCache::name_of(request, nvrtc_->version());
-        if (auto const kept = cache_.find(name)) {
-            if (auto const loaded = driver_.load(kept->image, kept->symbol)) return loaded;
-        }
-        auto const code = nvrtc_->compile(request);
+        bool is_kept = false;
+        auto const code = kernel.code_for(request.architecture, [&]() -> Result<KernelCode> {
+            if (auto kept = cache_.find(name)) return is_kept = true, *std::move(kept);
+            return compile(request, name);
+        });
         if (!code) return code.error();
+        auto const loaded = driver_.load((*code)->image, (*code)->symbol);
+        if (loaded || !is_kept) return loaded;
+        // What an older driver kept, say.
+        auto const again = compile(request, name);
+        if (!again) return again.error();
+        return driver_.load(again->image, again->symbol);
+    }
+    [[nodiscard]] Result<KernelCode> compile(KernelRequest const& request, std::string const& name) const {
+        auto code = nvrtc_->compile(request);
         // A cache that cannot be written costs the next program the time of this one.
-        (void)cache_.keep(name, *code);
-        return driver_.load(code->image, code->symbol);
+        if (code) (void)cache_.keep(name, *code);
+        return code;
     }
 
     CudaDriver driver_;

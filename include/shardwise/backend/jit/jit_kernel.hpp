@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/backend/jit/nvrtc.hpp>
 #include <shardwise/core/result.hpp>
 
 #include <cstdint>
@@ -38,16 +39,26 @@ public:
         return status == 0 ? kernel_in(text.get()) : std::string{};
     }
 
-    /// What `load` finds for a context of the driver, once for each.
+    /// The code for an architecture: what `make` gives, once for all devices of a kind.
+    template <class Make>
+    [[nodiscard]] Result<std::shared_ptr<KernelCode const>> code_for(std::string const& architecture,
+                                                                     Make const& make) {
+        std::lock_guard const lock(making_);
+        for (auto const& [known, code] : codes_) {
+            if (known == architecture) return code;
+        }
+        auto made = make();
+        if (!made) return made.error();
+        return codes_.emplace_back(architecture, std::make_shared<KernelCode const>(*std::move(made))).second;
+    }
+    /// What a context of the driver launches: what `load` found for it first. No lock is held while it loads: a driver may then wait for
+    /// kernels of the device, which wait for another rank, which comes here for its own device.
     template <class Load>
     [[nodiscard]] Result<void*> function_in(void* context, Load const& load) {
-        std::lock_guard const lock(mutex_);
-        for (auto const& [known, function] : functions_) {
-            if (known == context) return function;
-        }
-        auto const loaded = load(*this);
-        if (loaded) functions_.emplace_back(context, *loaded);
-        return loaded;
+        if (auto* const known = known_function(context, nullptr)) return known;
+        auto const loaded = load();
+        if (!loaded) return loaded;
+        return known_function(context, *loaded);
     }
 
     /// The kernels of the program, one after the other.
@@ -75,6 +86,15 @@ public:
     }
 
 private:
+    /// A context's function; where it has none, `otherwise` becomes it.
+    [[nodiscard]] void* known_function(void* context, void* otherwise) {
+        std::lock_guard const lock(mutex_);
+        for (auto const& [known, function] : functions_) {
+            if (known == context) return function;
+        }
+        if (otherwise != nullptr) functions_.emplace_back(context, otherwise);
+        return otherwise;
+    }
     [[nodiscard]] static std::string without_version(std::string name) {
         constexpr std::string_view version = SHARDWISE_JIT_TEXT(SHARDWISE_NAMESPACE) "::";
         for (auto at = name.find(version); at != std::string::npos; at = name.find(version, at))
@@ -84,6 +104,8 @@ private:
 
     std::type_info const& type_;
     JitRecord* next_;
+    std::mutex making_;
+    std::vector<std::pair<std::string, std::shared_ptr<KernelCode const>>> codes_;
     std::mutex mutex_;
     std::vector<std::pair<void*, void*>> functions_;
 };
