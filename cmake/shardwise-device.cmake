@@ -5,6 +5,7 @@
 #   find_package(shardwise REQUIRED COMPONENTS cuda)
 #   target_link_libraries(engine PRIVATE shardwise::cuda)
 #   shardwise_add_kernels(engine)
+#   set(SHARDWISE_CUDA_JIT ON), before find_package: CUDA's kernels are compiled when they are first called, without nvcc
 #   shardwise_add_kernels(engine FORMATS bf16 q4_0 ELEMENTS bf16 HEADS 64 128)   # the kernels of these alone
 
 # A file that was found in an earlier run may be another installation's.
@@ -12,6 +13,7 @@ unset(shardwise_kernels_source CACHE)
 find_file(shardwise_kernels_source shardwise/kernels/instantiate.cu
           HINTS "${CMAKE_CURRENT_LIST_DIR}/../include" "${CMAKE_CURRENT_LIST_DIR}/../../../include" NO_DEFAULT_PATH)
 mark_as_advanced(shardwise_kernels_source)
+set(shardwise_device_sources_script "${CMAKE_CURRENT_LIST_DIR}/shardwise-device-sources.cmake" CACHE INTERNAL "")
 
 # The files of kernels/instantiate/, each compiled for itself.
 set(shardwise_kernel_families attention collectives products rows CACHE INTERNAL "")
@@ -19,6 +21,8 @@ set(SHARDWISE_CUDA_ARCHITECTURES "80;90" CACHE STRING "Compute capabilities that
 set(SHARDWISE_HIP_ARCHITECTURES "gfx90a" CACHE STRING "AMD processors that the kernels are compiled for; wavefronts of 64")
 set(SHARDWISE_KERNELS "all" CACHE STRING
     "Which kernels are compiled: all, or formats of weights, elements:A,B of activations and heads:A,B of attention (bf16;q4_0;heads:64,128)")
+
+option(SHARDWISE_CUDA_JIT "CUDA's kernels are compiled by NVRTC when they are first called: there need be no nvcc" OFF)
 
 # shardwise_try_hip(): sets shardwise_hip_works in the cache: whether hipcc makes an object; no is asked again. It does not without ROCm's device
 # libraries, which only it knows where to look for.
@@ -39,6 +43,28 @@ function(shardwise_try_hip)
     set(shardwise_hip_works ${works} CACHE INTERNAL "hipcc makes an object for ${architecture}")
 endfunction()
 
+# shardwise_find_cuda(): makes CUDA::cudart and CUDA::cublasLt of what lies in the folder CUDAToolkit_ROOT, where CMake, which goes by nvcc,
+# has found no toolkit.
+function(shardwise_find_cuda)
+    set(roots "${CUDAToolkit_ROOT}" "$ENV{CUDA_PATH}" /usr/local/cuda)
+    foreach(library cudart cublasLt)
+        set(header cuda_runtime_api.h)
+        if(library STREQUAL "cublasLt")
+            set(header cublasLt.h)
+        endif()
+        find_path(shardwise_${library}_include ${header} HINTS ${roots} PATH_SUFFIXES include)
+        find_library(shardwise_${library}_library NAMES ${library} lib${library}.so.13 lib${library}.so.12 HINTS ${roots}
+                     PATH_SUFFIXES lib64 lib)
+        mark_as_advanced(shardwise_${library}_include shardwise_${library}_library)
+        if(NOT TARGET CUDA::${library} AND shardwise_${library}_include AND shardwise_${library}_library)
+            add_library(CUDA::${library} INTERFACE IMPORTED GLOBAL)
+            target_include_directories(CUDA::${library} SYSTEM INTERFACE "${shardwise_${library}_include}")
+            target_link_libraries(CUDA::${library} INTERFACE "${shardwise_${library}_library}")
+        endif()
+    endforeach()
+    set(shardwise_cuda_product_include "${shardwise_cublasLt_include}" PARENT_SCOPE)
+endfunction()
+
 # shardwise_add_device(VENDOR MISSING): makes shardwise::cuda or shardwise::hip; where it cannot, MISSING is what to install.
 function(shardwise_add_device vendor missing)
     set(${missing} "" PARENT_SCOPE)
@@ -50,12 +76,19 @@ function(shardwise_add_device vendor missing)
         find_program(shardwise_cuda_compiler nvcc HINTS "${CUDAToolkit_BIN_DIR}" /usr/local/cuda/bin)
         find_path(shardwise_cuda_product_include cublasLt.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
         mark_as_advanced(shardwise_cuda_product_include)
-        if(NOT TARGET CUDA::cudart OR NOT TARGET CUDA::cublasLt OR NOT shardwise_cuda_compiler OR NOT shardwise_cuda_product_include)
-            set(${missing} "the CUDA toolkit with nvcc and cuBLASLt" PARENT_SCOPE)
+        set(needed "the CUDA toolkit with nvcc and cuBLASLt")
+        set(has_compiler "${shardwise_cuda_compiler}")
+        if(SHARDWISE_CUDA_JIT)
+            shardwise_find_cuda()
+            set(needed "the CUDA toolkit's runtime and cuBLASLt, with their headers")
+            set(has_compiler TRUE)
+        endif()
+        if(NOT TARGET CUDA::cudart OR NOT TARGET CUDA::cublasLt OR NOT has_compiler OR NOT shardwise_cuda_product_include)
+            set(${missing} "${needed}" PARENT_SCOPE)
             return()
         endif()
         # cuBLASLt is half a gigabyte: only who links this target gets it.
-        set(links CUDA::cudart CUDA::cublasLt)
+        set(links CUDA::cudart CUDA::cublasLt ${CMAKE_DL_LIBS})
     else()
         # By hand: Debian's hip package asks for compilers and libraries that a host program does not need.
         find_program(shardwise_hip_compiler hipcc HINTS /opt/rocm/bin)
@@ -136,6 +169,33 @@ function(shardwise_compile_kernels vendor object source)
                        COMMAND_EXPAND_LISTS VERBATIM)
 endfunction()
 
+# shardwise_read_kernels(OBJECT SOURCE [FLAG...]): an object by the host's compiler that launches CUDA's kernels and has none.
+function(shardwise_read_kernels object source)
+    set(folders "$<TARGET_PROPERTY:shardwise::shardwise,INTERFACE_INCLUDE_DIRECTORIES>")
+    set(includes "-I$<JOIN:$<FILTER:${folders},EXCLUDE,^$>,;-I>")
+    set(toolkit "-idirafter$<JOIN:$<TARGET_PROPERTY:CUDA::cudart,INTERFACE_INCLUDE_DIRECTORIES>,;-idirafter>")
+    add_custom_command(OUTPUT "${object}"
+                       COMMAND "${CMAKE_CXX_COMPILER}" -std=c++20 -fPIC -DSHARDWISE_CUDA_JIT "${includes}" "${toolkit}" ${ARGN}
+                               -MD -MF "${object}.d" -o "${object}" -c -x c++ "${source}"
+                       DEPENDS "${source}"
+                       DEPFILE "${object}.d"
+                       COMMENT "launches of ${source}"
+                       COMMAND_EXPAND_LISTS VERBATIM)
+endfunction()
+
+# shardwise_device_sources(FILE): writes the sources of device code as a unit of C++.
+function(shardwise_device_sources file)
+    cmake_path(GET shardwise_kernels_source PARENT_PATH include)
+    cmake_path(GET include PARENT_PATH include)
+    cmake_path(GET include PARENT_PATH include)
+    add_custom_command(OUTPUT "${file}"
+                       COMMAND "${CMAKE_COMMAND}" "-DINCLUDE=${include}" "-DOUT=${file}" -P "${shardwise_device_sources_script}"
+                       DEPENDS "${shardwise_device_sources_script}"
+                       DEPFILE "${file}.d"
+                       COMMENT "sources of device code"
+                       VERBATIM)
+endfunction()
+
 # shardwise_kernel_list(OUT ITEM...): the definition that makes the kernels of some items (kernels/detail/kernel_list.hpp), such as bf16,
 # heads:64,128, all.
 function(shardwise_kernel_list out)
@@ -188,9 +248,20 @@ function(shardwise_add_kernels target)
         endif()
         set(has_vendor TRUE)
         shardwise_assertion_flags(assertions ${target})
+        set(is_read FALSE)
+        if(vendor STREQUAL "cuda" AND SHARDWISE_CUDA_JIT)
+            set(is_read TRUE)
+            shardwise_device_sources("${CMAKE_CURRENT_BINARY_DIR}/${target}-device-sources.cpp")
+            target_sources(${target} PRIVATE "${CMAKE_CURRENT_BINARY_DIR}/${target}-device-sources.cpp")
+        endif()
         foreach(family IN LISTS shardwise_kernel_families)
             set(object "${CMAKE_CURRENT_BINARY_DIR}/${target}-${family}-${vendor}.o")
-            shardwise_compile_kernels(${vendor} "${object}" "${folder}/instantiate/${family}.cu" -O3 "${list}" ${assertions})
+            set(source "${folder}/instantiate/${family}.cu")
+            if(is_read)
+                shardwise_read_kernels("${object}" "${source}" -O2 "${list}" ${assertions})
+            else()
+                shardwise_compile_kernels(${vendor} "${object}" "${source}" -O3 "${list}" ${assertions})
+            endif()
             target_sources(${target} PRIVATE "${object}")
             set_source_files_properties("${object}" PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
         endforeach()

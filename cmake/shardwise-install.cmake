@@ -30,6 +30,7 @@ install(FILES "${PROJECT_BINARY_DIR}/package/shardwise-config.cmake"
               "${PROJECT_BINARY_DIR}/package/shardwise-config-version.cmake"
               "${CMAKE_CURRENT_LIST_DIR}/shardwise-components.cmake"
               "${CMAKE_CURRENT_LIST_DIR}/shardwise-device.cmake"
+              "${CMAKE_CURRENT_LIST_DIR}/shardwise-device-sources.cmake"
               "${CMAKE_CURRENT_LIST_DIR}/shardwise-runtime.cmake"
         DESTINATION "${package_dir}" COMPONENT library)
 

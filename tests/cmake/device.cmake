@@ -39,6 +39,10 @@ endfunction()
 
 foreach(vendor cuda hip)
     shardwise_add_device(${vendor} missing)
+    if(vendor STREQUAL "cuda" AND NOT missing AND NOT shardwise_cuda_compiler)
+        # With SHARDWISE_CUDA_JIT: jit.cmake has what runs without it.
+        set(missing nvcc)
+    endif()
     if(missing)
         if(vendor STREQUAL "cuda")
             shardwise_absent_test(device.cuda "${missing} is not installed")
@@ -129,7 +133,7 @@ set_tests_properties(long.device.check PROPERTIES LABELS long PROCESSORS 2 TIMEO
 # What the compilers make of each kernel (registers, stack, doubles, the width of loads), held to tests/device/limits.txt.
 find_package(Python3 COMPONENTS Interpreter QUIET)
 foreach(vendor cuda hip)
-    if(NOT TARGET shardwise::${vendor} OR NOT Python3_FOUND)
+    if(NOT TARGET shardwise::${vendor} OR NOT shardwise_${vendor}_compiler OR NOT Python3_FOUND)
         shardwise_absent_test(device.code.${vendor} "${vendor}'s compiler or Python 3 is not installed")
         continue()
     endif()

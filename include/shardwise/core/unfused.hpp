@@ -28,7 +28,8 @@
 #endif
 #endif
 
-#if defined(__x86_64__) && !defined(__FMA__)
+// NVRTC compiles device code alone, which says by intrinsics what is not fused, and knows none of the pragmas.
+#if defined(__CUDACC_RTC__) || (defined(__x86_64__) && !defined(__FMA__))
 #define SHARDWISE_UNFUSED_BEGIN
 #define SHARDWISE_UNFUSED_END
 #elif defined(__clang__)

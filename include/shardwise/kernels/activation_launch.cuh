@@ -13,8 +13,9 @@ Result<> launch_activation(ActivationCall<T> const& call, typename Api::Stream s
     bool const is_packed = has_packs(call.in, call.rows, call.in_row, call.width) &&
                            has_packs(call.out, call.rows, call.out_row, call.width) &&
                            (call.up == nullptr || has_packs(call.up, call.rows, call.up_row, call.width));
-    return launch_portions<Api, ActivationCall<T>>("activation", &activate_portions<T, 1>, &activate_portions<T, pack>,
-                                                   pack, is_packed, call.rows, call.width, stream, call);
+    return launch_portions<Api, ActivationCall<T>>("activation", SHARDWISE_KERNEL(activate_portions<T, 1>),
+                                                   SHARDWISE_KERNEL(activate_portions<T, pack>), pack, is_packed,
+                                                   call.rows, call.width, stream, call);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

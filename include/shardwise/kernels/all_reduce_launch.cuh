@@ -9,8 +9,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 template <class Api, class T>
 Result<> launch_all_reduce(AllReduceCall const& call, typename Api::Stream stream) {
-    return DeviceLaunch<Api>::launch("all_reduce", &reduce_over_peers<Api, T>, call.blocks, all_reduce_threads, stream,
-                                     call);
+    return DeviceLaunch<Api>::launch("all_reduce", SHARDWISE_KERNEL(reduce_over_peers<Api, T>), call.blocks,
+                                     all_reduce_threads, stream, call);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -12,8 +12,9 @@ Result<> launch_combine_rows(CombineRowsCall<T> const& call, typename Api::Strea
     constexpr unsigned pack = pack_elements<T>;
     bool const is_packed =
         has_packs(call.in, 2, call.in_row, call.width) && has_packs(call.out, call.rows, call.out_row, call.width);
-    return launch_portions<Api, CombineRowsCall<T>>("combine_rows", &combine_portions<T, 1>, &combine_portions<T, pack>,
-                                                    pack, is_packed, call.rows, call.width, stream, call);
+    return launch_portions<Api, CombineRowsCall<T>>("combine_rows", SHARDWISE_KERNEL(combine_portions<T, 1>),
+                                                    SHARDWISE_KERNEL(combine_portions<T, pack>), pack, is_packed,
+                                                    call.rows, call.width, stream, call);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -14,8 +14,9 @@ Result<> launch_copy_rows(std::string_view name, CopyRowsCall<T> const& call, ty
     constexpr unsigned pack = pack_elements<T>;
     bool const is_packed = has_packs(call.in, call.in_rows, call.in_row, call.width) &&
                            has_packs(call.out, call.rows, call.out_row, call.width);
-    return launch_portions<Api, CopyRowsCall<T>>(name, &copy_portions<T, 1>, &copy_portions<T, pack>, pack, is_packed,
-                                                 call.rows, call.width, stream, call);
+    return launch_portions<Api, CopyRowsCall<T>>(name, SHARDWISE_KERNEL(copy_portions<T, 1>),
+                                                 SHARDWISE_KERNEL(copy_portions<T, pack>), pack, is_packed, call.rows,
+                                                 call.width, stream, call);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -15,7 +15,7 @@ template <class Api>
 Result<> launch_weight_rows(std::string_view name, WeightRowsCall const& call, typename Api::Stream stream) {
     return launch_by_format<Api>(name, call.table.format, [&](auto format) -> Result<> {
         constexpr unsigned elements = DeviceChunk<decltype(format)::value>::elements;
-        auto* const kernel = &decode_table_rows<decltype(format)::value>;
+        auto* const kernel = SHARDWISE_KERNEL(decode_table_rows<decltype(format)::value>);
         auto const chunks = (call.table.inputs + elements - 1) / elements;
         return launch_portions<Api, WeightRowsCall>(name, kernel, kernel, elements, true, call.tokens,
                                                     chunks * elements, stream, call);

@@ -14,11 +14,11 @@ Result<> launch_exchange_parts(PeerPartsCall const& call, typename Api::Stream s
     };
     switch (call.base.kind) {
         case PeerCall::all_gather:
-            return launch("all_gather", &exchange_over_peers<Api, T, PeerCall::all_gather>);
+            return launch("all_gather", SHARDWISE_KERNEL(exchange_over_peers<Api, T, PeerCall::all_gather>));
         case PeerCall::reduce_scatter:
-            return launch("reduce_scatter", &exchange_over_peers<Api, T, PeerCall::reduce_scatter>);
+            return launch("reduce_scatter", SHARDWISE_KERNEL(exchange_over_peers<Api, T, PeerCall::reduce_scatter>));
         case PeerCall::all_to_all:
-            return launch("all_to_all", &exchange_over_peers<Api, T, PeerCall::all_to_all>);
+            return launch("all_to_all", SHARDWISE_KERNEL(exchange_over_peers<Api, T, PeerCall::all_to_all>));
         case PeerCall::all_reduce:
             break;
     }

@@ -19,10 +19,10 @@ Result<> launch_gated_delta(GatedDeltaCall<T> const& call, typename Api::Stream 
         return DeviceLaunch<Api>::launch("gated_delta", kernel, std::min(blocks, max_blocks), row_threads, stream,
                                          call);
     };
-    if (auto const done = launch(&delta_mix<Api, T>, call.tokens * call.heads); !done) return done;
+    if (auto const done = launch(SHARDWISE_KERNEL(delta_mix<Api, T>), call.tokens * call.heads); !done) return done;
     auto const slices = (call.value_dim - 1) / delta_columns + 1;
-    if (auto const done = launch(&delta_rule<Api, T>, value_heads * slices); !done) return done;
-    return launch(&delta_gate<Api, T>, (call.tokens * value_heads - 1) / Team::rows + 1);
+    if (auto const done = launch(SHARDWISE_KERNEL(delta_rule<Api, T>), value_heads * slices); !done) return done;
+    return launch(SHARDWISE_KERNEL(delta_gate<Api, T>), (call.tokens * value_heads - 1) / Team::rows + 1);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

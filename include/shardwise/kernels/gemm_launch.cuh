@@ -16,7 +16,8 @@ Result<> launch_gemm(GemmCall const& call, typename Api::Stream stream) {
         constexpr std::int64_t max_blocks = 1 << 16;
         auto const tiles =
             ((call.m + GemmTile::side - 1) / GemmTile::side) * ((call.n + GemmTile::side - 1) / GemmTile::side);
-        auto* const kernel = call.out_element == RowElement::f32 ? &multiply_tiles<T, float> : &multiply_tiles<T, T>;
+        auto* const kernel = call.out_element == RowElement::f32 ? SHARDWISE_KERNEL(multiply_tiles<T, float>)
+                                                                 : SHARDWISE_KERNEL(multiply_tiles<T, T>);
         return DeviceLaunch<Api>::launch("gemm", kernel, tiles < max_blocks ? tiles : max_blocks, GemmTile::threads,
                                          stream, call);
     } else {

@@ -14,8 +14,9 @@ Result<> launch_layer_norm(LayerNormCall<T, Weight> const& call, typename Api::S
                            has_packs(call.out, call.rows, call.out_row, call.width) && is_on_pack(call.weight) &&
                            is_on_pack(call.bias);
     auto const chosen = choose_rows<Api, void(LayerNormCall<T, Weight>)>(
-        call.width, is_packed, &centre_rows<Api, T, Weight, 1, false>, &centre_rows<Api, T, Weight, pack, false>,
-        &centre_rows<Api, T, Weight, pack, true>);
+        call.width, is_packed, SHARDWISE_KERNEL(centre_rows<Api, T, Weight, 1, false>),
+        SHARDWISE_KERNEL(centre_rows<Api, T, Weight, pack, false>),
+        SHARDWISE_KERNEL(centre_rows<Api, T, Weight, pack, true>));
     return launch_rows<Api>("layer_norm", chosen, call.rows, stream, call);
 }
 

@@ -18,8 +18,9 @@ Result<> launch_multiply_experts_as(MultiplyExpertsCall const& call, typename Ap
     auto const tiles = (call.outputs - 1) / block_outputs + 1;
     auto const blocks = tiles < max_blocks / call.rows ? tiles * call.rows : max_blocks;
     return launch_by_element<Api>("multiply_experts", call.in_element, [&](auto element) -> Result<> {
-        return DeviceLaunch<Api>::launch("multiply_experts", &multiply_expert_rows<Api, format, decltype(element)>,
-                                         blocks, multiply_threads, stream, call);
+        return DeviceLaunch<Api>::launch("multiply_experts",
+                                         SHARDWISE_KERNEL(multiply_expert_rows<Api, format, decltype(element)>), blocks,
+                                         multiply_threads, stream, call);
     });
 }
 

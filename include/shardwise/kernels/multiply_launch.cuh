@@ -22,7 +22,8 @@ Result<> launch_multiply_rows(MultiplyCall const& call, typename Api::Stream str
     auto const blocks = output_blocks < max_blocks / row_groups ? output_blocks * row_groups : max_blocks;
     return launch_by_element<Api>("multiply", call.in_element, [&](auto element) -> Result<> {
         return DeviceLaunch<Api>::launch(
-            "multiply", &multiply_rows<Api, format, rows, outputs, depth, is_aligned, decltype(element)>, blocks,
+            "multiply",
+            SHARDWISE_KERNEL(multiply_rows<Api, format, rows, outputs, depth, is_aligned, decltype(element)>), blocks,
             multiply_threads, stream, call);
     });
 }
@@ -32,7 +33,7 @@ Result<> launch_multiply_tiles(MultiplyCall const& call, typename Api::Stream st
     if constexpr (kernel_list<Api>.has(row_element<T>)) {
         constexpr std::int64_t max_blocks = 1 << 20;
         auto const blocks = ((call.weight.outputs - 1) / matrix_outputs + 1) * ((call.rows - 1) / rows + 1);
-        return DeviceLaunch<Api>::launch("multiply", &multiply_tiles<Api, format, rows, T>,
+        return DeviceLaunch<Api>::launch("multiply", SHARDWISE_KERNEL(multiply_tiles<Api, format, rows, T>),
                                          blocks < max_blocks ? blocks : max_blocks, matrix_threads, stream, call);
     } else {
         return left_out("multiply", element_name(row_element<T>));

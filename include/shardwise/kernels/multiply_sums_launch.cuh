@@ -19,7 +19,8 @@ Result<> launch_multiply_sums_rows(MultiplySumsCall const& call, typename Api::S
     auto const row_groups = (call.rows - 1) / rows + 1;
     auto const blocks = output_blocks < max_blocks / row_groups ? output_blocks * row_groups : max_blocks;
     return launch_by_element<Api>("multiply_sums", call.in_element, [&](auto element) -> Result<> {
-        return DeviceLaunch<Api>::launch("multiply_sums", &multiply_sums<Api, format, rows, layout, decltype(element)>,
+        return DeviceLaunch<Api>::launch("multiply_sums",
+                                         SHARDWISE_KERNEL(multiply_sums<Api, format, rows, layout, decltype(element)>),
                                          blocks, sums_threads, stream, call);
     });
 }

@@ -13,8 +13,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 template <class Api>
 Result<> launch_order_experts(OrderExpertsCall const& call, typename Api::Stream stream) {
     constexpr std::int32_t max_blocks = 1 << 16;
-    return DeviceLaunch<Api>::launch("order_experts", &order_pairs<order_threads>, std::min(call.experts, max_blocks),
-                                     order_threads, stream, call);
+    return DeviceLaunch<Api>::launch("order_experts", SHARDWISE_KERNEL(order_pairs<order_threads>),
+                                     std::min(call.experts, max_blocks), order_threads, stream, call);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

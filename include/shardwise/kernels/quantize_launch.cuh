@@ -24,13 +24,13 @@ Result<> launch_quantize(QuantizeCall const& call, typename Api::Stream stream) 
             return Error{ErrorCode::unsupported}.in("quantize").at(name_of(format));
         } else {
             constexpr bool is_long = format == WeightFormat::int8 || format == WeightFormat::int4;
-            auto* kernel = &quantize_spans<Api, format, false, false>;
-            if (call.is_packed) kernel = &quantize_spans<Api, format, false, true>;
+            auto* kernel = SHARDWISE_KERNEL(quantize_spans<Api, format, false, false>);
+            if (call.is_packed) kernel = SHARDWISE_KERNEL(quantize_spans<Api, format, false, true>);
             int threads = span_threads<format, false>();
             if constexpr (is_long) {
                 if (call.span > narrow_span) {
-                    kernel = call.is_packed ? &quantize_spans<Api, format, true, true>
-                                            : &quantize_spans<Api, format, true, false>;
+                    kernel = call.is_packed ? SHARDWISE_KERNEL(quantize_spans<Api, format, true, true>)
+                                            : SHARDWISE_KERNEL(quantize_spans<Api, format, true, false>);
                     threads = span_threads<format, true>();
                 }
             }

@@ -17,8 +17,9 @@ Result<> launch_residual_norm(ResidualNormCall<T> const& call, typename Api::Str
                      has_packs(norm.out, norm.rows, norm.out_row, norm.width) && is_on_pack(norm.weight);
     for (std::int64_t part = 0; part < call.count; ++part) is_packed = is_packed && is_on_pack(call.parts[part]);
     auto const chosen = choose_norm<Api, void(ResidualNormCall<T>)>(
-        norm.width, pack, is_packed, &add_and_normalise_rows<Api, T, 1, false>,
-        &add_and_normalise_rows<Api, T, pack, false>, &add_and_normalise_rows<Api, T, pack, true>);
+        norm.width, pack, is_packed, SHARDWISE_KERNEL(add_and_normalise_rows<Api, T, 1, false>),
+        SHARDWISE_KERNEL(add_and_normalise_rows<Api, T, pack, false>),
+        SHARDWISE_KERNEL(add_and_normalise_rows<Api, T, pack, true>));
     return launch_rows<Api>("residual_norm", chosen, norm.rows, stream, call);
 }
 

@@ -13,8 +13,9 @@ Result<> launch_rms_norm(RmsNormCall<T, Weight> const& call, typename Api::Strea
     bool const is_packed = has_packs(call.in, call.rows, call.in_row, call.width) &&
                            has_packs(call.out, call.rows, call.out_row, call.width) && is_on_pack(call.weight);
     auto const chosen = choose_norm<Api, void(RmsNormCall<T, Weight>)>(
-        call.width, pack, is_packed, &normalise_rows<Api, T, Weight, 1, false>,
-        &normalise_rows<Api, T, Weight, pack, false>, &normalise_rows<Api, T, Weight, pack, true>);
+        call.width, pack, is_packed, SHARDWISE_KERNEL(normalise_rows<Api, T, Weight, 1, false>),
+        SHARDWISE_KERNEL(normalise_rows<Api, T, Weight, pack, false>),
+        SHARDWISE_KERNEL(normalise_rows<Api, T, Weight, pack, true>));
     return launch_rows<Api>("rms_norm", chosen, call.rows, stream, call);
 }
 

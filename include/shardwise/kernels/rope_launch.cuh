@@ -28,8 +28,10 @@ Result<> launch_rope(RopeCall<T> const& call, typename Api::Stream stream) {
     grid.heads_of_block = (call.heads - 1) / shares + 1;
     grid.head_blocks = static_cast<std::uint32_t>((call.heads - 1) / grid.heads_of_block + 1);
     bool const has_turns = call.turns != nullptr;
-    auto const kernel = has_turns ? (is_packed ? &turn_pairs<T, pack, true> : &turn_pairs<T, 1, true>)
-                                  : (is_packed ? &turn_pairs<T, pack, false> : &turn_pairs<T, 1, false>);
+    auto const kernel =
+        has_turns
+            ? (is_packed ? SHARDWISE_KERNEL(turn_pairs<T, pack, true>) : SHARDWISE_KERNEL(turn_pairs<T, 1, true>))
+            : (is_packed ? SHARDWISE_KERNEL(turn_pairs<T, pack, false>) : SHARDWISE_KERNEL(turn_pairs<T, 1, false>));
     return DeviceLaunch<Api>::launch("rope", kernel, token_blocks * grid.head_blocks, rope_threads, stream, call, grid);
 }
 

@@ -9,8 +9,9 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 template <class Api>
 Result<> launch_rope_turns(RopeTurnsCall const& call, typename Api::Stream stream) {
-    return launch_portions<Api, RopeTurnsCall>("rope_turns", &make_turns<1>, &make_turns<1>, 1, false, call.tokens,
-                                               call.pairs, stream, call);
+    return launch_portions<Api, RopeTurnsCall>("rope_turns", SHARDWISE_KERNEL(make_turns<1>),
+                                               SHARDWISE_KERNEL(make_turns<1>), 1, false, call.tokens, call.pairs,
+                                               stream, call);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

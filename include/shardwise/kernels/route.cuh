@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/detail/device_code.cuh>
+#include <shardwise/backend/detail/device_numbers.hpp>
 #include <shardwise/kernels/detail/route_call.hpp>
 #include <shardwise/kernels/detail/router_math.hpp>
 
@@ -34,7 +35,7 @@ __device__ void softmax_of_router(float* values, int count, float* lanes) {
     auto const thread = static_cast<int>(threadIdx.x);
     __syncthreads();
     if (thread < router_lanes) {
-        auto largest = thread < count ? values[thread] : -__builtin_inff();
+        auto largest = thread < count ? values[thread] : float_of_bits(0xFF800000U);
         for (int i = thread + router_lanes; i < count; i += router_lanes)
             largest = values[i] > largest ? values[i] : largest;
         lanes[thread] = largest;

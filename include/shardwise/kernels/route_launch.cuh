@@ -13,8 +13,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 template <class Api>
 Result<> launch_route(RouteCall const& call, typename Api::Stream stream) {
     constexpr std::int64_t max_blocks = 1 << 16;
-    return DeviceLaunch<Api>::launch("route", &route_tokens<route_threads>, std::min(call.tokens, max_blocks),
-                                     route_threads, stream, call);
+    return DeviceLaunch<Api>::launch("route", SHARDWISE_KERNEL(route_tokens<route_threads>),
+                                     std::min(call.tokens, max_blocks), route_threads, stream, call);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/detail/device_code.cuh>
+#include <shardwise/backend/detail/device_numbers.hpp>
 #include <shardwise/kernels/detail/logit_key.hpp>
 #include <shardwise/kernels/detail/sampled_scores.cuh>
 
@@ -286,7 +287,7 @@ __global__ void __launch_bounds__(sample_threads) sample_rows(SampleCall call) {
         }
         // Above all others where a logit is no number or plus infinity.
         constexpr std::int64_t odd_key = 0x7FFF'FFFF'FFFF'FFFF;
-        auto largest = -__builtin_inff();
+        auto largest = float_of_bits(0xFF800000U);
         std::uint32_t place = 0xFFFFFFFFU;
         bool is_odd = false;
         for_logits<width, sample_threads, 4>(row, call.tokens, [&](float logit, std::uint32_t token) {

@@ -12,8 +12,9 @@ Result<> launch_scale_rows(ScaleRowsCall<T> const& call, typename Api::Stream st
     constexpr unsigned pack = pack_elements<T>;
     bool const is_packed = has_packs(call.in, call.rows, call.in_row, call.width) &&
                            has_packs(call.out, call.rows, call.out_row, call.width);
-    return launch_portions<Api, ScaleRowsCall<T>>("scale_rows", &scale_portions<T, 1>, &scale_portions<T, pack>, pack,
-                                                  is_packed, call.rows, call.width, stream, call);
+    return launch_portions<Api, ScaleRowsCall<T>>("scale_rows", SHARDWISE_KERNEL(scale_portions<T, 1>),
+                                                  SHARDWISE_KERNEL(scale_portions<T, pack>), pack, is_packed, call.rows,
+                                                  call.width, stream, call);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -12,8 +12,9 @@ Result<> launch_soft_cap(SoftCapCall<T> const& call, typename Api::Stream stream
     constexpr unsigned pack = pack_elements<T>;
     bool const is_packed = has_packs(call.in, call.rows, call.in_row, call.width) &&
                            has_packs(call.out, call.rows, call.out_row, call.width);
-    return launch_portions<Api, SoftCapCall<T>>("soft_cap", &cap_portions<T, 1>, &cap_portions<T, pack>, pack,
-                                                is_packed, call.rows, call.width, stream, call);
+    return launch_portions<Api, SoftCapCall<T>>("soft_cap", SHARDWISE_KERNEL(cap_portions<T, 1>),
+                                                SHARDWISE_KERNEL(cap_portions<T, pack>), pack, is_packed, call.rows,
+                                                call.width, stream, call);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

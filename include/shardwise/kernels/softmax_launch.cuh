@@ -12,9 +12,9 @@ Result<> launch_softmax(SoftmaxCall<T> const& call, typename Api::Stream stream)
     constexpr unsigned pack = pack_elements<T>;
     bool const is_packed = has_packs(call.in, call.rows, call.in_row, call.width) &&
                            has_packs(call.out, call.rows, call.out_row, call.width);
-    auto const chosen =
-        choose_rows<Api, void(SoftmaxCall<T>)>(call.width, is_packed, &softmax_rows<Api, T, 1, false>,
-                                               &softmax_rows<Api, T, pack, false>, &softmax_rows<Api, T, pack, true>);
+    auto const chosen = choose_rows<Api, void(SoftmaxCall<T>)>(
+        call.width, is_packed, SHARDWISE_KERNEL(softmax_rows<Api, T, 1, false>),
+        SHARDWISE_KERNEL(softmax_rows<Api, T, pack, false>), SHARDWISE_KERNEL(softmax_rows<Api, T, pack, true>));
     return launch_rows<Api>("softmax", chosen, call.rows, stream, call);
 }
 

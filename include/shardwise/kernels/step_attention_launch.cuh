@@ -33,14 +33,15 @@ template <class Api, class Staged, class Cache, int heads>
         constexpr int lanes = heads == 64 ? 8 : 16;
         if (is_packed && DeviceCode<Api>::has_own_warps) {
             if constexpr (heads == 256) {
-                return {&attend_singles<Api, Staged, Cache, lanes, 2, 4>, 4, singles_threads};
+                return {SHARDWISE_KERNEL(attend_singles<Api, Staged, Cache, lanes, 2, 4>), 4, singles_threads};
             } else {
-                if (call.group > 4) return {&attend_singles<Api, Staged, Cache, lanes, 1, 8>, 8, singles_threads};
-                return {&attend_singles<Api, Staged, Cache, lanes, 1, 4>, 4, singles_threads};
+                if (call.group > 4)
+                    return {SHARDWISE_KERNEL(attend_singles<Api, Staged, Cache, lanes, 1, 8>), 8, singles_threads};
+                return {SHARDWISE_KERNEL(attend_singles<Api, Staged, Cache, lanes, 1, 4>), 4, singles_threads};
             }
         }
     }
-    return {&attend_any<Api, Staged, Cache, true>, 1, attention_threads};
+    return {SHARDWISE_KERNEL(attend_any<Api, Staged, Cache, true>), 1, attention_threads};
 }
 
 /// `heads`: the width that the kernels are made for, 0 where they take any.
@@ -58,20 +59,21 @@ Result<> launch_step_attention_of(StepAttentionCall<Cache> const& call, bool has
         bool const is_packed = call.value_dim % 4 == 0 && is_on_pack(call.workspace);
         StepAttentionPlan const& plan = call;
         auto const columns = (call.value_dim + merged_columns - 1) / merged_columns;
-        done = Launch::launch("attention", is_packed ? &merge_chunks<Staged, 4> : &merge_chunks<Staged, 1>,
-                              std::min(call.sequences * call.heads * columns, max_blocks), attention_threads, stream,
-                              plan);
+        done = Launch::launch(
+            "attention",
+            is_packed ? SHARDWISE_KERNEL(merge_chunks<Staged, 4>) : SHARDWISE_KERNEL(merge_chunks<Staged, 1>),
+            std::min(call.sequences * call.heads * columns, max_blocks), attention_threads, stream, plan);
     }
     if (!done || !has_tiles) return done;
     if constexpr (heads != 0) {
         auto const tiles = first_tile(call, static_cast<std::int32_t>(call.sequences),
                                       static_cast<std::int32_t>(call.tokens), tile_rows<heads>) +
                            1;
-        return Launch::launch("attention", &attend_tiles<Api, Staged, Cache, heads>,
+        return Launch::launch("attention", SHARDWISE_KERNEL(attend_tiles<Api, Staged, Cache, heads>),
                               std::min<std::int64_t>(std::int64_t{tiles} * call.kv_heads, 1 << 20), attention_threads,
                               stream, call, has_key_eights, has_value_eights);
     } else {
-        return Launch::launch("attention", &attend_any<Api, Staged, Cache, false>,
+        return Launch::launch("attention", SHARDWISE_KERNEL(attend_any<Api, Staged, Cache, false>),
                               std::min(call.tokens * call.heads, max_blocks), attention_threads, stream, call);
     }
 }

@@ -14,12 +14,12 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 /// The kernel for heads of bytes: four at once where words hold them, by warps where they have shuffles of their own.
 template <class Api, class T>
 [[nodiscard]] RowKernel<void(StoreStepCall<T, std::int8_t>)> choose_store(StoreStepCall<T, std::int8_t> const& call) {
-    if (!DeviceCode<Api>::has_own_warps) return {&store_bytes<Api, T, 1, false>, 1};
+    if (!DeviceCode<Api>::has_own_warps) return {SHARDWISE_KERNEL(store_bytes<Api, T, 1, false>), 1};
     constexpr auto rows = RowTeam<Api, true>::rows;
     bool const is_packed = has_packs(call.in, call.rows, call.in_row, call.width) && call.head_width % 4 == 0 &&
                            reinterpret_cast<std::uintptr_t>(call.memory) % 4 == 0 && call.memory_row % 4 == 0;
-    if (is_packed) return {&store_bytes<Api, T, 4, true>, rows};
-    return {&store_bytes<Api, T, 1, true>, rows};
+    if (is_packed) return {SHARDWISE_KERNEL(store_bytes<Api, T, 4, true>), rows};
+    return {SHARDWISE_KERNEL(store_bytes<Api, T, 1, true>), rows};
 }
 
 template <class Api, class T, class Cache>
@@ -30,9 +30,9 @@ Result<> launch_store_step(StoreStepCall<T, Cache> const& call, typename Api::St
         constexpr unsigned pack = pack_elements<Cache>;
         bool const is_packed = has_packs(call.in, call.rows, call.in_row, call.width) &&
                                has_packs(call.memory, 2, call.memory_row, call.width);
-        return launch_portions<Api, StoreStepCall<T, Cache>>("store_rows", &store_portions<T, Cache, 1>,
-                                                             &store_portions<T, Cache, pack>, pack, is_packed,
-                                                             call.rows, call.width, stream, call);
+        return launch_portions<Api, StoreStepCall<T, Cache>>(
+            "store_rows", SHARDWISE_KERNEL(store_portions<T, Cache, 1>),
+            SHARDWISE_KERNEL(store_portions<T, Cache, pack>), pack, is_packed, call.rows, call.width, stream, call);
     }
 }
 

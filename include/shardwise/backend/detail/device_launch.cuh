@@ -3,7 +3,8 @@
 
 #include <shardwise/backend/detail/device_code.cuh>
 
-// As device_code.cuh, for what launches kernels; KernelApi is the vendor that kernels/instantiate/ is compiled for.
+// As device_code.cuh, for what launches kernels. KernelApi is the vendor that kernels/instantiate/ is compiled for;
+// SHARDWISE_KERNEL(name<...>) is what DeviceLaunch launches a kernel by, a pointer to a function with its parameters.
 #if defined(__CUDACC__)
 #include <shardwise/backend/cuda_launch.cuh>
 
@@ -16,4 +17,16 @@ using KernelApi = CudaApi;
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 using KernelApi = HipApi;
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail
+#elif defined(SHARDWISE_CUDA_JIT)
+#include <shardwise/backend/jit/cuda_launch.cuh>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+using KernelApi = CudaApi;
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail
+
+#define SHARDWISE_KERNEL(...) (&shardwise::detail::JitKernel<&__VA_ARGS__>::launch)
+#endif
+
+#if !defined(SHARDWISE_KERNEL)
+#define SHARDWISE_KERNEL(...) (&__VA_ARGS__)
 #endif

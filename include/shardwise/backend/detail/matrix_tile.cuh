@@ -21,7 +21,7 @@ struct MatrixTile {
     static constexpr bool is_there = false;
 };
 
-#if defined(__CUDACC__)
+#if defined(__CUDACC__) || defined(SHARDWISE_CUDA_JIT)
 /// mma.sync of compute capability 8.0 and later.
 ///
 /// Source  PTX ISA 8.0, 9.7.13.4.8 (mma.m16n8k16) and 9.7.13.4.15 (ldmatrix)

@@ -26,7 +26,11 @@ inline constexpr unsigned array_size = static_cast<unsigned>(count);
 
 // Where two kernels compute the same sum it is written with this, so that compilers round it alike.
 [[nodiscard]] __device__ inline float fused(float a, float b, float c) {
+#if defined(__CUDA_ARCH__)
+    return __fmaf_rn(a, b, c);
+#else
     return __builtin_fmaf(a, b, c);
+#endif
 }
 [[nodiscard]] __device__ inline float no_score() {
     return float_of_bits(0xFF800000U);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/backend/detail/device_numbers.hpp>
 #include <shardwise/backend/device_attribute.hpp>
 #include <shardwise/kernels/detail/exact_math.hpp>
 #include <shardwise/kernels/detail/logit_key.hpp>
@@ -37,7 +38,7 @@ inline constexpr int router_lanes = 16;
 
 /// How high a group of experts stands, by the ranks of its members.
 [[nodiscard]] SHARDWISE_DEVICE inline float rank_of_group(float const* members, std::int64_t width, bool counts_two) {
-    auto first = -__builtin_inff();
+    auto first = float_of_bits(0xFF800000U);
     auto second = first;
     for (std::int64_t i = 0; i < width; ++i) {
         if (is_above(members[i], first)) {

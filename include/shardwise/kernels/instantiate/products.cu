@@ -7,7 +7,7 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-#if !defined(__CUDACC__)
+#if !defined(__CUDACC__) && !defined(SHARDWISE_CUDA_JIT)
 // CUDA multiplies by cuBLASLt.
 template Result<> launch_gemm<KernelApi, float>(GemmCall const&, KernelApi::Stream);
 template Result<> launch_gemm<KernelApi, Bfloat16>(GemmCall const&, KernelApi::Stream);
