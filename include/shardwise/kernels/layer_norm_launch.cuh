@@ -27,8 +27,9 @@ Result<> launch_head_layer_norm(LayerNormCall<T, float> const& call, typename Ap
     bool const is_packed = call.width <= narrow_row && has_packs(call.in, call.rows, call.in_row, call.width) &&
                            has_packs(call.out, call.rows, call.out_row, call.width) && is_on_pack(call.weight);
     auto const chosen = choose_rows<Api, void(LayerNormCall<T, float>)>(
-        call.width, is_packed, &centre_heads<Api, T, float, 1, false>, &centre_heads<Api, T, float, pack, false>,
-        &centre_heads<Api, T, float, pack, true>);
+        call.width, is_packed, SHARDWISE_KERNEL(centre_heads<Api, T, float, 1, false>),
+        SHARDWISE_KERNEL(centre_heads<Api, T, float, pack, false>),
+        SHARDWISE_KERNEL(centre_heads<Api, T, float, pack, true>));
     return launch_rows<Api>("layer_norm", chosen, call.rows, stream, call);
 }
 

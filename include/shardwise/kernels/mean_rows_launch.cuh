@@ -12,8 +12,9 @@ Result<> launch_mean_rows(MeanRowsCall<T> const& call, typename Api::Stream stre
     constexpr unsigned pack = pack_elements<T>;
     bool const is_packed = has_packs(call.in, call.in_rows, call.in_row, call.width) &&
                            has_packs(call.out, call.rows, call.out_row, call.width);
-    return launch_portions<Api, MeanRowsCall<T>>("mean_rows", &mean_portions<T, 1>, &mean_portions<T, pack>, pack,
-                                                 is_packed, call.rows, call.width, stream, call);
+    return launch_portions<Api, MeanRowsCall<T>>("mean_rows", SHARDWISE_KERNEL(mean_portions<T, 1>),
+                                                 SHARDWISE_KERNEL(mean_portions<T, pack>), pack, is_packed, call.rows,
+                                                 call.width, stream, call);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

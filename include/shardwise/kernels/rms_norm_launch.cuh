@@ -26,8 +26,9 @@ Result<> launch_head_norm(RmsNormCall<T, float> const& call, typename Api::Strea
     bool const is_packed = call.width <= narrow_row && has_packs(call.in, call.rows, call.in_row, call.width) &&
                            has_packs(call.out, call.rows, call.out_row, call.width) && is_on_pack(call.weight);
     auto const chosen = choose_norm<Api, void(RmsNormCall<T, float>)>(
-        call.width, pack, is_packed, &normalise_heads<Api, T, float, 1, false>,
-        &normalise_heads<Api, T, float, pack, false>, &normalise_heads<Api, T, float, pack, true>);
+        call.width, pack, is_packed, SHARDWISE_KERNEL(normalise_heads<Api, T, float, 1, false>),
+        SHARDWISE_KERNEL(normalise_heads<Api, T, float, pack, false>),
+        SHARDWISE_KERNEL(normalise_heads<Api, T, float, pack, true>));
     return launch_rows<Api>("rms_norm", chosen, call.rows, stream, call);
 }
 
