@@ -107,21 +107,28 @@ class Emulator:
         # It flushes numbers below the normal ones, as RDNA does where nothing is said. gfx9's kernels keep them.
         self.emulator._MXCSRContext.__enter__ = lambda context: context
         self.emulator._MXCSRContext.__exit__ = lambda context, *_: None
-        self.part_scratch()
+        self.mend()
         decode = self.emulator._decode_at
         self.emulator._decode_at = lambda pc, architecture: decode(without_scalar_base(pc), architecture)
         self.kernels = {name: one for one in map(CodeObject, objects) for name in one.kernels}
 
-    def part_scratch(self):
-        """Gives each wave memory of its own for variables, of which the emulator has one for all waves of a block."""
+    def mend(self):
+        """Gives each wave memory of its own for variables, of which the emulator has one for all waves of a block, and puts the memory
+        that a block shares before 4 GiB of zeros: the emulator reads for lanes that are off, too, at whatever their registers hold."""
+        self.shared = mmap.mmap(-1, (1 << 32) + (1 << 20), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self.emulator.shared_address = ctypes.addressof(ctypes.c_char.from_buffer(self.shared))
         source = inspect.getsource(self.emulator.run_asm)
-        for shared, own in (
+        for theirs, ours in (
             ("scratch_size * wave_size, dtypes.uint8", "scratch_size * (total_threads + wave_size), dtypes.uint8"),
             ("scratch_buf._buf.va_addr if scratch_buf", "scratch_buf._buf.va_addr + wave_start * scratch_size if scratch_buf"),
+            (
+                "max(lds_size // 4, 1), dtypes.uint32)",
+                "max(lds_size // 4, 1), dtypes.uint32, options=BufferSpec(external_ptr=shared_address))",
+            ),
         ):
-            if source.count(shared) != 1:
-                sys.exit(f"execute.py: the emulator is another than the one of August 2026: it lacks {shared!r}")
-            source = source.replace(shared, own)
+            if source.count(theirs) != 1:
+                sys.exit(f"execute.py: the emulator is another than that of August 2026: it lacks {theirs!r}")
+            source = source.replace(theirs, ours)
         exec(source, vars(self.emulator))
 
     def layout(self, name):

@@ -138,7 +138,7 @@ TEST_CASE("A bidirectional gemma3 sees half a window to each side") {
     auto const is_causal = [](Model const& one) {
         auto const* const attention = family::find_operation(one, OpKind::attention);
         REQUIRE(attention != nullptr);
-        return attention->attention.is_causal;
+        return attention->attention().is_causal;
     };
     CHECK_FALSE(is_causal(model));
     CHECK(is_causal(describe_or_fail(presets::gemma_3_1b)));
