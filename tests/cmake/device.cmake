@@ -206,7 +206,10 @@ if(SHARDWISE_AMD_EMULATOR)
     execute_process(COMMAND "${shardwise_amd_clang}" -cc1 -triple amdgcn-amd-amdhsa -emit-llvm-bc -x ir "${bitcode}/gfx942.ll"
                             -o "${bitcode}/oclc_isa_version_942.bc" COMMAND_ERROR_IS_FATAL ANY)
 
-    shardwise_device_program(amd)
+    shardwise_device_cases(device_cases_amd)
+    add_executable(test_device_amd $<TARGET_OBJECTS:device_cases_amd> $<TARGET_OBJECTS:doctest_main>)
+    set_target_properties(test_device_amd PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests" LINKER_LANGUAGE CXX
+                                                     CXX_EXTENSIONS OFF)
     cmake_path(GET shardwise_amd_clang PARENT_PATH folder)
     # -O1, and no packed products of floats: of what -O3 makes the emulator executes some wrongly, and of packed ones, whose first half it
     # writes before it has read what the second needs.
@@ -247,6 +250,11 @@ if(SHARDWISE_AMD_EMULATOR)
     endforeach()
     # Each object by --cuda-host-only has the same name of a unit.
     target_link_options(test_device_amd PRIVATE LINKER:-z,muldefs)
+    # As left_out.txt says.
+    file(STRINGS "${CMAKE_CURRENT_SOURCE_DIR}/device/amd/left_out.txt" left_out REGEX "^[^#]")
+    list(TRANSFORM left_out REPLACE "\\*: .*" "*")
+    list(JOIN left_out "," left_out)
+    add_test(NAME device.amd COMMAND test_device_amd "--test-case-exclude=${left_out}" WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
     set(execute "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_SOURCE_DIR}/device/amd/execute.py" "${SHARDWISE_AMD_EMULATOR}" ${code})
     list(JOIN execute " " execute)
     set_tests_properties(device.amd PROPERTIES LABELS long TIMEOUT 7200 ENVIRONMENT "SHARDWISE_AMD_EXECUTE=${execute}")
