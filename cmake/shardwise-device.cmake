@@ -5,7 +5,8 @@
 #   find_package(shardwise REQUIRED COMPONENTS cuda)
 #   target_link_libraries(engine PRIVATE shardwise::cuda)
 #   shardwise_add_kernels(engine)
-#   set(SHARDWISE_CUDA_JIT ON), before find_package: CUDA's kernels are compiled when they are first called, without nvcc
+#   set(SHARDWISE_CUDA_JIT ON) or set(SHARDWISE_HIP_JIT ON), before find_package: the vendor's kernels are compiled when they are first
+#   called, without nvcc or hipcc
 #   shardwise_add_kernels(engine FORMATS bf16 q4_0 ELEMENTS bf16 HEADS 64 128)   # the kernels of these alone
 
 # A file that was found in an earlier run may be another installation's.
@@ -23,6 +24,7 @@ set(SHARDWISE_KERNELS "all" CACHE STRING
     "Which kernels are compiled: all, or formats of weights, elements:A,B of activations and heads:A,B of attention (bf16;q4_0;heads:64,128)")
 
 option(SHARDWISE_CUDA_JIT "CUDA's kernels are compiled by NVRTC when they are first called: there need be no nvcc" OFF)
+option(SHARDWISE_HIP_JIT "HIP's kernels are compiled by hipRTC when they are first called: there need be no hipcc" OFF)
 
 # shardwise_try_hip(): sets shardwise_hip_works in the cache: whether hipcc makes an object; no is asked again. It does not without ROCm's device
 # libraries, which only it knows where to look for.
@@ -95,14 +97,21 @@ function(shardwise_add_device vendor missing)
         find_path(shardwise_hip_include hip/hip_runtime_api.h HINTS /opt/rocm/include)
         find_library(shardwise_hip_library amdhip64 HINTS /opt/rocm/lib)
         mark_as_advanced(shardwise_hip_include shardwise_hip_library)
-        if(shardwise_hip_compiler AND shardwise_hip_include AND shardwise_hip_library)
+        set(needed "HIP (Debian: hipcc libamdhip64-dev rocm-device-libs)")
+        set(has_compiler FALSE)
+        if(SHARDWISE_HIP_JIT)
+            set(needed "the HIP runtime with its headers (Debian: libamdhip64-dev)")
+            set(has_compiler TRUE)
+        elseif(shardwise_hip_compiler AND shardwise_hip_include AND shardwise_hip_library)
             shardwise_try_hip()
+            set(has_compiler ${shardwise_hip_works})
         endif()
-        if(NOT shardwise_hip_works)
-            set(${missing} "HIP (Debian: hipcc libamdhip64-dev rocm-device-libs)" PARENT_SCOPE)
+        if(NOT has_compiler OR NOT shardwise_hip_include OR NOT shardwise_hip_library)
+            set(${missing} "${needed}" PARENT_SCOPE)
             return()
         endif()
-        set(links "${shardwise_hip_library}")
+        # hipRTC is opened where a kernel is compiled.
+        set(links "${shardwise_hip_library}" ${CMAKE_DL_LIBS})
     endif()
     mark_as_advanced(shardwise_${vendor}_compiler)
     string(TOUPPER "${vendor}" upper)
@@ -169,13 +178,17 @@ function(shardwise_compile_kernels vendor object source)
                        COMMAND_EXPAND_LISTS VERBATIM)
 endfunction()
 
-# shardwise_read_kernels(OBJECT SOURCE [FLAG...]): an object by the host's compiler that launches CUDA's kernels and has none.
-function(shardwise_read_kernels object source)
+# shardwise_read_kernels(VENDOR OBJECT SOURCE [FLAG...]): an object by the host's compiler that launches the vendor's kernels and has none.
+function(shardwise_read_kernels vendor object source)
     set(folders "$<TARGET_PROPERTY:shardwise::shardwise,INTERFACE_INCLUDE_DIRECTORIES>")
     set(includes "-I$<JOIN:$<FILTER:${folders},EXCLUDE,^$>,;-I>")
-    set(toolkit "-idirafter$<JOIN:$<TARGET_PROPERTY:CUDA::cudart,INTERFACE_INCLUDE_DIRECTORIES>,;-idirafter>")
+    if(vendor STREQUAL "cuda")
+        set(toolkit "-idirafter$<JOIN:$<TARGET_PROPERTY:CUDA::cudart,INTERFACE_INCLUDE_DIRECTORIES>,;-idirafter>" -DSHARDWISE_CUDA_JIT)
+    else()
+        set(toolkit "-idirafter${shardwise_hip_include}" -DSHARDWISE_HIP_JIT -D__HIP_PLATFORM_AMD__=1)
+    endif()
     add_custom_command(OUTPUT "${object}"
-                       COMMAND "${CMAKE_CXX_COMPILER}" -std=c++20 -fPIC -DSHARDWISE_CUDA_JIT "${includes}" "${toolkit}" ${ARGN}
+                       COMMAND "${CMAKE_CXX_COMPILER}" -std=c++20 -fPIC "${includes}" ${toolkit} ${ARGN}
                                -MD -MF "${object}.d" -o "${object}" -c -x c++ "${source}"
                        DEPENDS "${source}"
                        DEPFILE "${object}.d"
@@ -242,23 +255,23 @@ function(shardwise_add_kernels target)
     get_target_property(libraries ${target} LINK_LIBRARIES)
     cmake_path(GET shardwise_kernels_source PARENT_PATH folder)
     set(has_vendor FALSE)
+    set(has_run_time_kernels "")
     foreach(vendor cuda hip)
         if(NOT "shardwise::${vendor}" IN_LIST libraries)
             continue()
         endif()
         set(has_vendor TRUE)
         shardwise_assertion_flags(assertions ${target})
-        set(is_read FALSE)
-        if(vendor STREQUAL "cuda" AND SHARDWISE_CUDA_JIT)
-            set(is_read TRUE)
-            shardwise_device_sources("${CMAKE_CURRENT_BINARY_DIR}/${target}-device-sources.cpp")
-            target_sources(${target} PRIVATE "${CMAKE_CURRENT_BINARY_DIR}/${target}-device-sources.cpp")
+        string(TOUPPER "${vendor}" upper)
+        set(is_read ${SHARDWISE_${upper}_JIT})
+        if(is_read)
+            list(APPEND has_run_time_kernels ${vendor})
         endif()
         foreach(family IN LISTS shardwise_kernel_families)
             set(object "${CMAKE_CURRENT_BINARY_DIR}/${target}-${family}-${vendor}.o")
             set(source "${folder}/instantiate/${family}.cu")
             if(is_read)
-                shardwise_read_kernels("${object}" "${source}" -O2 "${list}" ${assertions})
+                shardwise_read_kernels(${vendor} "${object}" "${source}" -O2 "${list}" ${assertions})
             else()
                 shardwise_compile_kernels(${vendor} "${object}" "${source}" -O3 "${list}" ${assertions})
             endif()
@@ -266,6 +279,10 @@ function(shardwise_add_kernels target)
             set_source_files_properties("${object}" PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
         endforeach()
     endforeach()
+    if(has_run_time_kernels)
+        shardwise_device_sources("${CMAKE_CURRENT_BINARY_DIR}/${target}-device-sources.cpp")
+        target_sources(${target} PRIVATE "${CMAKE_CURRENT_BINARY_DIR}/${target}-device-sources.cpp")
+    endif()
     if(NOT has_vendor)
         message(FATAL_ERROR "shardwise_add_kernels(${target}): link shardwise::cuda or shardwise::hip to it first")
     endif()

@@ -16,6 +16,7 @@
 
 #include "../fakes/cuda_driver.hpp"
 #include "../house/layers.hpp"
+#include "jit_kernels.hpp"
 #include "temporary_folder.hpp"
 
 #include <atomic>
@@ -24,7 +25,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -33,6 +33,7 @@
 #include <vector>
 
 using namespace shardwise;
+using shardwise::testing::jit_kernels;
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 // Defined by kernels/instantiate/rows.cu.
@@ -58,16 +59,6 @@ Nvrtc const* nvrtc() {
 KernelRequest request_for(std::string kernel, std::string architecture) {
     auto const sources = detail::device_sources();
     return {detail::unit_of(sources), sources, std::move(kernel), std::move(architecture), {}};
-}
-
-/// The kernels of the program by the names of their templates.
-std::map<std::string, std::set<std::string>> kernels() {
-    std::map<std::string, std::set<std::string>> out;
-    for (auto const* record = detail::JitRecord::first(); record != nullptr; record = record->next()) {
-        auto const name = record->name();
-        out[name.substr(0, name.find('<'))].insert(name);
-    }
-    return out;
 }
 
 void check_compiles(std::string const& kernel, std::string const& architecture) {
@@ -116,12 +107,6 @@ Result<> launch_ids(detail::CudaJit const& jit, detail::JitRecord& record) {
 
 }  // namespace
 
-namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
-// Stands in for a kernel of the library, so that each case has a record that nothing was launched of.
-template <int threads>
-inline void find_ids(int) {}
-}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail
-
 TEST_CASE("Sources of device code: what include/ has, each with what it includes, and every kernel") {
     fs::path const include = fs::path(SHARDWISE_SOURCE_DIR) / "include";
     std::set<std::string> names;
@@ -146,14 +131,14 @@ TEST_CASE("Kernels' names: as C++ writes them, with arguments that have parenthe
           "a::add<float, (F)1, 4u>");
     CHECK(Record::kernel_in("a::JitKernel<&(void a::copy<4u>(Call, int))>") == "a::copy<4u>");
     CHECK(Record::kernel_in("a::JitKernel<7>") == "");
-    auto const all = kernels();
+    auto const all = jit_kernels();
     CHECK(all.size() >= 35);
     CHECK(all.count("shardwise::detail::add_portions") == 1);
     for (auto const& each : all) CHECK_MESSAGE(each.first.find("::v") == std::string::npos, each.first);
 }
 
 TEST_CASE("Architectures: the device's own where the compiler has it, else PTX of the last before") {
-    using Jit = detail::CudaJit;
+    using Jit = detail::CudaJitVendor;
     CHECK(Jit::architecture_for(90, {75, 80, 90, 100}) == "sm_90");
     CHECK(Jit::architecture_for(103, {75, 80, 90, 100}) == "compute_100");
     CHECK(Jit::architecture_for(87, {75, 80, 90}) == "compute_80");
@@ -161,14 +146,14 @@ TEST_CASE("Architectures: the device's own where the compiler has it, else PTX o
 
 TEST_CASE("NVRTC compiles kernels of every template") {
     if (nvrtc() == nullptr) return;
-    for (auto const& [name, all] : kernels()) check_compiles(*all.begin(), "sm_80");
+    for (auto const& [name, all] : jit_kernels()) check_compiles(*all.begin(), "sm_80");
     for (auto const* const name : {"multiply_tiles", "attend_tiles", "reduce_over_peers"})
-        check_compiles(*kernels().at(std::string("shardwise::detail::") + name).rbegin(), "sm_90a");
+        check_compiles(*jit_kernels().at(std::string("shardwise::detail::") + name).rbegin(), "sm_90a");
 }
 
 TEST_CASE("NVRTC compiles every kernel" * doctest::test_suite("long")) {
     if (nvrtc() == nullptr) return;
-    for (auto const& [name, all] : kernels()) {
+    for (auto const& [name, all] : jit_kernels()) {
         for (auto const& kernel : all) {
             for (auto const* const architecture : {"sm_80", "sm_90a"}) check_compiles(kernel, architecture);
         }

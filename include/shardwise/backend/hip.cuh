@@ -4,7 +4,15 @@
 #include <shardwise/backend/detail/device_code.hpp>
 
 #include <cstdint>
+
+// hipRTC knows what it has without a header.
+#if !defined(__HIPCC_RTC__)
 #include <hip/hip_runtime.h>
+#endif
+#if defined(SHARDWISE_HIP_JIT)
+// After the header, which has some of the names for the host's compiler as well.
+#include <shardwise/backend/jit/device_names.cuh>
+#endif
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 

@@ -23,7 +23,15 @@ using KernelApi = HipApi;
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 using KernelApi = CudaApi;
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail
+#elif defined(SHARDWISE_HIP_JIT)
+#include <shardwise/backend/jit/hip_launch.cuh>
 
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+using KernelApi = HipApi;
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail
+#endif
+
+#if !defined(__CUDACC__) && !defined(__HIPCC__) && (defined(SHARDWISE_CUDA_JIT) || defined(SHARDWISE_HIP_JIT))
 #define SHARDWISE_KERNEL(...) (&shardwise::detail::JitKernel<&__VA_ARGS__>::launch)
 #endif
 

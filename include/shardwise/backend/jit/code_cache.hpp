@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/backend/jit/nvrtc.hpp>
+#include <shardwise/backend/jit/kernel_code.hpp>
 #include <shardwise/core/files/regular_file.hpp>
 #include <shardwise/core/files/write_file.hpp>
 #include <shardwise/core/sha256.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/backend/jit/nvrtc.hpp>
+#include <shardwise/backend/jit/kernel_code.hpp>
 #include <shardwise/core/result.hpp>
 
 #include <cstdint>
@@ -31,7 +31,7 @@ public:
     JitRecord(JitRecord const&) = delete;
     JitRecord& operator=(JitRecord const&) = delete;
 
-    /// The kernel as C++ names it, without inline namespaces, such as "shardwise::detail::find_largest<4u>": NVRTC takes it so.
+    /// The kernel as C++ names it, without inline namespaces, such as "shardwise::detail::find_largest<4u>".
     [[nodiscard]] std::string name() const {
         int status = 0;
         std::unique_ptr<char, void (*)(void*)> const text(abi::__cxa_demangle(type_.name(), nullptr, nullptr, &status),
@@ -125,7 +125,7 @@ struct JitLaunch {
     }
 };
 
-/// What stands for a kernel where the host's compiler made none: a function with its parameters, as CUDA's own compiler makes one.
+/// What stands for a kernel where the host's compiler made none: a function with its parameters, as the vendor's own compiler makes one.
 template <class... Parameters, void (*kernel)(Parameters...)>
 struct JitKernel<kernel> {
     static inline JitRecord record{typeid(JitKernel)};

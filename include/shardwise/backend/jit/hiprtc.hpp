@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/backend/jit/kernel_code.hpp>
+#include <shardwise/backend/jit/kernel_compiler.hpp>
+#include <shardwise/core/result.hpp>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+/// AMD's compiler of device code at run time, loaded where it is asked for: a program that has kernels compiled needs no hipcc. It is a
+/// part of the HIP runtime until ROCm 5, and a library of its own from then on.
+///
+/// Source  hip/hiprtc.h of ROCm 5.2 to 7.0
+class Hiprtc {
+public:
+    /// Opens the first of some libraries that there is, by name or by path.
+    ///
+    /// Errors  file_not_found where there is none; unsupported where one lacks a function
+    [[nodiscard]] static Result<Hiprtc> open(std::vector<std::string> const& names = usual_names()) {
+        auto compiler = detail::KernelCompiler::open({.prefix = "hiprtc",
+                                                      .install = "install ROCm's hiprtc 5.2 or later",
+                                                      .libraries = names,
+                                                      .options = {"-std=c++20", "-O3"},
+                                                      .architecture_option = "--offload-arch=",
+                                                      .before_standard = own_namespace});
+        if (!compiler) return compiler.error();
+        Hiprtc out(*compiler);
+        out.size_ = compiler->find<detail::KernelCompiler::Size>("GetCodeSize");
+        out.code_ = compiler->find<detail::KernelCompiler::Bytes>("GetCode");
+        if (out.size_ == nullptr || out.code_ == nullptr)
+            return compiler->too_old().at("hiprtcGetCode").because("is not in it: the library is too old");
+        auto const version = compiler->version();
+        if (!version) return version.error();
+        out.version_ = 1000 * version->first + 10 * version->second;
+        return out;
+    }
+
+    /// What the system's loader finds, and where ROCm is installed.
+    [[nodiscard]] static std::vector<std::string> usual_names() {
+        return {"libhiprtc.so.7", "libhiprtc.so.6", "/opt/rocm/lib/libhiprtc.so", "libamdhip64.so.5"};
+    }
+
+    /// Of the interface, which compilers of several releases share: 9000 of 9.0.
+    [[nodiscard]] int version() const { return version_; }
+
+    /// Compiles one kernel.
+    ///
+    /// Errors  backend_failure, with the first error of the compiler's log, of which `log` has all
+    [[nodiscard]] Result<KernelCode> compile(KernelRequest const& request, std::string* log = nullptr) const {
+        return compiler_.compile(request, size_, code_, log);
+    }
+
+private:
+    /// Some releases know a few names of the standard library before a unit begins, as other types than other releases do: a unit has
+    /// its own.
+    static constexpr std::string_view own_namespace = "#define std shardwise_std\n";
+
+    explicit Hiprtc(detail::KernelCompiler const& compiler) : compiler_(compiler) {}
+
+    detail::KernelCompiler compiler_;
+    int version_ = 0;
+    detail::KernelCompiler::Size* size_ = nullptr;
+    detail::KernelCompiler::Bytes* code_ = nullptr;
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE
