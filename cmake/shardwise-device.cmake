@@ -19,7 +19,7 @@ set(shardwise_device_sources_script "${CMAKE_CURRENT_LIST_DIR}/shardwise-device-
 # The files of kernels/instantiate/, each compiled for itself.
 set(shardwise_kernel_families attention collectives products rows CACHE INTERNAL "")
 set(SHARDWISE_CUDA_ARCHITECTURES "80;90" CACHE STRING "Compute capabilities that the kernels are compiled for")
-set(SHARDWISE_HIP_ARCHITECTURES "gfx90a" CACHE STRING "AMD processors that the kernels are compiled for; wavefronts of 64")
+set(SHARDWISE_HIP_ARCHITECTURES "gfx90a" CACHE STRING "AMD processors that the kernels are compiled for, with warps of 64 (gfx9) or 32 (gfx10 to gfx12)")
 set(SHARDWISE_KERNELS "all" CACHE STRING
     "Which kernels are compiled: all, or formats of weights, elements:A,B of activations and heads:A,B of attention (bf16;q4_0;heads:64,128)")
 

@@ -187,8 +187,8 @@ if(SHARDWISE_HIP_CPU)
     set_tests_properties(device.hip_cpu PROPERTIES FAIL_REGULAR_EXPRESSION "SKIPPED:")
 endif()
 
-# AMD's machine code on the processor: a checkout of tinygrad, whose emulator of CDNA executes the kernels as clang makes them for gfx942
-# (Debian: clang-19 lld-19).
+# AMD's machine code on the processor: a checkout of tinygrad, whose emulator executes the kernels as clang makes them for gfx942 (CDNA, warps
+# of 64) and gfx1100 (RDNA, warps of 32). Debian: clang-19 lld-19.
 set(SHARDWISE_AMD_EMULATOR "" CACHE PATH "A checkout of tinygrad, with whose emulator to execute the HIP kernels' machine code")
 if(SHARDWISE_AMD_EMULATOR)
     if(NOT EXISTS "${SHARDWISE_AMD_EMULATOR}/test/mockgpu/amd/emu.py")
@@ -197,27 +197,36 @@ if(SHARDWISE_AMD_EMULATOR)
     find_program(shardwise_amd_clang NAMES clang++-19 REQUIRED)
     find_path(shardwise_amd_include hip/hip_runtime.h REQUIRED HINTS /opt/rocm/include)
     find_path(shardwise_amd_bitcode ockl.bc REQUIRED PATH_SUFFIXES amdgcn/bitcode HINTS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE} /opt/rocm)
-    # Debian's libraries are older than gfx942: of an architecture they have a number alone, which is made here.
+    set(architectures gfx942 gfx1100)
+    # Debian's libraries are older than these: of an architecture they have a number alone, which is made here.
     set(bitcode "${CMAKE_CURRENT_BINARY_DIR}/amd-bitcode")
     file(GLOB libraries "${shardwise_amd_bitcode}/*.bc")
     file(COPY ${libraries} DESTINATION "${bitcode}")
-    file(WRITE "${bitcode}/gfx942.ll" "target triple = \"amdgcn-amd-amdhsa\"\n@__oclc_ISA_version = linkonce_odr protected "
-                                      "local_unnamed_addr addrspace(4) constant i32 9402, align 4\n")
-    execute_process(COMMAND "${shardwise_amd_clang}" -cc1 -triple amdgcn-amd-amdhsa -emit-llvm-bc -x ir "${bitcode}/gfx942.ll"
-                            -o "${bitcode}/oclc_isa_version_942.bc" COMMAND_ERROR_IS_FATAL ANY)
+    foreach(version 942=9402 1100=11000)
+        string(REPLACE "=" ";" version "${version}")
+        list(POP_FRONT version name)
+        file(WRITE "${bitcode}/${name}.ll" "target triple = \"amdgcn-amd-amdhsa\"\n@__oclc_ISA_version = linkonce_odr protected "
+                                           "local_unnamed_addr addrspace(4) constant i32 ${version}, align 4\n")
+        execute_process(COMMAND "${shardwise_amd_clang}" -cc1 -triple amdgcn-amd-amdhsa -emit-llvm-bc -x ir "${bitcode}/${name}.ll"
+                                -o "${bitcode}/oclc_isa_version_${name}.bc" COMMAND_ERROR_IS_FATAL ANY)
+    endforeach()
 
     shardwise_device_cases(device_cases_amd)
     add_executable(test_device_amd $<TARGET_OBJECTS:device_cases_amd> $<TARGET_OBJECTS:doctest_main>)
     set_target_properties(test_device_amd PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests" LINKER_LANGUAGE CXX
                                                      CXX_EXTENSIONS OFF)
     cmake_path(GET shardwise_amd_clang PARENT_PATH folder)
-    # -O1, and no packed products of floats: of what -O3 makes the emulator executes some wrongly, and of packed ones, whose first half it
+    # -O1, and no packed products of floats, which gfx1100 has none of: of what -O3 makes the emulator executes some wrongly, and of packed ones, whose first half it
     # writes before it has read what the second needs.
     set(compile "${CMAKE_COMMAND}" -E env "PATH=/usr/lib/llvm-19/bin:${folder}:$ENV{PATH}" "${shardwise_amd_clang}" -std=c++20 -O1 -DNDEBUG
-                -Xclang -target-feature -Xclang -packed-fp32-ops
                 -D__HIP_PLATFORM_AMD__=1 -DSHARDWISE_TEST_KERNELS_ELSEWHERE "-I${PROJECT_SOURCE_DIR}/include"
-                "-I${CMAKE_CURRENT_SOURCE_DIR}/support" -idirafter "${shardwise_amd_include}" -x hip --offload-arch=gfx942
+                "-I${CMAKE_CURRENT_SOURCE_DIR}/support" -idirafter "${shardwise_amd_include}" -x hip
                 "--rocm-device-lib-path=${bitcode}")
+    foreach(architecture IN LISTS architectures)
+        set(code_${architecture} "")
+        set(flags_${architecture} "--offload-arch=${architecture}")
+    endforeach()
+    list(APPEND flags_gfx942 -Xclang -target-feature -Xclang -packed-fp32-ops)
     set(code "")
     foreach(name kernels host_code ${shardwise_kernel_families})
         set(source "${PROJECT_SOURCE_DIR}/include/shardwise/kernels/instantiate/${name}.cu")
@@ -226,18 +235,21 @@ if(SHARDWISE_AMD_EMULATOR)
         endif()
         set(object "${CMAKE_CURRENT_BINARY_DIR}/device-amd-${name}.o")
         add_custom_command(OUTPUT "${object}" VERBATIM COMMENT "amd: ${name}, host code" DEPENDS "${source}"
-                           DEPFILE "${object}.d" COMMAND ${compile} -MD -MF "${object}.d" --cuda-host-only -fuse-cuid=none -fPIC
+                           DEPFILE "${object}.d" COMMAND ${compile} ${flags_gfx942} -MD -MF "${object}.d" --cuda-host-only -fuse-cuid=none -fPIC
                                                          -c "${source}" -o "${object}")
         target_sources(test_device_amd PRIVATE "${object}")
         set_source_files_properties("${object}" PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
         if(name STREQUAL "host_code")
             continue()
         endif()
-        set(object "${CMAKE_CURRENT_BINARY_DIR}/device-amd-${name}.code")
-        add_custom_command(OUTPUT "${object}" VERBATIM COMMENT "amd: ${name}, for gfx942" DEPENDS "${source}"
-                           DEPFILE "${object}.d" COMMAND ${compile} -MD -MF "${object}.d" --cuda-device-only --no-gpu-bundle-output
-                                                         -c "${source}" -o "${object}")
-        list(APPEND code "${object}")
+        foreach(architecture IN LISTS architectures)
+            set(object "${CMAKE_CURRENT_BINARY_DIR}/device-amd-${architecture}-${name}.code")
+            add_custom_command(OUTPUT "${object}" VERBATIM COMMENT "amd: ${name}, for ${architecture}" DEPENDS "${source}"
+                               DEPFILE "${object}.d" COMMAND ${compile} ${flags_${architecture}} -MD -MF "${object}.d" --cuda-device-only
+                                                             --no-gpu-bundle-output -c "${source}" -o "${object}")
+            list(APPEND code "${object}")
+            list(APPEND code_${architecture} "${object}")
+        endforeach()
     endforeach()
     add_custom_target(device_amd_code DEPENDS ${code})
     add_dependencies(test_device_amd device_amd_code)
@@ -250,12 +262,20 @@ if(SHARDWISE_AMD_EMULATOR)
     endforeach()
     # Each object by --cuda-host-only has the same name of a unit.
     target_link_options(test_device_amd PRIVATE LINKER:-z,muldefs)
-    # As left_out.txt says.
-    file(STRINGS "${CMAKE_CURRENT_SOURCE_DIR}/device/amd/left_out.txt" left_out REGEX "^[^#]")
-    list(TRANSFORM left_out REPLACE "\\*: .*" "*")
-    list(JOIN left_out "," left_out)
-    add_test(NAME device.amd COMMAND test_device_amd "--test-case-exclude=${left_out}" WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
-    set(execute "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_SOURCE_DIR}/device/amd/execute.py" "${SHARDWISE_AMD_EMULATOR}" ${code})
-    list(JOIN execute " " execute)
-    set_tests_properties(device.amd PROPERTIES LABELS long TIMEOUT 7200 ENVIRONMENT "SHARDWISE_AMD_EXECUTE=${execute}")
+    foreach(architecture IN LISTS architectures)
+        # As left_out.txt says, and the file of the architecture.
+        set(left_out "")
+        foreach(file left_out.txt left_out_${architecture}.txt)
+            file(STRINGS "${CMAKE_CURRENT_SOURCE_DIR}/device/amd/${file}" lines REGEX "^[^#]")
+            list(APPEND left_out ${lines})
+        endforeach()
+        list(TRANSFORM left_out REPLACE "\\*: .*" "*")
+        list(JOIN left_out "," left_out)
+        set(test device.amd.${architecture})
+        add_test(NAME ${test} COMMAND test_device_amd "--test-case-exclude=${left_out}" WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+        set(execute "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_SOURCE_DIR}/device/amd/execute.py" "${SHARDWISE_AMD_EMULATOR}"
+                    ${code_${architecture}})
+        list(JOIN execute " " execute)
+        set_tests_properties(${test} PROPERTIES LABELS long TIMEOUT 7200 ENVIRONMENT "SHARDWISE_AMD_EXECUTE=${execute}")
+    endforeach()
 endif()

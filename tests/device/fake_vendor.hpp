@@ -194,8 +194,10 @@ struct FakeApi {
     using Products = FakeProducts;
 
     static constexpr std::string_view name = "fake";
-    /// No vendor's warps are that narrow: a kernel that counts on 32 or 64 goes wrong here.
-    static constexpr std::int32_t warp_size = 16;
+    static constexpr std::int32_t warp_size = 32;
+    /// The devices': narrower than launchers count by, as AMD's are of one generation. No vendor's warps are that narrow: a kernel that
+    /// counts on 32 or 64 goes wrong here.
+    static constexpr std::int32_t least_warp_size = 16;
     static constexpr bool co_resident_blocks = true;
     /// Whether ranks add up by kernels that wait for each other without being asked to.
     static constexpr bool tries_peers = true;
@@ -424,8 +426,11 @@ static_assert(ComputeBackend<Fake>);
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 template <>
+inline constexpr int widest_warp<testing::FakeApi> = testing::FakeApi::warp_size;
+
+template <>
 struct DeviceCode<testing::FakeApi> {
-    static constexpr int warp_size = testing::FakeApi::warp_size;
+    static constexpr int warp_size = testing::FakeApi::least_warp_size;
     static constexpr bool has_own_warps = true;
 
     static float shuffle_xor(float value, int mask) { return testing::Emulator::current().shuffle_xor(value, mask); }
@@ -451,7 +456,7 @@ template <>
 struct MatrixTile<testing::FakeApi> {
     static constexpr bool is_there = true;
     static constexpr std::int64_t few_results = 0;
-    static constexpr int values = 128 / testing::FakeApi::warp_size;
+    static constexpr int values = 128 / DeviceCode<testing::FakeApi>::warp_size;
     struct Left {
         std::uint16_t const* rows;
         int half;
@@ -484,7 +489,8 @@ struct DeviceLaunch<testing::FakeApi> {
         auto const lock = testing::FakeMachine::get().drive(stream->device, reinterpret_cast<void const*>(kernel));
         stream->put([=] {
             auto const turn = testing::FakeMachine::get().run_kernel();
-            testing::Emulator::run(blocks, threads, testing::FakeApi::warp_size, [=] { kernel(arguments...); });
+            testing::Emulator::run(blocks, threads, DeviceCode<testing::FakeApi>::warp_size,
+                                   [=] { kernel(arguments...); });
         });
         return {};
     }

@@ -35,7 +35,7 @@ struct Clean {
         auto& machine = FakeMachine::get();
         machine.mend();
         machine.devices = 2;
-        machine.warp_size = FakeApi::warp_size;
+        machine.warp_size = FakeApi::least_warp_size;
         FakeApi::current() = 0;
         CHECK(machine.is_empty());
     }
@@ -70,11 +70,13 @@ TEST_CASE("DeviceContext: a device that is not there, or has other warps, is ref
     FakeMachine::get().devices = 0;
     CHECK(FakeContext::open().error().code() == ErrorCode::no_such_device);
     FakeMachine::get().devices = 2;
-    FakeMachine::get().warp_size = 32;
+    FakeMachine::get().warp_size = FakeApi::warp_size;
+    CHECK(FakeContext::open());
+    FakeMachine::get().warp_size = 64;
     auto const wide = FakeContext::open();
     REQUIRE_FALSE(wide);
     CHECK(wide.error().code() == ErrorCode::unsupported);
-    CHECK(wide.error().message().find("got 32, expected 16") != std::string::npos);
+    CHECK(wide.error().message().find("got 64, expected 32") != std::string::npos);
 }
 
 TEST_CASE("DeviceContext: a driver that does not answer is a backend_failure that names the call") {

@@ -48,11 +48,11 @@ Hiprtc const* hiprtc() {
     return &*found;
 }
 
-void check_compiles(std::string const& kernel) {
+void check_compiles(std::string const& kernel, std::string const& architecture) {
     std::string log;
     auto const code =
-        hiprtc()->compile(detail::HipJitVendor::request(detail::device_sources(), kernel, "gfx90a"), &log);
-    INFO(kernel, "\n", log);
+        hiprtc()->compile(detail::HipJitVendor::request(detail::device_sources(), kernel, architecture), &log);
+    INFO(architecture, " ", kernel, "\n", log);
     REQUIRE(code);
     CHECK(code->image.find(code->symbol) != std::string::npos);
     // What hipRTC warns of nobody would see.
@@ -70,14 +70,36 @@ TEST_CASE("hipRTC compiles kernels of every template") {
     auto const all = jit_kernels();
     CHECK(all.size() >= 35);
     CHECK(all.count("shardwise::detail::add_portions") == 1);
-    for (auto const& each : all) check_compiles(*each.second.begin());
+    for (auto const& each : all) check_compiles(*each.second.begin(), "gfx90a");
+    // Of the other warp.
+    for (auto const* const name : {"multiply_rows", "multiply_sums", "normalise_rows", "attend_singles"})
+        check_compiles(*all.at(std::string("shardwise::detail::") + name).rbegin(), "gfx1030");
 }
 
 TEST_CASE("hipRTC compiles every kernel" * doctest::test_suite("long")) {
     if (hiprtc() == nullptr) return;
     for (auto const& each : jit_kernels()) {
-        for (auto const& kernel : each.second) check_compiles(kernel);
+        for (auto const& kernel : each.second) {
+            for (auto const* const architecture : {"gfx90a", "gfx1030"}) check_compiles(kernel, architecture);
+        }
     }
+}
+
+TEST_CASE("hipRTC: device code has the warp of the device that it is compiled for, and grids those of the widest") {
+    if (hiprtc() == nullptr) return;
+    auto const sources = detail::device_sources();
+    auto const compiles = [&](std::string const& condition, std::string const& architecture) {
+        auto request = detail::HipJitVendor::request(sources, "check<1>", architecture);
+        request.unit +=
+            "using namespace shardwise::detail;\ntemplate <int n> __global__ void check(int* out) { static_assert(" +
+            condition + "); *out = n; }\n";
+        return static_cast<bool>(hiprtc()->compile(request));
+    };
+    std::string const warp = "DeviceCode<HipApi>::warp_size == ";
+    CHECK(compiles(warp + "64 && widest_warp<HipApi> == 64", "gfx90a"));
+    CHECK_FALSE(compiles(warp + "32", "gfx90a"));
+    CHECK(compiles(warp + "32 && widest_warp<HipApi> == 64", "gfx1030"));
+    CHECK_FALSE(compiles(warp + "64", "gfx1030"));
 }
 
 TEST_CASE("hipRTC: what does not compile is an error with the compiler's own words") {

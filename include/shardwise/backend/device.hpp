@@ -43,7 +43,7 @@ struct DeviceBackend {
     static constexpr std::size_t alignment = 256;
     /// Allocations take whole ones, and are counted so: parts of one block are then as aligned as what the vendor gives.
     static constexpr std::int64_t allocation_grain = 256;
-    /// Threads that run in step.
+    /// Threads that run in step, on the vendor's devices where they are most.
     static constexpr std::int32_t warp_size = Api::warp_size;
     /// True where all blocks of a kernel that fits run at once, so that one may wait for another.
     static constexpr bool co_resident_blocks = Api::co_resident_blocks;

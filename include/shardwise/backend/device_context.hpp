@@ -53,7 +53,7 @@ public:
         }
         auto const facts = Api::describe(options.device);
         if (!facts) return facts.error();
-        if (facts->warp_size != Api::warp_size) {
+        if (facts->warp_size != Api::warp_size && facts->warp_size != Api::least_warp_size) {
             return Error{ErrorCode::unsupported}
                 .in(Api::name)
                 .because("the device runs threads in groups of another size than the kernels were made for")

@@ -23,9 +23,19 @@ inline constexpr bool has_device_warps = false;
 inline constexpr bool has_device_warps = true;
 #endif
 
+#if defined(__GFX10__) || defined(__GFX11__) || defined(__GFX12__)
+inline constexpr int hip_warp = 32;
+#elif defined(__HIP_DEVICE_COMPILE__) && defined(__AMDGCN_WAVEFRONT_SIZE)
+// Of compilers that do not say the generation.
+inline constexpr int hip_warp = __AMDGCN_WAVEFRONT_SIZE;
+#else
+inline constexpr int hip_warp = 64;
+#endif
+
 template <>
 struct DeviceCode<HipApi> {
-    static constexpr int warp_size = 64;
+    /// Of the device that the code is compiled for.
+    static constexpr int warp_size = hip_warp;
     /// True where warps of a block shuffle without each other.
     static constexpr bool has_own_warps = has_device_warps;
 

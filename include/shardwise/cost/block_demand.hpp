@@ -60,7 +60,7 @@ struct BlockDemand {
         if (op.kind == OpKind::linear) demand.dense_elements += elements;
         if (op.kind == OpKind::experts) demand.expert_elements += elements;
         bool const is_frozen = policy.has_adapter && has_base_weight(op);
-        auto const routing = op.details.has_routing() ? op.routing() : Routing{};
+        auto const& routing = op.details.any_routing();
         demand.operations.push_back({op.kind, work.flops, work.traffic + work.kv_read, elements, routing.experts,
                                      routing.experts_per_token, is_frozen});
     }

@@ -32,8 +32,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The experts that an expert-parallel rank has of an operation's; none of an operation without experts.
 [[nodiscard]] constexpr UnitRange own_experts(Operation const& op, TensorPlace experts) {
-    auto const all = op.details.has_routing() ? op.routing().experts : 0;
-    return split_units(all, experts.ranks, experts.rank);
+    return split_units(op.details.any_routing().experts, experts.ranks, experts.rank);
 }
 
 /// Rows that lie together by expert: those of a rank's expert `expert + i` are [first[i], first[i + 1]).

@@ -30,9 +30,9 @@ struct MultiplyStage {
     static constexpr int warp = DeviceCode<Api>::warp_size;
     static constexpr int elements = DeviceChunk<format>::elements;
     static constexpr int slot = elements == 4 ? 4 : elements + 4;
-    /// Rows of activations that find room.
-    static constexpr int max_rows =
-        power_of_two_within(multiply_staged / (warp * slot) < 8 ? multiply_staged / (warp * slot) : 8);
+    /// Rows of activations that find room, whatever the warp.
+    static constexpr int widest_rows = multiply_staged / (widest_warp<Api> * slot);
+    static constexpr int max_rows = power_of_two_within(widest_rows < 8 ? widest_rows : 8);
 };
 
 template <int count>

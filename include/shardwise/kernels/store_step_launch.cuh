@@ -15,7 +15,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 template <class Api, class T>
 [[nodiscard]] RowKernel<void(StoreStepCall<T, std::int8_t>)> choose_store(StoreStepCall<T, std::int8_t> const& call) {
     if (!DeviceCode<Api>::has_own_warps) return {SHARDWISE_KERNEL(store_bytes<Api, T, 1, false>), 1};
-    constexpr auto rows = RowTeam<Api, true>::rows;
+    constexpr auto rows = narrow_rows<Api>;
     bool const is_packed = has_packs(call.in, call.rows, call.in_row, call.width) && call.head_width % 4 == 0 &&
                            reinterpret_cast<std::uintptr_t>(call.memory) % 4 == 0 && call.memory_row % 4 == 0;
     if (is_packed) return {SHARDWISE_KERNEL(store_bytes<Api, T, 4, true>), rows};

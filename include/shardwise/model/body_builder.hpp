@@ -123,9 +123,10 @@ public:
                 body_.refuse(made.parameters[0], "changes the values of an attention that makes them of a latent");
         }
         // Heads of an odd width have no halves; their rotation is refused.
-        for (auto const rotated : {q, k}) {
-            if (q != k && rotated != v && shape.key_dim % 2 == 0)
-                body_.store_heads(rotated, {.rows = HeadRows::rotated, .dim = shape.key_dim});
+        if (q != k && shape.key_dim % 2 == 0) {
+            for (auto const rotated : {q, k}) {
+                if (rotated != v) body_.store_heads(rotated, {.rows = HeadRows::rotated, .dim = shape.key_dim});
+            }
         }
         return append(op, {q, k, v},
                       Value{.name = "attention",
@@ -280,7 +281,7 @@ protected:
         auto const& operations = body_.operations();
         auto i = operations.size() - 1;
         while (i > 0 && operations[i].output != routes) --i;
-        return operations[i].details.has_routing() ? operations[i].routing() : Routing{};
+        return operations[i].details.any_routing();
     }
 
 private:

@@ -176,8 +176,10 @@ public:
     [[nodiscard]] constexpr NormRule const& norm() const { return holds(Held::norm) ? norm_ : default_norm; }
     [[nodiscard]] constexpr TableRule const& table() const { return holds(Held::table) ? table_ : default_table; }
     [[nodiscard]] constexpr Routing const& routing() const { return holds(Held::routing) ? routing_ : default_routing; }
-    /// Whether the operation is route, experts or combine.
-    [[nodiscard]] constexpr bool has_routing() const { return held_ == Held::routing; }
+    /// Of any operation: none where it is not route, experts or combine.
+    [[nodiscard]] constexpr Routing const& any_routing() const {
+        return held_ == Held::routing ? routing_ : default_routing;
+    }
     [[nodiscard]] constexpr StoredHeads const& heads() const { return holds(Held::heads) ? heads_ : default_heads; }
     [[nodiscard]] constexpr ActivationKind activation() const {
         return holds(Held::activation) ? activation_ : ActivationKind::silu;

@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """execute.py TINYGRAD OBJECT... ADDRESS SIZE: executes AMD machine code for tests/device/amd/runtime.cpp.
 
-TINYGRAD is a checkout of tinygrad/tinygrad, whose emulator of CDNA (test/mockgpu/amd/emu.py) executes the instructions; OBJECT are code
-objects for gfx942. Both processes have the memory of the device, file descriptor 3, at ADDRESS. Requests are lines on standard input:
+TINYGRAD is a checkout of tinygrad/tinygrad, whose emulator of CDNA and RDNA (test/mockgpu/amd/emu.py) executes the instructions; OBJECT are
+code objects for gfx942, or for gfx1100. Both processes have the memory of the device, file descriptor 3, at ADDRESS. Requests are lines on
+standard input:
 
+    device                                          answers  device NAME WARP          what the code objects are for
     layout KERNEL                                   answers  layout OFFSET:BYTES ...   of the kernel's own arguments
     run KERNEL BLOCKS THREADS SHARED ARGUMENTS      answers  done                      ARGUMENTS is an address
 
@@ -52,11 +54,25 @@ def read_msgpack(data, at=0):
     return (dict(zip(items[::2], items[1::2])) if is_map else items), at
 
 
+class Processor:
+    """What code objects are for, by the processor in their ELF flags (EF_AMDGPU_MACH): its name, the threads of a warp, and what the
+    emulator calls its instructions."""
+
+    KNOWN = {0x4C: ("gfx942", 64, "cdna"), 0x41: ("gfx1100", 32, "rdna3")}
+
+    def __init__(self, objects):
+        numbers = {code.flags & 0xFF for code in objects}
+        if len(numbers) != 1 or not numbers <= set(self.KNOWN):
+            sys.exit(f"execute.py: code objects are all for gfx942 or all for gfx1100, not for processors {sorted(numbers)}")
+        self.name, self.warp, self.instructions = self.KNOWN[numbers.pop()]
+
+
 class CodeObject:
     """A code object in memory: where its kernels begin, and what their metadata says."""
 
     def __init__(self, path):
         data = open(path, "rb").read()
+        self.flags = struct.unpack_from("<I", data, 48)[0]
         offset, count = struct.unpack_from("<Q", data, 32)[0], struct.unpack_from("<H", data, 56)[0]
         segments = [struct.unpack_from("<IIQQQQQQ", data, offset + 56 * i) for i in range(count)]
         size = max(segment[3] + segment[6] for segment in segments if segment[0] == 1)
@@ -104,13 +120,15 @@ class Emulator:
         sys.path.insert(0, folder)
         os.environ["DEV"] = "CPU"
         self.emulator = importlib.import_module("test.mockgpu.amd.emu")
-        # It flushes numbers below the normal ones, as RDNA does where nothing is said. gfx9's kernels keep them.
+        # It flushes numbers below the normal ones, as RDNA does where nothing is said. These kernels keep them.
         self.emulator._MXCSRContext.__enter__ = lambda context: context
         self.emulator._MXCSRContext.__exit__ = lambda context, *_: None
         self.mend()
         decode = self.emulator._decode_at
         self.emulator._decode_at = lambda pc, architecture: decode(without_scalar_base(pc), architecture)
-        self.kernels = {name: one for one in map(CodeObject, objects) for name in one.kernels}
+        codes = [CodeObject(path) for path in objects]
+        self.processor = Processor(codes)
+        self.kernels = {name: one for one in codes for name in one.kernels}
 
     def mend(self):
         """Gives each wave memory of its own for variables, of which the emulator has one for all waves of a block, and puts the memory
@@ -153,7 +171,8 @@ class Emulator:
             raise ValueError(f"wants other registers than the address of its arguments ({properties:#x})")
         granules = (fixed_shared + shared + 511) // 512
         second = second & ~(0x1FF << 15) | granules << 15
-        self.emulator.run_asm(code.base + descriptor + entry, 0, blocks, 1, 1, threads, 1, 1, arguments, second, scratch, "cdna")
+        self.emulator.run_asm(code.base + descriptor + entry, 0, blocks, 1, 1, threads, 1, 1, arguments, second, scratch,
+                              self.processor.instructions)
 
 
 def main():
@@ -169,12 +188,14 @@ def main():
     os.dup2(2, 1)
     emulator = Emulator(folder, objects)
     for line in sys.stdin:
-        what, name, *numbers = line.split()
+        what, *words = line.split()
         try:
-            if what == "layout":
-                answer = emulator.layout(name)
+            if what == "device":
+                answer = f"device {emulator.processor.name} {emulator.processor.warp}"
+            elif what == "layout":
+                answer = emulator.layout(*words)
             else:
-                emulator.run(name, *map(int, numbers))
+                emulator.run(words[0], *map(int, words[1:]))
                 answer = "done"
         except Exception as error:  # the emulator's own are of every kind
             answer = "failed " + " ".join(f"{type(error).__name__}: {error}".split())

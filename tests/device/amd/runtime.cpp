@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A HIP runtime whose device is an emulator of AMD's machine code: one device of 64 lanes a wave, gfx942, which executes a kernel while it
-// is launched. A program links it instead of libamdhip64, with host code compiled by --cuda-host-only; the kernels are code objects of their
+// A HIP runtime whose device is an emulator of AMD's machine code: one device, gfx942 or gfx1100, which executes a kernel while it is
+// launched. A program links it instead of libamdhip64, with host code compiled by --cuda-host-only; the kernels are code objects of their
 // own. execute.py executes them, in a process that has the device's memory at the same address.
 //
 //   SHARDWISE_AMD_EXECUTE   the command: Python, execute.py, the checkout of tinygrad and the code objects, parted by spaces
@@ -111,6 +111,10 @@ public:
         return failed(hipErrorLaunchFailure);
     }
 
+    [[nodiscard]] std::string const& name() const { return name_; }
+    /// Threads of a warp.
+    [[nodiscard]] int warp() const { return warp_; }
+
     Device(Device const&) = delete;
     Device& operator=(Device const&) = delete;
     ~Device() {
@@ -137,6 +141,9 @@ private:
         // A request to a process that has ended is told by its missing answer.
         (void)std::signal(SIGPIPE, SIG_IGN);
         start();
+        std::istringstream facts(ask("device"));
+        std::string word;
+        if (!(facts >> word >> name_ >> warp_) || word != "device") fail("does not say what it is");
     }
     [[noreturn]] static void fail(char const* what) {
         std::fprintf(stderr, "amd: the emulated device %s\n", what);
@@ -198,6 +205,8 @@ private:
         return "failed The emulator ended by signal " + std::to_string(WIFSIGNALED(status) ? WTERMSIG(status) : 0);
     }
 
+    std::string name_;
+    int warp_ = 0;
     std::mutex mutex_;
     std::mutex launch_mutex_;
     char* memory_ = nullptr;
@@ -276,11 +285,12 @@ hipError_t hipSetDevice(int device) {
 }
 hipError_t hipGetDeviceProperties(hipDeviceProp_t* properties, int) {
     *properties = {};
-    properties->warpSize = 64;
+    auto const& device = Device::one();
+    properties->warpSize = device.warp();
     properties->multiProcessorCount = 4;
     properties->totalGlobalMem = memory_bytes;
-    std::strcpy(properties->name, "emulated gfx942");
-    std::strcpy(properties->gcnArchName, "gfx942");
+    std::snprintf(properties->name, sizeof properties->name, "emulated %s", device.name().c_str());
+    std::snprintf(properties->gcnArchName, sizeof properties->gcnArchName, "%s", device.name().c_str());
     return hipSuccess;
 }
 hipError_t hipDeviceGetUuid(hipUUID* uuid, hipDevice_t) {

@@ -24,6 +24,7 @@ struct AnyApi {
 
     static constexpr std::string_view name = "device";
     static constexpr std::int32_t warp_size = 32;
+    static constexpr std::int32_t least_warp_size = 32;
     static constexpr bool co_resident_blocks = true;
     /// Whether ranks add up by kernels that wait for each other without being asked to.
     static constexpr bool tries_peers = true;

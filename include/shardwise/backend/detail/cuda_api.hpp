@@ -32,6 +32,7 @@ struct CudaApi {
 
     static constexpr std::string_view name = "cuda";
     static constexpr std::int32_t warp_size = 32;
+    static constexpr std::int32_t least_warp_size = 32;
     static constexpr bool co_resident_blocks = true;
     /// Whether ranks add up by kernels that wait for each other without being asked to.
     static constexpr bool tries_peers = true;

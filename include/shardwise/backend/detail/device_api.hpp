@@ -36,7 +36,9 @@ concept DeviceApi = requires(typename Api::Stream stream, typename Api::Event ev
                              void* memory, void const* from, std::size_t bytes, std::int32_t device,
                              SharedHandle handle) {
     { Api::name } -> std::convertible_to<std::string_view>;
+    // Of the vendor's widest and narrowest warps; launchers count what threads do by the widest.
     { Api::warp_size } -> std::convertible_to<std::int32_t>;
+    { Api::least_warp_size } -> std::convertible_to<std::int32_t>;
     { Api::co_resident_blocks } -> std::convertible_to<bool>;
     { Api::nccl_name } -> std::convertible_to<std::string_view>;
     { Api::tries_peers } -> std::convertible_to<bool>;

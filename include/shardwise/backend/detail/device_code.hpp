@@ -13,6 +13,13 @@ struct HipApi;
 template <class Api>
 struct DeviceCode;
 
+/// The warps of the vendor's devices where they are widest, which is the same whatever device a unit is compiled for: what a launcher
+/// decides depends on no other.
+template <class Api>
+inline constexpr int widest_warp = DeviceCode<Api>::warp_size;
+template <>
+inline constexpr int widest_warp<HipApi> = 64;
+
 /// How a vendor launches a kernel. Specialised in backend/cuda_launch.cuh and backend/hip_launch.cuh.
 template <class Api>
 struct DeviceLaunch;

@@ -31,8 +31,9 @@ struct HipApi {
     using Products = TiledProducts<HipApi>;
 
     static constexpr std::string_view name = "hip";
-    /// The wavefront of CDNA and GCN; a device with another one is refused when its context is opened.
+    /// The wavefront of CDNA and GCN (gfx9), and that of RDNA (gfx10 to gfx12): a binary has kernels for both.
     static constexpr std::int32_t warp_size = 64;
+    static constexpr std::int32_t least_warp_size = 32;
 #if defined(SHARDWISE_HAS_HIP_CPU)
     static constexpr bool co_resident_blocks = false;
 #else
@@ -40,7 +41,7 @@ struct HipApi {
 #endif
     /// No AMD device has run kernels that wait for each other yet: whoever wants them asks for them.
     static constexpr bool tries_peers = false;
-    /// The constant clock of gfx9 (s_memrealtime) counts at 100 MHz.
+    /// The constant clock (s_memrealtime) counts at 100 MHz.
     static constexpr std::int64_t ticks_per_microsecond = 100;
     /// The vendor's library of collectives, as the loader finds it.
     static constexpr std::string_view nccl_name = "librccl.so.1";

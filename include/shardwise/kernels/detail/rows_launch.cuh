@@ -19,13 +19,17 @@ struct RowKernel {
     int threads = row_threads;
 };
 
+/// Rows that a block works on at once where a warp has one, at least.
+template <class Api>
+inline constexpr std::int64_t narrow_rows = row_threads / widest_warp<Api>;
+
 /// The kernel for rows of a width: with packs where rows are made of them, by warps where they are narrow, too.
 template <class Api, class Kernel>
 [[nodiscard]] RowKernel<Kernel> choose_rows(std::int64_t width, bool is_packed, Kernel* single, Kernel* packed,
                                             Kernel* narrow) {
     if (!is_packed) return {single, 1};
     if (width > narrow_row || !DeviceCode<Api>::has_own_warps) return {packed, 1};
-    return {narrow, RowTeam<Api, true>::rows};
+    return {narrow, narrow_rows<Api>};
 }
 
 /// The same for RMS norms, where a block has as many threads as a row asks for.
