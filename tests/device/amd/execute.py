@@ -55,16 +55,16 @@ def read_msgpack(data, at=0):
 
 
 class Processor:
-    """What code objects are for, by the processor in their ELF flags (EF_AMDGPU_MACH): its name, the threads of a warp, and what the
-    emulator calls its instructions."""
+    """What code objects are for, by the processor in their ELF flags (EF_AMDGPU_MACH): its name, the threads of a warp, what the emulator
+    calls its instructions, and the bit from which a FLAT one names its memory."""
 
-    KNOWN = {0x4C: ("gfx942", 64, "cdna"), 0x41: ("gfx1100", 32, "rdna3")}
+    KNOWN = {0x4C: ("gfx942", 64, "cdna", 14), 0x41: ("gfx1100", 32, "rdna3", 16)}
 
     def __init__(self, objects):
         numbers = {code.flags & 0xFF for code in objects}
         if len(numbers) != 1 or not numbers <= set(self.KNOWN):
             sys.exit(f"execute.py: code objects are all for gfx942 or all for gfx1100, not for processors {sorted(numbers)}")
-        self.name, self.warp, self.instructions = self.KNOWN[numbers.pop()]
+        self.name, self.warp, self.instructions, self.segment = self.KNOWN[numbers.pop()]
 
 
 class CodeObject:
@@ -105,13 +105,16 @@ class CodeObject:
             at += (size + 3) // 4 * 4
 
 
-def without_scalar_base(pc):
-    """The address of an instruction, of which a FLAT one says that it has no scalar base: compilers leave 0 in the field, which FLAT does
-    not read and the emulator takes for register 0."""
+def as_known(pc, processor):
+    """The address of an instruction, as the emulator knows it. A FLAT one says that it has no scalar base: compilers leave 0 in the field,
+    which FLAT does not read and the emulator takes for register 0. Caches are forgotten by two s_nop: there are none."""
     words = (ctypes.c_uint32 * 2).from_address(pc)
-    is_flat = words[0] >> 26 == 0b110111 and words[0] >> 14 & 3 == 0
+    is_flat = words[0] >> 26 == 0b110111 and words[0] >> processor.segment & 3 == 0
     if is_flat:
         words[1] |= 0x7F << 16
+    # buffer_gl0_inv and buffer_gl1_inv.
+    if processor.instructions == "rdna3" and words[0] in (0xE0AC0000, 0xE0B00000):
+        words[0] = words[1] = 0xBF800000
     return pc
 
 
@@ -125,7 +128,7 @@ class Emulator:
         self.emulator._MXCSRContext.__exit__ = lambda context, *_: None
         self.mend()
         decode = self.emulator._decode_at
-        self.emulator._decode_at = lambda pc, architecture: decode(without_scalar_base(pc), architecture)
+        self.emulator._decode_at = lambda pc, architecture: decode(as_known(pc, self.processor), architecture)
         codes = [CodeObject(path) for path in objects]
         self.processor = Processor(codes)
         self.kernels = {name: one for one in codes for name in one.kernels}
