@@ -455,6 +455,7 @@ struct DeviceCode<testing::FakeApi> {
 template <>
 struct MatrixTile<testing::FakeApi> {
     static constexpr bool is_there = true;
+    static constexpr int columns = 8;
     static constexpr std::int64_t few_results = 0;
     static constexpr int values = 128 / DeviceCode<testing::FakeApi>::warp_size;
     struct Left {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/detail/device_code.cuh>
+#include <shardwise/backend/detail/device_numbers.hpp>
 
 #include <cstdint>
 
@@ -14,8 +15,8 @@ constexpr int matrix_inputs = 32;
     return row * matrix_inputs + ((eight ^ (row / 2 % 4)) * 8);
 }
 
-/// How a warp multiplies small matrices of bfloat16 that lie in shared memory: sums [16, 8] += left [16, 16] * right [8, 16]^T, in float.
-/// Where `is_there` is false a vendor has none, and its products of many rows are those of few.
+/// How a warp multiplies small matrices of bfloat16 that lie in shared memory: sums [16, columns] += left [16, 16] * right [columns, 16]^T,
+/// in float. Where `is_there` is false a vendor has none, and its products of many rows are those of few.
 template <class Api>
 struct MatrixTile {
     static constexpr bool is_there = false;
@@ -28,6 +29,7 @@ struct MatrixTile {
 template <>
 struct MatrixTile<CudaApi> {
     static constexpr bool is_there = true;
+    static constexpr int columns = 8;
     /// Results up to which multiply_rows is faster. On an H200 tiles take 1.35 us for 32 inputs, however few they are, in which
     /// multiply_rows makes as many results.
     static constexpr std::int64_t few_results = 420'000;
@@ -73,6 +75,102 @@ private:
                      : "memory");
     }
 };
+#endif
+
+#if defined(__HIPCC__) || defined(SHARDWISE_HAS_HIP_CPU) || defined(SHARDWISE_HIP_JIT)
+#if defined(__gfx90a__) || defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__) || defined(__gfx950__)
+#define SHARDWISE_HIP_MFMA 1
+#elif defined(__GFX11__)
+#define SHARDWISE_HIP_WMMA 1
+#endif
+
+/// MFMA of CDNA 2 and 3 (gfx90a, gfx942), which flushes numbers below the normal ones on gfx90a; WMMA of RDNA 3 (gfx11); plain sums on what has
+/// neither.
+///
+/// Source  AMD Instinct MI200 ISA, 7.1 (V_MFMA_F32_16X16X16BF16_1K), and CDNA 3 ISA, 7.1; RDNA 3 ISA, 7.9 (V_WMMA_F32_16X16X16_BF16)
+template <>
+struct MatrixTile<HipApi> {
+    static constexpr bool is_there = true;
+    static constexpr int columns = 16;
+    /// As on NVIDIA's: no AMD device has measured it.
+    static constexpr std::int64_t few_results = 420'000;
+    static constexpr int values = 256 / DeviceCode<HipApi>::warp_size;
+    static constexpr bool is_narrow = DeviceCode<HipApi>::warp_size == 32;
+
+#if defined(SHARDWISE_HIP_MFMA)
+    /// Four numbers of a lane's row: those of its sixteenth of the warp.
+    using Numbers = short __attribute__((ext_vector_type(4)));
+    struct Left {
+        Numbers numbers;
+    };
+#elif defined(SHARDWISE_HIP_WMMA)
+    /// The sixteen numbers of a lane's row, which both halves of the warp have.
+    using Numbers = short __attribute__((ext_vector_type(16)));
+    struct Left {
+        Numbers numbers;
+    };
+#else
+    /// Where the rows lie.
+    struct Left {
+        std::uint16_t const* rows;
+        int half;
+    };
+#endif
+    using Right = Left;
+
+    static __device__ int row(int lane, int i) {
+        return is_narrow ? 2 * i + lane / 16 : lane / 16 * 4 + i;
+    }
+    static __device__ int column(int lane, int) {
+        return lane % 16;
+    }
+
+    /// The first or the second sixteen numbers of sixteen rows.
+    static __device__ Left load_left(std::uint16_t const* rows, int half, int lane) {
+#if defined(SHARDWISE_HIP_MFMA)
+        auto const* const at = rows + matrix_place(lane % 16, 2 * half + lane / 32) + lane / 16 % 2 * 4;
+        return *reinterpret_cast<Left const*>(at);
+#elif defined(SHARDWISE_HIP_WMMA)
+        using Eight = short __attribute__((ext_vector_type(8)));
+        auto const first = *reinterpret_cast<Eight const*>(rows + matrix_place(lane % 16, 2 * half));
+        auto const second = *reinterpret_cast<Eight const*>(rows + matrix_place(lane % 16, 2 * half + 1));
+        return {__builtin_shufflevector(first, second, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)};
+#else
+        return {rows, half};
+#endif
+    }
+    /// Of sixteen rows the first and the second sixteen.
+    static __device__ void load_right(std::uint16_t const* rows, int lane, Right (&right)[2]) {
+        right[0] = load_left(rows, 0, lane);
+        right[1] = load_left(rows, 1, lane);
+    }
+    static __device__ void multiply(Left const& left, Right const& right, int lane, float (&sums)[values]) {
+#if defined(SHARDWISE_HIP_MFMA) || defined(SHARDWISE_HIP_WMMA)
+        using Sums = float __attribute__((ext_vector_type(values)));
+        Sums made;
+        SHARDWISE_DEVICE_UNROLL
+        for (int i = 0; i < values; ++i) made[i] = sums[i];
+#if defined(SHARDWISE_HIP_MFMA)
+        made = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(left.numbers, right.numbers, made, 0, 0, 0);
+#else
+        made = __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(left.numbers, right.numbers, made);
+#endif
+        SHARDWISE_DEVICE_UNROLL
+        for (int i = 0; i < values; ++i) sums[i] = made[i];
+#else
+        auto const number = [](Left const& of, int row, int k) {
+            return float_of_bits(std::uint32_t{of.rows[matrix_place(row, 2 * of.half + k / 8) + k % 8]} << 16U);
+        };
+        for (int k = 0; k < 16; ++k) {
+            auto const other = number(right, column(lane, 0), k);
+            SHARDWISE_DEVICE_UNROLL
+            for (int i = 0; i < values; ++i) sums[i] += number(left, row(lane, i), k) * other;
+        }
+#endif
+    }
+};
+#undef SHARDWISE_HIP_MFMA
+#undef SHARDWISE_HIP_WMMA
 #endif
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

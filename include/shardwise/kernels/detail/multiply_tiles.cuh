@@ -96,11 +96,11 @@ __global__ void __launch_bounds__(matrix_threads, 2) multiply_tiles(MultiplyCall
     constexpr int left_parts = matrix_parts<format>;
     constexpr int right_parts = activation_parts<T>;
     using Staged = typename StagedAs<T>::type;
-    // A warp's share: tiles of 16 outputs by 8 rows.
+    // A warp's share: tiles of 16 outputs by Tile::columns rows.
     constexpr int row_warps = rows >= 64 ? 2 : 1;
     constexpr int output_warps = warps / row_warps;
     constexpr int output_tiles = matrix_outputs / 16 / output_warps > 0 ? matrix_outputs / 16 / output_warps : 1;
-    constexpr int row_tiles = rows / 8 / row_warps;
+    constexpr int row_tiles = rows / Tile::columns / row_warps;
     static_assert(output_tiles * output_warps * 16 % matrix_outputs == 0, "warps share the outputs");
     // Sixteen inputs of an output are a thread's to decode, in as many packs.
     constexpr int packs_of_thread = elements >= 16 ? 1 : 16 / elements;
@@ -241,7 +241,7 @@ __global__ void __launch_bounds__(matrix_threads, 2) multiply_tiles(MultiplyCall
         };
         float sums[output_tiles][row_tiles][Tile::values] = {};
         auto const first_tile = own / row_warps * output_tiles * 16;
-        auto const first_column = own % row_warps * row_tiles * 8;
+        auto const first_column = own % row_warps * row_tiles * Tile::columns;
         auto const multiply = [&](Buffer const& from) {
             if (first_tile >= matrix_outputs) return;
             auto const* const left_rows = reinterpret_cast<std::uint16_t const*>(from.left);
@@ -262,7 +262,7 @@ __global__ void __launch_bounds__(matrix_threads, 2) multiply_tiles(MultiplyCall
                 typename Tile::Right right[right_parts][2];
                 SHARDWISE_DEVICE_UNROLL
                 for (int part = 0; part < right_parts; ++part) {
-                    auto const first = part * rows + first_column + 8 * j;
+                    auto const first = part * rows + first_column + Tile::columns * j;
                     Tile::load_right(right_rows + first * matrix_inputs, lane, right[part]);
                 }
                 SHARDWISE_DEVICE_UNROLL
@@ -293,8 +293,8 @@ __global__ void __launch_bounds__(matrix_threads, 2) multiply_tiles(MultiplyCall
                                 sums[i][j][v] += from.scales[group * matrix_outputs + at] * products[i][v];
                             }
                             if constexpr (Chunk::has_offset) {
-                                sums[i][j][v] +=
-                                    from.offsets[at] * from.totals[first_column + 8 * j + Tile::column(lane, v)];
+                                sums[i][j][v] += from.offsets[at] *
+                                                 from.totals[first_column + Tile::columns * j + Tile::column(lane, v)];
                             }
                         }
                     }
@@ -328,7 +328,7 @@ __global__ void __launch_bounds__(matrix_threads, 2) multiply_tiles(MultiplyCall
                    Tile::row(lane, number % Tile::values);
         };
         auto const row_of = [&](int number) {
-            return first_row + first_column + number / Tile::values % row_tiles * 8 +
+            return first_row + first_column + number / Tile::values % row_tiles * Tile::columns +
                    Tile::column(lane, number % Tile::values);
         };
         bool is_number = true;
