@@ -74,19 +74,32 @@ struct MergeFactors {
     return factors.sums.weights == 0.0F ? 0.0F : factors.own / factors.sums.weights;
 }
 
-/// The score of a key that a query of a head sees, from the product of the two; `key_scale` is that of bytes.
+/// The nearest bfloat16 of a number.
+[[nodiscard]] __device__ inline float nearest_bf16(float value) {
+    return half_element_value(brain_bits(value), RowElement::bf16);
+}
+
+/// The score of a key that a query of a head sees, from the product of the two; `key_scale` is that of bytes. Key and query are named
+/// by their positions.
 template <class Cache>
 [[nodiscard]] __device__ float finish_score(StepAttentionCall<Cache> const& call, float product, float key_scale,
-                                            std::int32_t head, std::int32_t offset) {
+                                            std::int32_t head, std::int32_t key, std::int32_t query) {
     auto score = product * call.scale;
     if constexpr (sizeof(Cache) == 1) score *= key_scale;
+    auto const offset = key - query;
+    bool const has_slopes = call.slopes != nullptr && call.bias_reach == 0;
     if (call.bias_reach > 0) {
         auto const reach = call.bias_reach;
         auto const at = offset < -reach ? -reach : offset > reach ? reach : offset;
         score += call.slopes[static_cast<std::int64_t>(head) * (2 * reach + 1) + at + reach];
     }
+    // As detail/attention_kernels.inc rounds: the slope is one of bf16 already.
+    if (has_slopes && call.has_rounded_slopes) {
+        auto const bias = nearest_bf16(call.slopes[head] * nearest_bf16(static_cast<float>(key)));
+        score = fused(bias, call.scale, score);
+    }
     if (call.soft_cap > 0.0F) score = call.soft_cap * device_tanh(score / call.soft_cap);
-    if (call.slopes != nullptr && call.bias_reach == 0) {
+    if (has_slopes && !call.has_rounded_slopes) {
         auto const distance = static_cast<float>(offset < 0 ? -offset : offset);
         score = fused(-call.slopes[head], distance, score);
     }
@@ -151,7 +164,8 @@ struct Eight {
             if constexpr (sizeof(Cache) == 4) {
                 values[i] = float_of_bits(bits[i]);
             } else if constexpr (sizeof(Cache) == 2) {
-                values[i] = float_of_bits(i % 2 == 0 ? bits[i / 2] << 16U : bits[i / 2] & 0xFFFF0000U);
+                auto const element = static_cast<std::uint16_t>(i % 2 == 0 ? bits[i / 2] : bits[i / 2] >> 16U);
+                values[i] = half_element_value(element, row_element<Cache>);
             } else {
                 values[i] = byte_value(bits[i / 4], i % 4);
             }
@@ -164,6 +178,9 @@ struct Eight {
     return value;
 }
 [[nodiscard]] __device__ inline float element_value(Bfloat16 const& value) {
+    return widen(value);
+}
+[[nodiscard]] __device__ inline float element_value(Float16 const& value) {
     return widen(value);
 }
 [[nodiscard]] __device__ inline float element_value(std::int8_t value) {

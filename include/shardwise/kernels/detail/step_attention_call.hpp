@@ -55,8 +55,12 @@ struct StepAttentionPlan {
     float soft_cap;
     /// 0: none.
     std::int32_t window;
+    /// Positions of a chunk, whose keys its queries see; 0: there are none.
+    std::int32_t position_chunk;
     std::int32_t bias_reach;
     bool is_causal;
+    /// Slopes are those of bf16, which multiply keys' positions.
+    bool has_rounded_slopes;
 
     /// At most.
     std::int64_t tokens;
@@ -95,6 +99,10 @@ struct SeenKeys {
     if (call.window > 0) {
         if (call.window <= position) seen.begin = position - call.window + 1;
         if (!call.is_causal && call.window < seen.end - position) seen.end = position + call.window;
+    }
+    if (call.position_chunk > 0) {
+        auto const first = position / call.position_chunk * call.position_chunk;
+        if (seen.begin < first) seen.begin = first;
     }
     return seen;
 }
