@@ -74,9 +74,10 @@ struct MergeFactors {
     return factors.sums.weights == 0.0F ? 0.0F : factors.own / factors.sums.weights;
 }
 
-/// The nearest bfloat16 of a number.
+/// The nearest bfloat16, of two as near the even one, as detail/attention_kernels.inc rounds.
 [[nodiscard]] __device__ inline float nearest_bf16(float value) {
-    return half_element_value(brain_bits(value), RowElement::bf16);
+    auto const bits = bits_of_float(value);
+    return float_of_bits((bits + 0x7FFFU + ((bits >> 16U) & 1U)) & 0xFFFF0000U);
 }
 
 /// The score of a key that a query of a head sees, from the product of the two; `key_scale` is that of bytes. Key and query are named
@@ -87,19 +88,15 @@ template <class Cache>
     auto score = product * call.scale;
     if constexpr (sizeof(Cache) == 1) score *= key_scale;
     auto const offset = key - query;
-    bool const has_slopes = call.slopes != nullptr && call.bias_reach == 0;
-    if (call.bias_reach > 0) {
+    if (call.biases != nullptr) {
         auto const reach = call.bias_reach;
         auto const at = offset < -reach ? -reach : offset > reach ? reach : offset;
-        score += call.slopes[static_cast<std::int64_t>(head) * (2 * reach + 1) + at + reach];
-    }
-    // As detail/attention_kernels.inc rounds: the slope is one of bf16 already.
-    if (has_slopes && call.has_rounded_slopes) {
-        auto const bias = nearest_bf16(call.slopes[head] * nearest_bf16(static_cast<float>(key)));
-        score = fused(bias, call.scale, score);
+        auto bias = call.biases[static_cast<std::int64_t>(head) * (2 * reach + 1) + at + reach];
+        if (reach == 0) bias = nearest_bf16(bias * nearest_bf16(static_cast<float>(key)));
+        score = fused(bias, reach == 0 ? call.scale : 1.0F, score);
     }
     if (call.soft_cap > 0.0F) score = call.soft_cap * device_tanh(score / call.soft_cap);
-    if (has_slopes && !call.has_rounded_slopes) {
+    if (call.slopes != nullptr) {
         auto const distance = static_cast<float>(offset < 0 ? -offset : offset);
         score = fused(-call.slopes[head], distance, score);
     }
@@ -163,11 +160,12 @@ struct Eight {
         for (unsigned i = 0; i < 8; ++i) {
             if constexpr (sizeof(Cache) == 4) {
                 values[i] = float_of_bits(bits[i]);
-            } else if constexpr (sizeof(Cache) == 2) {
-                auto const element = static_cast<std::uint16_t>(i % 2 == 0 ? bits[i / 2] : bits[i / 2] >> 16U);
-                values[i] = half_element_value(element, row_element<Cache>);
-            } else {
+            } else if constexpr (sizeof(Cache) == 1) {
                 values[i] = byte_value(bits[i / 4], i % 4);
+            } else if constexpr (row_element<Cache> == RowElement::bf16) {
+                values[i] = float_of_bits(i % 2 == 0 ? bits[i / 2] << 16U : bits[i / 2] & 0xFFFF0000U);
+            } else {
+                values[i] = half_value(static_cast<std::uint16_t>(i % 2 == 0 ? bits[i / 2] : bits[i / 2] >> 16U));
             }
         }
     }

@@ -129,7 +129,9 @@ requires DeviceKeyElement<Cache, T>
     call.out = out.data();
     call.out_row = out.stride(0);
     call.sinks = sinks.empty() ? nullptr : sinks.data();
-    call.slopes = slopes.empty() ? nullptr : slopes.data();
+    bool const has_biases = shape.bias_reach > 0 || shape.has_rounded_slopes;
+    call.slopes = slopes.empty() || has_biases ? nullptr : slopes.data();
+    call.biases = slopes.empty() || !has_biases ? nullptr : slopes.data();
     auto const narrow = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
     call.heads = narrow(shape.heads);
     call.kv_heads = narrow(shape.kv_heads);
@@ -143,7 +145,6 @@ requires DeviceKeyElement<Cache, T>
     call.position_chunk = shape.chunk > 0 && shape.chunk < most ? narrow(shape.chunk) : 0;
     call.bias_reach = narrow(shape.bias_reach);
     call.is_causal = shape.is_causal;
-    call.has_rounded_slopes = shape.has_rounded_slopes;
     call.tokens = q.extent(0);
     call.sequences = sequences;
     call.chunk = detail::step_chunk(sequences * shape.heads, parts, shape.value_dim, workspace.elements());
