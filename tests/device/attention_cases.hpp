@@ -15,50 +15,6 @@
 
 namespace {
 
-/// Problems of all kinds: a batch of single tokens, of several, of both; every option; rows on packs and not. Few keys but where a
-/// context has several parts, of 256, or spans, of 2,048: an emulator's threads are slow.
-std::vector<AttentionProblem> attention_problems() {
-    std::vector<AttentionProblem> problems;
-    auto const add = [&](std::string name, AttentionOptions const& options,
-                         std::vector<AttentionProblem::Sequence> sequences) -> AttentionProblem& {
-        problems.push_back({std::move(name), options, std::move(sequences)});
-        return problems.back();
-    };
-    constexpr auto most = std::numeric_limits<std::int64_t>::max();
-    add("one token", attention_of(2, 1, 16, 16), {{0, 1}});
-    add("grouped heads of 64 in decode", attention_of(8, 2, 64, 64), {{0, 1}, {255, 1}, {256, 1}, {600, 1}, {17, 1}});
-    add("several spans", attention_of(2, 1, 16, 16), {{2500, 1}, {2047, 1}, {2048, 1}});
-    add("a window over two spans", attention_of(2, 1, 16, 16, 1000), {{2800, 1}, {30, 1}});
-    add("a group of three", attention_of(3, 1, 80, 80), {{37, 1}, {31, 1}});
-    add("a group of ten", attention_of(10, 1, 64, 64), {{33, 1}, {3, 1}});
-    add("heads of 96, each its own keys", attention_of(2, 2, 96, 96), {{40, 1}});
-    add("a group of six of 128", attention_of(6, 1, 128, 128), {{40, 1}, {3, 1}});
-    add("heads of 256", attention_of(4, 2, 256, 256), {{33, 1}, {3, 20}});
-    add("odd heads", attention_of(3, 1, 37, 21), {{290, 1}, {5, 2}});
-    add("wide heads", attention_of(2, 1, 320, 300), {{20, 1}, {2, 3}});
-    add("keys wider than values", attention_of(4, 2, 192, 128), {{50, 1}, {7, 9}});
-    add("a prompt beside single tokens", attention_of(4, 2, 64, 64), {{9, 1}, {0, 40}, {280, 1}, {60, 5}});
-    add("a prompt after its past", attention_of(2, 2, 128, 128), {{250, 33}, {0, 2}});
-    add("a window", attention_of(4, 2, 64, 64, 20), {{300, 1}, {5, 1}, {60, 40}});
-    add("a window wider than numbers go", attention_of(2, 1, 64, 64, most), {{30, 1}, {0, 12}});
-    auto& capped = add("a soft cap and a scale", attention_of(4, 2, 64, 64), {{40, 1}, {3, 12}});
-    capped.options.soft_cap = 1.5F;
-    capped.options.scale = 0.3F;
-    add("sinks", attention_of(4, 2, 64, 64, 128), {{270, 1}, {3, 12}}).has_sinks = true;
-    add("slopes", attention_of(4, 4, 64, 64), {{40, 1}, {3, 12}}).has_slopes = true;
-    auto& own = add("an encoder", attention_of(4, 4, 32, 32, 0, false), {{0, 40}, {0, 1}, {0, 100}});
-    own.is_own = true;
-    auto& biased = add("biases by distance", attention_of(2, 2, 32, 32, 0, false), {{0, 40}, {0, 1}});
-    biased.is_own = true;
-    biased.options.shape.bias_reach = 7;
-    auto& both = add("a window both ways", attention_of(2, 1, 64, 64, 9, false), {{0, 40}, {0, 1}});
-    both.is_own = true;
-    add("rows that lie apart", attention_of(4, 2, 64, 64), {{40, 1}, {3, 12}}).gap = 16;
-    add("rows that lie on no pack", attention_of(4, 2, 64, 64), {{40, 1}, {3, 12}}).gap = 1;
-    add("memory that lies on no pack", attention_of(4, 2, 64, 64), {{40, 1}, {3, 12}}).shift = 1;
-    return problems;
-}
-
 #if defined(SHARDWISE_HAS_CUDA) || defined(SHARDWISE_HAS_HIP)
 template <class B>
 inline constexpr bool has_own_processor = true;
@@ -131,8 +87,15 @@ TEST_CASE_TEMPLATE("step_attention: a row takes what is no number from what it s
     auto const bench = open_bench<B>();
     if (!bench) return;
     // Key 3 of the prompt, and the last of the single token's.
-    AttentionProblem const problem{"", attention_of(2, 1, 64, 64, 4), {{0, 12}, {8, 1}}};
-    for (bool const is_value : {false, true}) {
+    AttentionProblem const windowed{"", attention_of(2, 1, 64, 64, 4), {{0, 12}, {8, 1}}};
+    AttentionProblem chunked{"", attention_of(2, 1, 64, 64), windowed.sequences};
+    chunked.options.shape.chunk = 4;
+    for (int const kind : {0, 1, 2, 3}) {
+        auto const& problem = kind / 2 == 0 ? windowed : chunked;
+        bool const is_value = kind % 2 == 1;
+        CAPTURE(problem.options.shape.chunk);
+        // The last query of a window that has the key is three after it; of a chunk it is the key's own.
+        auto const last = problem.options.shape.chunk > 0 ? 3 : 6;
         for (float const value : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
             // A score of minus infinity is one.
             if (!is_value && std::isinf(value)) continue;
@@ -142,7 +105,7 @@ TEST_CASE_TEMPLATE("step_attention: a row takes what is no number from what it s
                 rows.elements[static_cast<std::size_t>(place * rows.stride + 5)] = value;
             auto const out = tensors.run(*bench);
             for (std::int64_t row = 0; row < 13; ++row) {
-                bool const is_touched = (row >= 3 && row <= 6) || row == 12;
+                bool const is_touched = (row >= 3 && row <= last) || row == 12;
                 for (std::int64_t head = 0; head < 2; ++head) {
                     auto const at = static_cast<std::size_t>(row * tensors.out_stride + head * 64);
                     CAPTURE(row);
@@ -208,6 +171,20 @@ TEST_CASE_TEMPLATE("step_attention refuses what does not fit its table before an
     StepRows<std::int8_t, B> const unscaled{{bytes.data(), {64, 8}}, {}, 1};
     refused(step_attention<std::int8_t>(in(3, 16), unscaled, unscaled, out.matrix(3, 16), *table, options, stream),
             "need a scale for each");
+    if constexpr (!std::is_same_v<B, Host>) {
+        auto const halves = bench->send(std::vector<Float16>(64 * 8, Float16(1.0F)));
+        auto half_out = bench->send(std::vector<Float16>(3 * 16, Float16(77.0F)));
+        TensorView<Float16 const, 2, B> const half_q(halves.data(), {3, 16});
+        auto const attend_halves = [&](std::int64_t group) {
+            StepRows<Float16, B> const rows{{halves.data(), {64, 8}}, {}, group};
+            return step_attention<Float16>(half_q, rows, rows, half_out.matrix(3, 16), *table, options, stream);
+        };
+        refused(attend_halves(1), "no cache of a device holds fp16");
+        for (auto const value : bench->fetch(half_out)) CHECK(static_cast<float>(value) == 77.0F);
+        // Each query sees ones alone.
+        REQUIRE(attend_halves(-1));
+        for (auto const value : bench->fetch(half_out)) CHECK(static_cast<float>(value) == 1.0F);
+    }
     for (auto const value : bench->fetch(out)) CHECK(value == 77.0F);
 }
 

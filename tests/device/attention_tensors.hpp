@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "attention_problems.hpp"
 #include "backends.hpp"
 #include "test_step.hpp"
 
@@ -20,44 +21,6 @@ namespace {
 
 using namespace shardwise;
 using namespace shardwise::testing;
-
-/// A step's attention: its shape, its sequences, and how its rows lie in memory.
-struct AttentionProblem {
-    std::string name;
-    AttentionOptions options;
-    struct Sequence {
-        std::int64_t past;
-        std::int64_t rows;
-    };
-    std::vector<Sequence> sequences;
-    bool has_sinks = false;
-    bool has_slopes = false;
-    /// Keys are the step's own rows.
-    bool is_own = false;
-    /// Elements between rows, and before the first of them.
-    std::int64_t gap = 0;
-    std::int64_t shift = 0;
-
-    [[nodiscard]] std::int64_t tokens() const {
-        std::int64_t count = 0;
-        for (auto const& sequence : sequences) count += sequence.rows;
-        return count;
-    }
-    [[nodiscard]] std::int64_t past(std::size_t sequence) const { return is_own ? 0 : sequences[sequence].past; }
-    [[nodiscard]] std::int64_t length(std::size_t sequence) const { return past(sequence) + sequences[sequence].rows; }
-};
-
-AttentionOptions attention_of(std::int64_t heads, std::int64_t kv_heads, std::int64_t key_dim, std::int64_t value_dim,
-                              std::int64_t window = 0, bool is_causal = true) {
-    AttentionOptions options;
-    options.shape = {.heads = heads,
-                     .kv_heads = kv_heads,
-                     .key_dim = key_dim,
-                     .value_dim = value_dim,
-                     .window = window,
-                     .is_causal = is_causal};
-    return options;
-}
 
 /// Keys or values of a step in memory, each with the value that it stands for; what no sequence may see is no number.
 template <class Cache>
@@ -140,6 +103,7 @@ public:
         for (auto& value : q) value *= 2.0F;
         if (problem.has_sinks) fill(sinks, shape.heads, 10U);
         if (problem.has_slopes || shape.bias_reach > 0) fill(slopes, shape.heads * score_numbers(shape), 11U);
+        for (auto& slope : slopes) slope = shape.has_rounded_slopes ? rounded(slope) : slope;
     }
 
     /// Two more than the step's, which are left alone.
@@ -185,7 +149,8 @@ public:
         double error = 0.0;
         for (std::int64_t key = 0; key < length; ++key) {
             auto const distance = position - key;
-            if ((shape.is_causal && distance < 0) || (shape.window > 0 && std::abs(distance) >= shape.window)) {
+            if ((shape.is_causal && distance < 0) || (shape.window > 0 && std::abs(distance) >= shape.window) ||
+                (shape.chunk > 0 && key / shape.chunk != position / shape.chunk)) {
                 scores.push_back(-std::numeric_limits<double>::infinity());
                 continue;
             }
@@ -203,9 +168,15 @@ public:
                 score += static_cast<double>(bias);
                 size += std::abs(static_cast<double>(bias));
             }
+            if (shape.has_rounded_slopes) {
+                auto const slope = slopes[static_cast<std::size_t>(head)];
+                auto const bias = static_cast<double>(rounded(slope * rounded(static_cast<float>(key)))) * scale;
+                score += bias;
+                size += std::abs(bias);
+            }
             auto const cap = static_cast<double>(problem.options.soft_cap);
             if (cap > 0.0) score = cap * std::tanh(score / cap);
-            if (problem.has_slopes) {
+            if (problem.has_slopes && !shape.has_rounded_slopes) {
                 auto const fall = static_cast<double>(slopes[static_cast<std::size_t>(head)]) *
                                   static_cast<double>(std::abs(distance));
                 score -= fall;
@@ -328,6 +299,7 @@ public:
     std::int64_t out_stride = 0;
 
 private:
+    static float rounded(float value) { return from_bf16(to_bf16(value)); }
     static TestStep make_steps(AttentionProblem const& problem, unsigned seed) {
         std::int64_t most = 1;
         for (std::size_t i = 0; i < problem.sequences.size(); ++i)

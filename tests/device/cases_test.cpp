@@ -28,6 +28,7 @@
 #include "sum_cases.hpp"
 #if defined(SHARDWISE_TEST_HOST) || defined(SHARDWISE_HAS_CUDA) || defined(SHARDWISE_HAS_HIP)
 #include "activation_cases.hpp"
+#include "attention_model_cases.hpp"
 #include "comm_cases.hpp"
 #include "encoder_cases.hpp"
 #include "expert_model_cases.hpp"

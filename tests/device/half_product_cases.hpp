@@ -153,6 +153,27 @@ void check_half_attention(Bench<TestDevice>& bench, AttentionProblem const& prob
     }
 }
 
+/// A step's own rows, which are halves as its queries are.
+void check_own_halves(Bench<TestDevice>& bench, AttentionProblem const& problem) {
+    CAPTURE(problem.name);
+    AttentionTensors<Float16> halves(problem, 1U);
+    for (auto& value : halves.q) value = static_cast<float>(Float16(value));
+    AttentionTensors<float> floats(problem, 1U);
+    floats.q = halves.q;
+    for (std::size_t i = 0; i < halves.keys->elements.size(); ++i)
+        floats.keys->elements[i] = static_cast<float>(halves.keys->elements[i]);
+    for (std::size_t i = 0; i < halves.values->elements.size(); ++i)
+        floats.values->elements[i] = static_cast<float>(halves.values->elements[i]);
+    auto const expected = floats.run(bench);
+    floats.check(expected);
+    auto const made = halves.template run<TestDevice, Float16>(bench);
+    REQUIRE(made.size() == expected.size());
+    for (std::size_t i = 0; i < made.size(); ++i) {
+        CAPTURE(i);
+        REQUIRE(is_rounded(made[i], expected[i]));
+    }
+}
+
 }  // namespace
 
 TEST_SUITE_BEGIN("fibers");
@@ -203,6 +224,14 @@ TEST_CASE_TEMPLATE("step_attention of halves is that of the same floats, rounded
         if (turn == 0) check_half_attention<T, float>(*bench, problem);
         if (turn == 1) check_half_attention<T, Bfloat16>(*bench, problem);
         if (turn == 2) check_half_attention<T, std::int8_t>(*bench, problem);
+    }
+}
+
+TEST_CASE("step_attention of the step's own rows in fp16 is that of the same floats, rounded once") {
+    auto const bench = open_bench<TestDevice>();
+    if (!bench) return;
+    for (auto const& problem : attention_problems()) {
+        if (problem.is_own) check_own_halves(*bench, problem);
     }
 }
 

@@ -165,4 +165,8 @@ TEST_CASE("KernelList: a call whose kernel is left out is an error that names it
     CHECK(is_started(detail::launch_step_attention<FewApi>(attention, false, 0)));
     attention.element = RowElement::f32;
     CHECK(refusal(detail::launch_step_attention<FewApi>(attention, false, 0)) == "attention: elements:fp32" + ending);
+    detail::StepAttentionCall<Float16> halves{};
+    halves.element = RowElement::f16;
+    halves.sequences = halves.heads = halves.kv_heads = halves.group = halves.chunks = 1;
+    CHECK(refusal(detail::launch_step_attention<FewApi>(halves, false, 0)) == "attention: elements:fp16" + ending);
 }

@@ -6,9 +6,9 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/tensor_view.hpp>
 #include <shardwise/executor/no_kernel.hpp>
-#include <shardwise/memory/activations.hpp>
 #include <shardwise/model/architecture.hpp>
 #include <shardwise/op/operation.hpp>
+#include <shardwise/op/work.hpp>
 #include <shardwise/quant/half_types.hpp>
 
 #include <cstddef>
@@ -67,8 +67,7 @@ namespace detail {
 
 /// Whether a back end computes a model with activations of this type between its kernels.
 ///
-/// Errors  unsupported: on the host for all but f32; on a device for types that are not floats of 16 or 32 bits, and for f16 where
-///         attention reads keys that no cache holds
+/// Errors  unsupported: on the host for all but f32; on a device for types that are not floats of 16 or 32 bits
 template <ComputeBackend Backend>
 [[nodiscard]] Result<> check_activations(Model const& model, Dtype dtype) {
     if (dtype == Dtype::f32) return {};
@@ -80,8 +79,6 @@ template <ComputeBackend Backend>
             .because("are not " + name + " there")
             .fix(HasHostMemory<Backend> ? "take fp32, or compute on a device" : "take bf16, fp16 or fp32");
     }
-    if (dtype == Dtype::f16 && is_bidirectional(model))
-        return detail::no_kernel<Backend>("attention in both directions over activations in " + name);
     for (auto const& body : model.program.bodies()) {
         for (auto const& op : body.operations()) {
             if (detail::has_element_kernel(body, op)) continue;

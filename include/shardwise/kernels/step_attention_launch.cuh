@@ -7,6 +7,7 @@
 #include <shardwise/kernels/step_attention.cuh>
 
 #include <algorithm>
+#include <concepts>
 #include <cstdint>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
@@ -27,9 +28,13 @@ struct SinglesKernel {
     int threads;
 };
 
+/// Halves, which no cache holds, are the step's own rows: of a single token one key.
+template <class Cache>
+inline constexpr bool is_cached = !std::same_as<Cache, Float16>;
+
 template <class Api, class Staged, class Cache, int heads>
 [[nodiscard]] SinglesKernel<Cache> choose_singles(StepAttentionCall<Cache> const& call, bool is_packed) {
-    if constexpr (heads != 0) {
+    if constexpr (heads != 0 && is_cached<Cache>) {
         constexpr int lanes = heads == 64 ? 8 : 16;
         if (is_packed && DeviceCode<Api>::has_own_warps) {
             if constexpr (heads == 256) {
@@ -80,12 +85,16 @@ Result<> launch_step_attention_of(StepAttentionCall<Cache> const& call, bool has
 
 template <class Api, int heads, class Cache>
 Result<> launch_step_attention_by(StepAttentionCall<Cache> const& call, bool has_tiles, typename Api::Stream stream) {
-    if constexpr (heads == 0 || kernel_list<Api>.has_heads(heads)) {
+    if constexpr (heads != 0 && !kernel_list<Api>.has_heads(heads)) {
+        return left_out("attention", heads_name(heads));
+    } else if constexpr (is_cached<Cache>) {
         return launch_by_element<Api>("attention", call.element, [&](auto element) -> Result<> {
             return launch_step_attention_of<Api, decltype(element), heads>(call, has_tiles, stream);
         });
+    } else if constexpr (kernel_list<Api>.has(RowElement::f16)) {
+        return launch_step_attention_of<Api, std::uint16_t, heads>(call, has_tiles, stream);
     } else {
-        return left_out("attention", heads_name(heads));
+        return left_out("attention", element_name(RowElement::f16));
     }
 }
 

@@ -32,8 +32,6 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
         auto const& config = from.model().config;
         if constexpr (!HasHostMemory<Backend>) {
             if (shape.is_cross) return no_kernel<Backend>("cross-attention");
-            if (shape.chunk > 0) return no_kernel<Backend>("attention in chunks");
-            if (shape.has_rounded_slopes) return no_kernel<Backend>("rounded linear biases (ALiBi)");
             if (shape.score_step > 0) return no_kernel<Backend>("scores that grow with the position");
         }
         HeldAttention<Backend> held;
@@ -133,13 +131,7 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
                                                          step.scratch, sinks, slopes);
         };
         // An encoder sees its whole sequence in one step and keeps nothing.
-        if (!shape.is_causal) {
-            // check_activations refuses halves, which no cache holds.
-            if constexpr (std::same_as<T, Float16>)
-                return no_kernel<Backend>("attention in both directions over activations in fp16");
-            else
-                return attend(StepRows<T, Backend>{k, {}, -1}, StepRows<T, Backend>{v, {}, -1});
-        }
+        if (!shape.is_causal) return attend(StepRows<T, Backend>{k, {}, -1}, StepRows<T, Backend>{v, {}, -1});
         auto& cache = *step.cache;
         auto const layer = op.cache_layer;
         auto const stored = cache.store_bound(layer, ConstMatrix(k), ConstMatrix(v), step.table, stream);

@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(attention_threads, (least_blocks<Api, 4>)) att
                         if constexpr (sizeof(Cache) == 1) {
                             if (is_seen) scale = call.k.scales[place * call.k.scale_row + kv_head];
                         }
-                        if (is_seen) score = finish_score(call, product, scale, head, first_key + key - position);
+                        if (is_seen) score = finish_score(call, product, scale, head, first_key + key, position);
                     }
                     if (lane == 0) scores[key] = score;
                 }

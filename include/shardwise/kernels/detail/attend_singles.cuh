@@ -67,7 +67,7 @@ __device__ void score_keys(StepAttentionCall<typename Team::Cache> const& call, 
             auto const key = base + Team::group() * keys + Team::key(i);
             bool const is_seen = Team::row() < heads && key >= part.seen.begin && key < part.seen.end;
             auto const score =
-                is_seen ? finish_score(call, products[i], scale[i], first_head + Team::row(), key - part.seen.position)
+                is_seen ? finish_score(call, products[i], scale[i], first_head + Team::row(), key, part.seen.position)
                         : no_score();
             memory.scores[(key - part.first) * rows + Team::row()] = score;
         }

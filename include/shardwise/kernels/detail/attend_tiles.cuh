@@ -187,9 +187,9 @@ __global__ void __launch_bounds__(attention_threads, (least_blocks < Api, width 
                 for (int j = 0; j < thread_keys; ++j) {
                     auto const own = key + lane + j * lanes;
                     bool const is_seen = own >= seen[i].begin && own < seen[i].end;
-                    scores[i][j] =
-                        is_seen ? finish_score(call, scores[i][j], key_scale[j], heads[i], own - seen[i].position)
-                                : no_score();
+                    scores[i][j] = is_seen
+                                       ? finish_score(call, scores[i][j], key_scale[j], heads[i], own, seen[i].position)
+                                       : no_score();
                     most = greater_of(most, scores[i][j]);
                 }
                 SHARDWISE_DEVICE_UNROLL

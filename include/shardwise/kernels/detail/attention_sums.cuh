@@ -74,19 +74,29 @@ struct MergeFactors {
     return factors.sums.weights == 0.0F ? 0.0F : factors.own / factors.sums.weights;
 }
 
-/// The score of a key that a query of a head sees, from the product of the two; `key_scale` is that of bytes.
+/// The nearest bfloat16, of two as near the even one, as detail/attention_kernels.inc rounds.
+[[nodiscard]] __device__ inline float nearest_bf16(float value) {
+    auto const bits = bits_of_float(value);
+    return float_of_bits((bits + 0x7FFFU + ((bits >> 16U) & 1U)) & 0xFFFF0000U);
+}
+
+/// The score of a key that a query of a head sees, from the product of the two; `key_scale` is that of bytes. Key and query are named
+/// by their positions.
 template <class Cache>
 [[nodiscard]] __device__ float finish_score(StepAttentionCall<Cache> const& call, float product, float key_scale,
-                                            std::int32_t head, std::int32_t offset) {
+                                            std::int32_t head, std::int32_t key, std::int32_t query) {
     auto score = product * call.scale;
     if constexpr (sizeof(Cache) == 1) score *= key_scale;
-    if (call.bias_reach > 0) {
+    auto const offset = key - query;
+    if (call.biases != nullptr) {
         auto const reach = call.bias_reach;
         auto const at = offset < -reach ? -reach : offset > reach ? reach : offset;
-        score += call.slopes[static_cast<std::int64_t>(head) * (2 * reach + 1) + at + reach];
+        auto bias = call.biases[static_cast<std::int64_t>(head) * (2 * reach + 1) + at + reach];
+        if (reach == 0) bias = nearest_bf16(bias * nearest_bf16(static_cast<float>(key)));
+        score = fused(bias, reach == 0 ? call.scale : 1.0F, score);
     }
     if (call.soft_cap > 0.0F) score = call.soft_cap * device_tanh(score / call.soft_cap);
-    if (call.slopes != nullptr && call.bias_reach == 0) {
+    if (call.slopes != nullptr) {
         auto const distance = static_cast<float>(offset < 0 ? -offset : offset);
         score = fused(-call.slopes[head], distance, score);
     }
@@ -150,10 +160,12 @@ struct Eight {
         for (unsigned i = 0; i < 8; ++i) {
             if constexpr (sizeof(Cache) == 4) {
                 values[i] = float_of_bits(bits[i]);
-            } else if constexpr (sizeof(Cache) == 2) {
+            } else if constexpr (sizeof(Cache) == 1) {
+                values[i] = byte_value(bits[i / 4], i % 4);
+            } else if constexpr (row_element<Cache> == RowElement::bf16) {
                 values[i] = float_of_bits(i % 2 == 0 ? bits[i / 2] << 16U : bits[i / 2] & 0xFFFF0000U);
             } else {
-                values[i] = byte_value(bits[i / 4], i % 4);
+                values[i] = half_value(static_cast<std::uint16_t>(i % 2 == 0 ? bits[i / 2] : bits[i / 2] >> 16U));
             }
         }
     }
@@ -164,6 +176,9 @@ struct Eight {
     return value;
 }
 [[nodiscard]] __device__ inline float element_value(Bfloat16 const& value) {
+    return widen(value);
+}
+[[nodiscard]] __device__ inline float element_value(Float16 const& value) {
     return widen(value);
 }
 [[nodiscard]] __device__ inline float element_value(std::int8_t value) {

@@ -9,6 +9,7 @@
 #include <shardwise/kernels/detail/check_attention.hpp>
 #include <shardwise/kernels/step_rows.hpp>
 #include <shardwise/kernels/step_table.hpp>
+#include <shardwise/quant/half_bits.hpp>
 
 #include <concepts>
 #include <cstdint>
@@ -88,11 +89,12 @@ template <class Cache, class Backend, class T>
         !known)
         return known;
     auto const& shape = options.shape;
-    if (!HasHostMemory<Backend> && (shape.chunk > 0 || shape.has_rounded_slopes)) {
+    if (!HasHostMemory<Backend> && std::same_as<Cache, Float16> && k.group >= 0) {
         return Error{ErrorCode::unsupported}
             .in("attention")
-            .at(shape.chunk > 0 ? "chunk" : "has_rounded_slopes")
-            .because("is computed on the host only");
+            .at("group")
+            .because("has pages, and no cache of a device holds fp16")
+            .fix("cache fp32, bf16 or int8");
     }
     auto const sized = check_attention(
         {q.extent(1), k.memory.extent(1), v.memory.extent(1), out.extent(1), sinks.elements(), slopes.elements()},

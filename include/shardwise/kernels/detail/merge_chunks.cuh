@@ -48,7 +48,6 @@ __global__ void __launch_bounds__(attention_threads) merge_chunks(StepAttentionP
         auto const end = (parts.end + call.chunk - 1) / call.chunk;
         // One block had all of it.
         if (end - begin < 2) continue;
-        auto const token = static_cast<std::int64_t>(call.first[sequence]);
         float total = 0.0F;
         __syncthreads();
         if (thread == 0) spans[merged_spans] = {no_score(), 0.0F};
@@ -122,6 +121,7 @@ __global__ void __launch_bounds__(attention_threads) merge_chunks(StepAttentionP
             __syncthreads();
         }
         if (thread < merged_columns && column + thread < call.value_dim) {
+            auto const token = static_cast<std::int64_t>(call.first[sequence]);
             auto const* const sink = call.sinks == nullptr ? nullptr : call.sinks + head;
             store_staged(static_cast<Staged*>(call.out) + token * call.out_row +
                              static_cast<std::int64_t>(head) * call.value_dim + column + thread,

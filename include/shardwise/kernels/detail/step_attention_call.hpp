@@ -44,6 +44,9 @@ struct StepAttentionPlan {
     /// Of each head, or null.
     float const* sinks;
     float const* slopes;
+    /// What scores gain before they are capped, or null: of each head a bias for each offset of a key from -bias_reach on, or, where that
+    /// is 0, a slope in bf16 that multiplies the key's position.
+    float const* biases;
 
     std::int32_t heads;
     std::int32_t kv_heads;
@@ -55,6 +58,8 @@ struct StepAttentionPlan {
     float soft_cap;
     /// 0: none.
     std::int32_t window;
+    /// Positions of a chunk, whose keys its queries see; 0: there are none.
+    std::int32_t position_chunk;
     std::int32_t bias_reach;
     bool is_causal;
 
@@ -95,6 +100,11 @@ struct SeenKeys {
     if (call.window > 0) {
         if (call.window <= position) seen.begin = position - call.window + 1;
         if (!call.is_causal && call.window < seen.end - position) seen.end = position + call.window;
+    }
+    if (call.position_chunk > 0) {
+        auto const chunk = static_cast<std::uint32_t>(call.position_chunk);
+        auto const first = static_cast<std::int32_t>(static_cast<std::uint32_t>(position) / chunk * chunk);
+        if (seen.begin < first) seen.begin = first;
     }
     return seen;
 }

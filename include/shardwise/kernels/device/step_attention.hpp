@@ -67,6 +67,10 @@ requires detail::is_device_backend<Backend>
     return std::min(all, std::max(spans, most));
 }
 
+/// What keys and values are where activations are T: an element of a cache, or, where they are the step's own rows, T.
+template <class Cache, class T>
+concept DeviceKeyElement = DeviceCacheElement<Cache> || std::same_as<Cache, T>;
+
 /// Attention of all sequences of a step in one call (kernels/step_attention.hpp). Contexts are cut into parts of 256 keys, merged eight by
 /// eight: a row's bits depend on itself, its keys, whether its sequence has other rows in the step, and the kind of device; not on
 /// other sequences, pages, the workspace, or which heads are computed together.
@@ -78,9 +82,11 @@ requires detail::is_device_backend<Backend>
 ///         the bits are the same
 /// Memory  the table stays alive until it is done
 /// Order   on `stream`
-/// Errors  those of the host; size_overflow for 2^31 elements of a row, or heads of tokens or of parts of contexts
+/// Errors  those of the host; unsupported for keys in fp16 that are not the step's own rows; size_overflow for 2^31 elements of a row,
+///         or heads of tokens or of parts of contexts
 /// Source  Dao et al., FlashAttention, 2022 (online softmax); Dao et al., Flash-Decoding, 2023 (split contexts)
-template <DeviceCacheElement Cache, class Api, ActivationElement T>
+template <class Cache, class Api, ActivationElement T>
+requires DeviceKeyElement<Cache, T>
 [[nodiscard]] Result<> step_attention(
     TensorView<T const, 2, DeviceBackend<Api>> q, StepRows<Cache, DeviceBackend<Api>> const& k,
     StepRows<Cache, DeviceBackend<Api>> const& v, TensorView<T, 2, DeviceBackend<Api>> out,
@@ -123,7 +129,9 @@ template <DeviceCacheElement Cache, class Api, ActivationElement T>
     call.out = out.data();
     call.out_row = out.stride(0);
     call.sinks = sinks.empty() ? nullptr : sinks.data();
-    call.slopes = slopes.empty() ? nullptr : slopes.data();
+    bool const has_biases = shape.bias_reach > 0 || shape.has_rounded_slopes;
+    call.slopes = slopes.empty() || has_biases ? nullptr : slopes.data();
+    call.biases = slopes.empty() || !has_biases ? nullptr : slopes.data();
     auto const narrow = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
     call.heads = narrow(shape.heads);
     call.kv_heads = narrow(shape.kv_heads);
@@ -132,8 +140,9 @@ template <DeviceCacheElement Cache, class Api, ActivationElement T>
     call.value_dim = narrow(shape.value_dim);
     call.scale = options.scale > 0.0F ? options.scale : 1.0F / std::sqrt(static_cast<float>(shape.key_dim));
     call.soft_cap = options.soft_cap;
-    // A wider window sees all that there is.
+    // A wider window sees all that there is, and so does a longer chunk.
     call.window = shape.window > 0 && shape.window < most ? narrow(shape.window) : 0;
+    call.position_chunk = shape.chunk > 0 && shape.chunk < most ? narrow(shape.chunk) : 0;
     call.bias_reach = narrow(shape.bias_reach);
     call.is_causal = shape.is_causal;
     call.tokens = q.extent(0);

@@ -9,6 +9,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 template Result<> launch_step_attention<KernelApi>(StepAttentionCall<float> const&, bool, KernelApi::Stream);
 template Result<> launch_step_attention<KernelApi>(StepAttentionCall<Bfloat16> const&, bool, KernelApi::Stream);
+template Result<> launch_step_attention<KernelApi>(StepAttentionCall<Float16> const&, bool, KernelApi::Stream);
 template Result<> launch_step_attention<KernelApi>(StepAttentionCall<std::int8_t> const&, bool, KernelApi::Stream);
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail
