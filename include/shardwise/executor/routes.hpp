@@ -34,8 +34,9 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 }
 
 /// What a rank sends to the experts of other groups in one layer of a step.
-[[nodiscard]] inline ExpertShape exchanged_rows(ModelConfig const& config, std::int64_t step_tokens) {
-    return {config.experts, config.experts_per_token, config.hidden_size, step_tokens};
+[[nodiscard]] inline ExpertShape exchanged_rows(ModelConfig const& config, std::int64_t step_tokens,
+                                                Dtype activations) {
+    return {config.experts, config.experts_per_token, config.hidden_size, step_tokens, activations};
 }
 
 /// A router's choice as it lies in the arena: the numbers of all tokens' experts, then their weights.
