@@ -47,11 +47,9 @@ TEST_CASE_TEMPLATE("Models: norms over columns that ranks share give the host's 
     using namespace shardwise;
     if (!testing::open_bench<B>()) return;
     testing::check_model<B>({testing::tiny_olmo2, 2});
-    testing::check_model<B>({testing::tiny_minimax_m2, 3});
     // The bits do not depend on the ranks, nor on how they add up.
-    testing::ModelCase of{testing::tiny_olmo2, 1};
+    testing::ModelCase of{testing::tiny_minimax_m2, 1};
     of.is_deterministic = true;
-    testing::check_model<B>(of);
     testing::FormulaModel const model(of.config);
     auto const requests = testing::model_requests(of);
     testing::ModelLogits alone;
@@ -71,12 +69,10 @@ TEST_CASE_TEMPLATE("Models: experts whose inputs are weighed and scores that gro
                    SHARDWISE_TEST_BACKENDS) {
     using namespace shardwise;
     if (!testing::open_bench<B>()) return;
-    testing::check_model<B>({testing::tiny_llama4});
     testing::check_model<B>({testing::tiny_llama4, 2});
     // Steps of one token are graphs, of the bits of those that are not.
     testing::ModelCase of{testing::tiny_scout};
     of.new_tokens = 6;
-    testing::check_model<B>(of);
     testing::FormulaModel const model(of.config);
     auto const requests = testing::model_requests(of);
     testing::ModelLogits replayed;
@@ -135,10 +131,11 @@ TEST_CASE("Models: shared norms and weighed experts move by the rounding of acti
     using testing::rounded;
     using testing::TestDevice;
     if (!testing::open_bench<TestDevice>()) return;
-    (void)testing::check_rounded<TestDevice>(rounded(testing::tiny_olmo2, Dtype::bf16, 2));
-    (void)testing::check_rounded<TestDevice>(rounded(testing::tiny_minimax_m2, Dtype::f16, 3, true));
+    (void)testing::check_rounded<TestDevice>(rounded(testing::tiny_scout, Dtype::bf16));
+    (void)testing::check_rounded<TestDevice>(rounded(testing::tiny_olmo2, Dtype::f16, 2, true));
+    if (testing::takes_samples()) return;
+    (void)testing::check_rounded<TestDevice>(rounded(testing::tiny_minimax_m2, Dtype::bf16, 3));
     (void)testing::check_rounded<TestDevice>(rounded(testing::tiny_llama4, Dtype::bf16, 2));
-    (void)testing::check_rounded<TestDevice>(rounded(testing::tiny_scout, Dtype::f16));
 }
 
 TEST_CASE("Models: experts whose inputs are weighed and whose rows the host counts make the host's tokens" *

@@ -28,7 +28,7 @@ struct NormShare {
     /// What this rank adds up, as columns of its own rows. Columns that several ranks hold are added up by the first.
     std::vector<SquareSum> parts;
     /// The same for a device: by the pieces of a whole row, one for each number.
-    SquareCut cut;
+    SquareCut cut{};
 
     /// Floats that `sharded_rms_norm` needs beside its tensors, on the host and on a device.
     [[nodiscard]] std::int64_t workspace(std::int64_t rows) const {
