@@ -12,7 +12,8 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// The squares of a team's columns times `unit`, added up: a thread has the same columns of a piece, in the same order, whatever their address is.
+/// The sum of the squares of a team's columns times `unit`: a thread has the same columns of a piece, in the same order, whatever their
+/// address is.
 template <class Team, class T>
 __device__ float sum_piece(T const* in, std::int64_t columns, bool is_packed, float unit) {
     constexpr unsigned pack = pack_elements<T>;

@@ -18,8 +18,9 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// The same for tokens and experts on devices, through the host's memory, in the type of the activations: rows and their experts are copied out, so that the host sends them
-/// where they go; what comes is copied in, computed, and copied out again. Between any ranks, also where several share a device.
+/// The same for tokens and experts on devices, in the type of the activations, through the host's memory: rows and their experts are copied
+/// out, so that the host sends them where they go; what comes is copied in, computed, and copied out again. Between any ranks, also where
+/// several share a device.
 ///
 /// Memory  on the device rows for the worst case, that every token of every rank chooses this rank's experts; the same in pinned memory
 template <class Api, Communicator Comm>
