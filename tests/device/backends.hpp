@@ -25,6 +25,7 @@
 #include <shardwise/kernels/add.hpp>
 #include <shardwise/kernels/add_row.hpp>
 #include <shardwise/kernels/arg_max.hpp>
+#include <shardwise/kernels/attention_temperature.hpp>
 #include <shardwise/kernels/copy_rows.hpp>
 #include <shardwise/kernels/embedding.hpp>
 #include <shardwise/kernels/fill.hpp>
@@ -41,6 +42,7 @@
 #include <shardwise/kernels/step_attention.hpp>
 #include <shardwise/kernels/store_step.hpp>
 #include <shardwise/kernels/take_rows.hpp>
+#include <shardwise/kernels/weigh_rows.hpp>
 #endif
 
 #include <shardwise/backend/host.hpp>
@@ -49,6 +51,7 @@
 #include <shardwise/kernels/device/add_row.hpp>
 #include <shardwise/kernels/device/all_reduce.hpp>
 #include <shardwise/kernels/device/arg_max.hpp>
+#include <shardwise/kernels/device/attention_temperature.hpp>
 #include <shardwise/kernels/device/combine_rows.hpp>
 #include <shardwise/kernels/device/copy_rows.hpp>
 #include <shardwise/kernels/device/embedding.hpp>
@@ -67,9 +70,11 @@
 #include <shardwise/kernels/device/scale_rows.hpp>
 #include <shardwise/kernels/device/soft_cap.hpp>
 #include <shardwise/kernels/device/softmax.hpp>
+#include <shardwise/kernels/device/square_sums.hpp>
 #include <shardwise/kernels/device/step_attention.hpp>
 #include <shardwise/kernels/device/store_step.hpp>
 #include <shardwise/kernels/device/take_rows.hpp>
+#include <shardwise/kernels/device/weigh_rows.hpp>
 #include <shardwise/kernels/device/xielu.hpp>
 
 #include <doctest/doctest.h>

@@ -24,8 +24,11 @@
 #include "routing_cases.hpp"
 #include "row_cases.hpp"
 #include "sample_cases.hpp"
+#include "square_sum_cases.hpp"
 #include "step_cases.hpp"
 #include "sum_cases.hpp"
+#include "temperature_cases.hpp"
+#include "weigh_cases.hpp"
 #if defined(SHARDWISE_TEST_HOST) || defined(SHARDWISE_HAS_CUDA) || defined(SHARDWISE_HAS_HIP)
 #include "activation_cases.hpp"
 #include "attention_model_cases.hpp"
@@ -34,6 +37,7 @@
 #include "expert_model_cases.hpp"
 #include "model_cases.hpp"
 #include "offload_cases.hpp"
+#include "shared_model_cases.hpp"
 #include "weight_stream_cases.hpp"
 #endif
 #endif

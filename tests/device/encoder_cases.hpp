@@ -35,17 +35,18 @@ inline constexpr auto tiny_modernbert =
     R"("hidden_size":36,"intermediate_size":52,"num_hidden_layers":2,"num_attention_heads":6,)"
     R"("max_position_embeddings":40,"local_attention":6,"num_labels":2,"classifier_pooling":"mean"})";
 
-/// The hidden states of some texts, one after another; with the head what it pools of each text.
+/// The hidden states of some texts, one after another; with the head what it pools of each text. Of several ranks those of the last.
 template <class B>
 [[nodiscard]] Result<std::vector<float>> encode_texts(FormulaModel const& model, std::vector<std::int32_t> const& ids,
                                                       std::vector<SequencePart> const& parts, bool has_head,
-                                                      Dtype activations = Dtype::f32) {
+                                                      Dtype activations = Dtype::f32, std::int32_t tp = 1) {
     auto const& described = model.checkpoint->model;
     auto const parameters = StoredParameters::open(model.source, described);
     if (!parameters) return parameters.error();
     auto const tokens = static_cast<std::int64_t>(ids.size());
     std::vector<float> states;
-    auto const done = run_threads(1, [&](Threads& thread) -> Result<> {
+    auto const done = run_threads(tp, [&](Threads& thread) -> Result<> {
+        TensorPlace const place{tp, thread.rank()};
         HostCommunicator comm(std::move(thread));
         HostContext host({.threads = 1});
         auto context = open_context<B>();
@@ -63,9 +64,9 @@ template <class B>
         limits.has_head = has_head;
         limits.activations = activations;
         auto const predicted =
-            predict_memory<B, Fast>(described, formats_of(*parameters), {1, 0}, limits, IsaLevel::portable);
+            predict_memory<B, Fast>(described, formats_of(*parameters), place, limits, IsaLevel::portable);
         if (!predicted) return predicted.error();
-        auto executor = RankExecutor<B, Fast>::create(home, described, *parameters, {1, 0}, limits);
+        auto executor = RankExecutor<B, Fast>::create(home, described, *parameters, place, limits);
         if (!executor) return executor.error();
         CHECK(home.context.memory().current() == predicted->total());
         auto const width = executor->output().width;
@@ -81,6 +82,7 @@ template <class B>
             TensorView<T, 1, Host> const to(made.data(), {rows * width});
             if (auto const copied = B::template copy<T>(from, to, stream); !copied) return copied;
             auto const waited = stream.synchronize(Deadline::after(std::chrono::minutes(1)));
+            if (place.rank + 1 < tp) return waited;
             for (auto const value : made) states.push_back(static_cast<float>(value));
             return waited;
         });

@@ -11,6 +11,11 @@ inline constexpr auto tiny_mixtral =
     R"({"model_type":"mixtral","architectures":["MixtralForCausalLM"],"vocab_size":61,"hidden_size":32,)"
     R"("intermediate_size":48,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,)"
     R"("num_local_experts":4,"num_experts_per_tok":2,"max_position_embeddings":64})";
+/// Rows of an odd number of elements, three for each token.
+inline constexpr auto tiny_odd_mixtral =
+    R"({"model_type":"mixtral","architectures":["MixtralForCausalLM"],"vocab_size":61,"hidden_size":33,)"
+    R"("intermediate_size":27,"num_hidden_layers":2,"num_attention_heads":3,"num_key_value_heads":3,"head_dim":10,)"
+    R"("num_local_experts":5,"num_experts_per_tok":3,"max_position_embeddings":64})";
 inline constexpr auto tiny_qwen2_moe =
     R"({"model_type":"qwen2_moe","architectures":["Qwen2MoeForCausalLM"],"vocab_size":61,"hidden_size":32,)"
     R"("intermediate_size":48,"moe_intermediate_size":24,"shared_expert_intermediate_size":40,)"

@@ -8,6 +8,7 @@
 #include <shardwise/kernels/add_row.hpp>
 #include <shardwise/kernels/arg_max.hpp>
 #include <shardwise/kernels/attention.hpp>
+#include <shardwise/kernels/attention_temperature.hpp>
 #include <shardwise/kernels/backward/activation.hpp>
 #include <shardwise/kernels/backward/add.hpp>
 #include <shardwise/kernels/backward/attention.hpp>
@@ -38,6 +39,7 @@
 #include <shardwise/kernels/square_sums.hpp>
 #include <shardwise/kernels/store_rows.hpp>
 #include <shardwise/kernels/take_rows.hpp>
+#include <shardwise/kernels/weigh_rows.hpp>
 #include <shardwise/parallel/attend_heads.hpp>
 #include <shardwise/parallel/column_linear.hpp>
 #include <shardwise/parallel/row_linear.hpp>
@@ -115,6 +117,12 @@ TEST_CASE("Kernels, products and copies refuse views that have elements but no m
     check("soft_cap", [&](Views& v) { return soft_cap(v.view<F>({2, 4}), v.view({2, 4}), 2.0F, s); });
     check("take_rows", [&](Views& v) {
         return take_rows<float>(v.view<I>({2}), v.view<F>({3, 4}), v.view({2, 4}), s);
+    });
+    check("attention_temperature", [&](Views& v) {
+        return attention_temperature<float>(v.view({2, 4}), v.view<I>({2}), 4, 0.1F, s);
+    });
+    check("weigh_rows", [&](Views& v) {
+        return weigh_rows<float>(v.view<F>({1, 4}), v.view<I>({2}), v.view<F>({1, 2}), v.view({2, 4}), s);
     });
     check("attention", [&](Views& v) {
         AttentionOptions const options{.shape = {.heads = 1, .kv_heads = 1, .key_dim = 4, .value_dim = 4}};

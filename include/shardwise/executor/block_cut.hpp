@@ -203,17 +203,15 @@ private:
         auto const counted = std::max(first, counted_from_[static_cast<std::size_t>(id)]);
         NormShare share;
         share.width = width;
-        auto const add = [&](UnitRange whole, std::int64_t sum) {
-            UnitRange const part{std::max(whole.begin, counted), std::min(whole.end, own.front().end)};
-            if (part.size() > 0) share.parts.push_back({{part.begin - first, part.end - first}, sum});
-        };
-        if constexpr (!Policy::has_fixed_tree) {
-            add({0, width}, 0);
-        } else {
+        share.cut = {{width, width, 1}, first, {std::min(counted, own.front().end), own.front().end}};
+        if constexpr (Policy::has_fixed_tree) {
             auto const units = value(id).split.all_units();
-            auto const leaves = pieces(id) ? *pieces(id) : InputPieces{width, width / units, units};
-            share.sums = leaves.count;
-            for (std::int64_t leaf = 0; leaf < leaves.count; ++leaf) add(leaves.inputs_of({leaf, leaf + 1}), leaf);
+            share.cut.pieces = pieces(id) ? *pieces(id) : InputPieces{width, width / units, units};
+        }
+        share.sums = share.cut.pieces.count;
+        for (std::int64_t piece = 0; piece < share.sums; ++piece) {
+            auto const part = share.cut.columns_of(piece);
+            if (part.size() > 0) share.parts.push_back({part, piece});
         }
         return share;
     }

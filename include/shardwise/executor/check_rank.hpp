@@ -21,8 +21,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 /// What a rank is asked of a model, before it loads anything.
 ///
 /// Errors  those of check_model, check_limits, check_activations, check_expert_place and check_load_options; unsupported for scores
-///         of labels that are not executed, for kernels that a build for devices lacks, and for
-///         shared experts over activations that are not f32
+///         of labels that are not executed, and for kernels that a build for devices lacks
 template <ComputeBackend Backend, ReductionPolicy Policy>
 [[nodiscard]] Result<> check_rank(Model const& model, StoredParameters const& parameters, TensorPlace place,
                                   ExecutorLimits const& limits, TensorPlace experts, LoadOptions const& options,
@@ -37,9 +36,6 @@ template <ComputeBackend Backend, ReductionPolicy Policy>
     }
     if (!HasHostMemory<Backend> && model.program.has_encoder()) return no_kernel<Backend>("cross-attention");
     if (auto const checked = check_expert_place(experts, model.config); !checked) return checked;
-    if (experts.ranks > 1 && limits.activations != Dtype::f32)
-        return no_kernel<Backend>("experts that groups of ranks share, over activations in " +
-                                  std::string(traits(limits.activations).short_name));
     if (auto const checked = check_load_options(options); !checked) return checked;
     return check_linked_kernels<Backend, Policy>(model, parameters, place, limits, experts, options, stage);
 }

@@ -8,6 +8,7 @@
 #include <shardwise/kernels/device/add.hpp>
 #include <shardwise/kernels/device/add_row.hpp>
 #include <shardwise/kernels/device/arg_max.hpp>
+#include <shardwise/kernels/device/attention_temperature.hpp>
 #include <shardwise/kernels/device/combine_rows.hpp>
 #include <shardwise/kernels/device/copy_rows.hpp>
 #include <shardwise/kernels/device/embedding.hpp>
@@ -29,5 +30,7 @@
 #include <shardwise/kernels/device/step_table.hpp>
 #include <shardwise/kernels/device/store_step.hpp>
 #include <shardwise/kernels/device/take_rows.hpp>
+#include <shardwise/kernels/device/weigh_rows.hpp>
 #include <shardwise/kernels/device/xielu.hpp>
 #include <shardwise/parallel/device_collectives.hpp>
+#include <shardwise/parallel/device_sharded_norm.hpp>

@@ -160,7 +160,7 @@ public:
     template <Communicator C>
     [[nodiscard]] Result<ExpertParallel<Backend, C>> make_exchange(RankHome<Backend> const& home, C& peers) const {
         if (auto const checked = check_peers({peers.size(), peers.rank()}, experts_); !checked) return checked.error();
-        return detail::make_exchange(home, peers, exchanged_rows(model_->config, limits_.step_tokens));
+        return detail::make_exchange(home, peers, exchanged_rows(model_->config, limits_));
     }
 
     /// True where this rank's stage makes the output.

@@ -3,6 +3,7 @@
 
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/executor/block_walk.hpp>
+#include <shardwise/executor/executor_limits.hpp>
 #include <shardwise/executor/rank_home.hpp>
 #include <shardwise/executor/routing_table.hpp>
 #include <shardwise/kernels/order_experts.hpp>
@@ -34,8 +35,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 }
 
 /// What a rank sends to the experts of other groups in one layer of a step.
-[[nodiscard]] inline ExpertShape exchanged_rows(ModelConfig const& config, std::int64_t step_tokens) {
-    return {config.experts, config.experts_per_token, config.hidden_size, step_tokens};
+[[nodiscard]] inline ExpertShape exchanged_rows(ModelConfig const& config, ExecutorLimits const& limits) {
+    return {config.experts, config.experts_per_token, config.hidden_size, limits.step_tokens, limits.activations};
 }
 
 /// A router's choice as it lies in the arena: the numbers of all tokens' experts, then their weights.

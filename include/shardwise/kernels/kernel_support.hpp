@@ -11,23 +11,16 @@
 #include <shardwise/kernels/add_row.hpp>
 #include <shardwise/kernels/arg_max.hpp>
 #include <shardwise/kernels/attention.hpp>
-#include <shardwise/kernels/backward/activation.hpp>
-#include <shardwise/kernels/backward/add.hpp>
-#include <shardwise/kernels/backward/attention.hpp>
-#include <shardwise/kernels/backward/cross_entropy.hpp>
-#include <shardwise/kernels/backward/embedding.hpp>
-#include <shardwise/kernels/backward/layer_norm.hpp>
-#include <shardwise/kernels/backward/linear.hpp>
-#include <shardwise/kernels/backward/rms_norm.hpp>
-#include <shardwise/kernels/backward/rope.hpp>
-#include <shardwise/kernels/backward/scale.hpp>
-#include <shardwise/kernels/backward/soft_cap.hpp>
+#include <shardwise/kernels/attention_temperature.hpp>
 #include <shardwise/kernels/combine_rows.hpp>
 #include <shardwise/kernels/copy_rows.hpp>
+#include <shardwise/kernels/detail/backward_probes.hpp>
+#include <shardwise/kernels/detail/kernel_probe.hpp>
 #include <shardwise/kernels/device/activation.hpp>
 #include <shardwise/kernels/device/add.hpp>
 #include <shardwise/kernels/device/add_row.hpp>
 #include <shardwise/kernels/device/arg_max.hpp>
+#include <shardwise/kernels/device/attention_temperature.hpp>
 #include <shardwise/kernels/device/combine_rows.hpp>
 #include <shardwise/kernels/device/copy_rows.hpp>
 #include <shardwise/kernels/device/embedding.hpp>
@@ -48,9 +41,11 @@
 #include <shardwise/kernels/device/scale_rows.hpp>
 #include <shardwise/kernels/device/soft_cap.hpp>
 #include <shardwise/kernels/device/softmax.hpp>
+#include <shardwise/kernels/device/square_sums.hpp>
 #include <shardwise/kernels/device/step_attention.hpp>
 #include <shardwise/kernels/device/store_step.hpp>
 #include <shardwise/kernels/device/take_rows.hpp>
+#include <shardwise/kernels/device/weigh_rows.hpp>
 #include <shardwise/kernels/device/xielu.hpp>
 #include <shardwise/kernels/dropout.hpp>
 #include <shardwise/kernels/embedding.hpp>
@@ -72,10 +67,12 @@
 #include <shardwise/kernels/scale_rows.hpp>
 #include <shardwise/kernels/soft_cap.hpp>
 #include <shardwise/kernels/softmax.hpp>
+#include <shardwise/kernels/square_sums.hpp>
 #include <shardwise/kernels/step_attention.hpp>
 #include <shardwise/kernels/store_rows.hpp>
 #include <shardwise/kernels/store_step.hpp>
 #include <shardwise/kernels/take_rows.hpp>
+#include <shardwise/kernels/weigh_rows.hpp>
 #include <shardwise/kernels/xielu.hpp>
 #include <shardwise/op/product_sums.hpp>
 
@@ -97,28 +94,6 @@ struct NoBackend {};
 
 namespace detail {
 
-/// What kernels are called with, on some back end, where activations are T.
-template <class B, class T = float>
-requires requires {
-    typename B::Stream;
-}
-struct KernelProbe {
-    TensorView<T const, 2, B> in;
-    TensorView<T, 2, B> out;
-    TensorView<T const, 1, B> row;
-    /// What multiplies or is added to rows: a device's models hold it in float whatever their activations are.
-    TensorView<std::conditional_t<HasHostMemory<B>, T, float> const, 1, B> held;
-    TensorView<float const, 2, B> weights;
-    TensorView<float, 2, B> cache;
-    TensorView<float const, 1, B> vector;
-    TensorView<float, 1, B> sums;
-    TensorView<double, 1, B> scales;
-    TensorView<std::int32_t const, 1, B> ids;
-    TensorView<std::int32_t, 1, B> chosen;
-    TensorView<std::int32_t, 2, B> routes;
-    typename B::Stream& stream;
-};
-
 // One for each header of kernels/: true where a call with the back end's views and streams finds a body.
 template <class B, class T = float>
 concept HasActivation = requires(KernelProbe<B, T> p) {
@@ -139,6 +114,10 @@ concept HasArgMax = requires(KernelProbe<B> p) {
 template <class B, class T = float>
 concept HasAttention = requires(KernelProbe<B, T> p) {
     attention<T>(p.in, p.in, p.in, p.out, AttentionOptions{}, p.stream);
+};
+template <class B, class T = float>
+concept HasAttentionTemperature = requires(KernelProbe<B, T> p) {
+    attention_temperature<T>(p.out, p.ids, std::int64_t{1}, 0.0F, p.stream);
 };
 template <class B, class T = float>
 concept HasCombineRows = requires(KernelProbe<B, T> p) {
@@ -240,6 +219,17 @@ template <class B, class T = float>
 concept HasSoftmax = requires(KernelProbe<B, T> p) {
     softmax<T>(p.in, p.out, p.stream);
 };
+/// The host adds up in double, a device in floats.
+template <class B, class T = float>
+concept HasSquareSums = (HasHostMemory<B> &&
+                         requires(KernelProbe<B, T> p, Span<SquareSum const> parts, TensorView<double, 2, B> sums) {
+                             sum_squares<T>(p.in, parts, sums, p.stream);
+                             scale_by_squares<T>(p.in, sums, std::int64_t{}, p.row, p.out, 0.0F, p.stream);
+                         }) ||
+                        requires(KernelProbe<B, T> p, SquareCut const& cut) {
+    sum_squares<T>(p.in, cut, p.cache, p.stream);
+    scale_by_squares<T>(p.in, p.weights, std::int64_t{}, p.held, p.out, 0.0F, p.stream);
+};
 template <class B, class T = float>
 concept HasStepAttention = requires(KernelProbe<B, T> p, StepRows<float, B> const& cache, StepTable<B> const& table) {
     step_attention<float>(p.in, cache, cache, p.out, table, AttentionOptions{}, p.stream);
@@ -256,6 +246,10 @@ template <class B, class T = float>
 concept HasTakeRows = requires(KernelProbe<B, T> p) {
     take_rows<T>(p.ids, p.in, p.out, p.stream);
 };
+template <class B, class T = float>
+concept HasWeighRows = requires(KernelProbe<B, T> p) {
+    weigh_rows<T>(p.in, p.ids, p.weights, p.out, p.stream);
+};
 
 template <class B, class T = float>
 concept HasGemm = requires(KernelProbe<B, T> p) {
@@ -269,55 +263,6 @@ template <class B, class T = float>
 concept HasMultiplySums = HoldsWeights<B> &&
     requires(KernelProbe<B, T> p, typename B::Weight const& weight, TensorView<float, 3, B> sums) {
     B::multiply_sums(p.in, weight, ProductSums{}, sums, p.stream);
-};
-
-// Those of kernels/backward/.
-template <class B>
-concept HasActivationBackward = requires(KernelProbe<B> p) {
-    activation_backward(p.in, p.in, p.out, false, ActivationKind::silu, p.stream);
-    gated_activation_backward(p.in, p.in, p.in, p.out, p.out, false, ActivationKind::silu, p.stream);
-};
-template <class B>
-concept HasAddBackward = requires(KernelProbe<B> p) {
-    add_backward(p.in, p.out, false, p.stream);
-};
-template <class B>
-concept HasAttentionBackward = requires(KernelProbe<B> p) {
-    attention_backward(AttentionForward{}, AttentionGradients{}, AttentionOptions{}, p.sums, p.stream);
-};
-template <class B>
-concept HasEmbeddingBackward = requires(KernelProbe<B> p) {
-    embedding_backward(p.ids, p.in, p.out, false, p.stream);
-};
-template <class B>
-concept HasHeadCrossEntropy = requires(KernelProbe<B> p) {
-    head_cross_entropy(HeadLoss{}, HeadLossGradients{}, HeadLossOptions{}, p.sums, p.stream);
-};
-template <class B>
-concept HasLayerNormBackward = requires(KernelProbe<B> p) {
-    layer_norm_backward(p.in, p.vector, p.in, p.out, false, p.sums, p.sums, false, p.scales, 0.0F, p.stream);
-};
-template <class B>
-concept HasLinearBackward = requires(KernelProbe<B> p) {
-    linear_input_gradient(p.in, p.in, p.out, {}, p.stream);
-    linear_weight_gradient(p.in, p.in, p.out, {}, p.stream);
-    linear_bias_gradient(p.in, p.sums, false, p.stream);
-};
-template <class B>
-concept HasRmsNormBackward = requires(KernelProbe<B> p) {
-    rms_norm_backward(p.in, p.vector, p.in, p.out, false, p.sums, false, p.scales, 0.0F, p.stream);
-};
-template <class B>
-concept HasRopeBackward = requires(KernelProbe<B> p) {
-    rope_backward<float>(p.out, p.ids, p.vector, std::int64_t{}, RopeLayout::half, p.stream);
-};
-template <class B>
-concept HasScaleBackward = requires(KernelProbe<B> p) {
-    scale_backward(p.in, p.out, false, 0.0F, p.stream);
-};
-template <class B>
-concept HasSoftCapBackward = requires(KernelProbe<B> p) {
-    soft_cap_backward(p.in, p.in, p.out, false, 1.0F, p.stream);
 };
 
 }  // namespace detail
@@ -355,6 +300,7 @@ inline constexpr std::array kernel_support{
     KernelSupport{"arg_max", detail::HasArgMax<Backend>},
     detail::of_rows("attention", detail::HasAttention<Backend, T>),
     KernelSupport{"attention_backward", detail::HasAttentionBackward<Backend>},
+    detail::of_rows("attention_temperature", detail::HasAttentionTemperature<Backend, T>),
     detail::of_rows("combine_rows", detail::HasCombineRows<Backend, T>),
     detail::of_rows("copy_rows", detail::HasCopyRows<Backend, T>),
     KernelSupport{"dropout", detail::HasDropout<Backend>},
@@ -387,10 +333,12 @@ inline constexpr std::array kernel_support{
     detail::of_rows("soft_cap", detail::HasSoftCap<Backend, T>),
     KernelSupport{"soft_cap_backward", detail::HasSoftCapBackward<Backend>},
     detail::of_rows("softmax", detail::HasSoftmax<Backend, T>),
+    detail::of_rows("square_sums", detail::HasSquareSums<Backend, T>),
     detail::of_rows("step_attention", detail::HasStepAttention<Backend, T>),
     detail::of_rows("store_rows", detail::HasStoreRows<Backend, T>),
     detail::of_rows("store_step", detail::HasStoreStep<Backend, T>),
     detail::of_rows("take_rows", detail::HasTakeRows<Backend, T>),
+    detail::of_rows("weigh_rows", detail::HasWeighRows<Backend, T>),
     detail::of_rows("xielu", detail::HasXielu<Backend, T>),
 };
 

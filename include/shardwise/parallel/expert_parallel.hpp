@@ -17,8 +17,8 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What computes one expert of this rank, by its number among the rank's own: rows in, as many rows out.
-template <class E, class Backend>
-concept ExpertWorker = requires(E& expert, TensorView<float const, 2, Backend> in, TensorView<float, 2, Backend> out,
+template <class E, class Backend, class T = float>
+concept ExpertWorker = requires(E& expert, TensorView<T const, 2, Backend> in, TensorView<T, 2, Backend> out,
                                 typename Backend::Stream& stream) {
     { expert(std::int64_t{}, in, out, stream) } -> std::same_as<Result<>>;
 };

@@ -5,6 +5,8 @@
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/core/check_views.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/kernels/detail/square_sums_call.hpp>
+#include <shardwise/kernels/square_cut.hpp>
 #include <shardwise/kernels/square_sums.hpp>
 #include <shardwise/parallel/collectives.hpp>
 
@@ -25,11 +27,14 @@ struct NormShare {
     std::int64_t sums = 1;
     /// What this rank adds up, as columns of its own rows. Columns that several ranks hold are added up by the first.
     std::vector<SquareSum> parts;
+    /// The same for a device: by the pieces of a whole row, one for each number.
+    SquareCut cut{};
 
-    /// Floats that `sharded_rms_norm` needs beside its tensors.
+    /// Floats that `sharded_rms_norm` needs beside its tensors, on the host and on a device.
     [[nodiscard]] std::int64_t workspace(std::int64_t rows) const {
         return rows * sums * static_cast<std::int64_t>(sizeof(double) / sizeof(float));
     }
+    [[nodiscard]] std::int64_t device_workspace(std::int64_t rows) const { return rows * sums * detail::square_floats; }
 };
 
 /// out = in / rms(whole row) * (weight + offset) for this rank's columns of each row.

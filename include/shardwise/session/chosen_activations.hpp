@@ -19,13 +19,13 @@ template <ComputeBackend Backend>
     return check_activations<Backend>(model, Dtype::bf16) ? Dtype::bf16 : Dtype::f32;
 }
 
-/// The same for all ranks of a run: f32 where one computes on the processor, or groups of ranks share experts.
+/// The same for all ranks of a run: f32 where one computes on the processor.
 template <ComputeBackend Backend>
 [[nodiscard]] Dtype chosen_activations(Model const& model, RunOptions const& options) {
     if (options.activations) return *options.activations;
     for (std::int32_t rank = 0; rank < options.ranks(); ++rank)
         if (options.devices.is_processor(rank)) return Dtype::f32;
-    return options.ep > 1 ? Dtype::f32 : chosen_activations<Backend>(model, options.activations);
+    return chosen_activations<Backend>(model, options.activations);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

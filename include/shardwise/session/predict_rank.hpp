@@ -62,7 +62,7 @@ template <ComputeBackend Backend, ReductionPolicy Policy>
     }
     if (options.ep == 1) return out;
     using Rows = ExpertParallel<Backend, typename RankCommunicator<Backend>::Type>;
-    auto const shape = exchanged_rows(model.config, limits.step_tokens);
+    auto const shape = exchanged_rows(model.config, limits);
     auto const own = static_cast<std::int32_t>(share.experts.rank);
     auto const rows = Rows::bytes_for(shape, options.ep, own);
     if (!rows) return rows.error();

@@ -5,6 +5,7 @@
 #include <shardwise/executor/score_scale.hpp>
 #include <shardwise/executor/step_capacity.hpp>
 #include <shardwise/kernels/attention.hpp>
+#include <shardwise/kernels/attention_temperature.hpp>
 #include <shardwise/op/alibi_slopes.hpp>
 #include <shardwise/op/relative_buckets.hpp>
 #include <shardwise/parallel/attend_heads.hpp>
@@ -32,7 +33,6 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
         auto const& config = from.model().config;
         if constexpr (!HasHostMemory<Backend>) {
             if (shape.is_cross) return no_kernel<Backend>("cross-attention");
-            if (shape.score_step > 0) return no_kernel<Backend>("scores that grow with the position");
         }
         HeldAttention<Backend> held;
         held.options.shape = shape;
@@ -119,8 +119,8 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
             k = all.columns(q_width, k_width);
             v = all.columns(q_width + k_width, share.kv.size() * shape.value_dim);
         }
-        if constexpr (HasHostMemory<Backend>) {
-            if (shape.score_step > 0) grow_scores(walk, shape, q);
+        if (shape.score_step > 0) {
+            if (auto const grown = grow_scores(walk, shape, q); !grown) return grown;
         }
         auto const out = walk.view(op.output);
         auto const& step = walk.step;
@@ -146,23 +146,15 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
     }
 
 private:
-    /// Multiplies queries by what their scores grow with their position (llama4).
-    ///
-    /// Source  transformers 4.57 models/llama4/modeling_llama4.py (Llama4TextAttention), in float as there
-    template <class Walk, class Matrix>
-    static void grow_scores(Walk& walk, AttentionShape const& shape, Matrix q) {
-        auto const step = static_cast<float>(shape.score_step);
+    template <Communicator C, ActivationElement T>
+    [[nodiscard]] static Result<> grow_scores(BlockWalk<Backend, Policy, C, T>& walk, AttentionShape const& shape,
+                                              TensorView<T, 2, Backend> q) {
         auto const growth = static_cast<float>(shape.score_growth);
-        Backend::launch(
-            q.extent(0),
-            [q, step, growth, positions = walk.step.table.positions()](std::int64_t begin, std::int64_t end) {
-                for (auto row = begin; row < end; ++row) {
-                    auto const steps = std::floor((static_cast<float>(positions.data()[row]) + 1.0F) / step);
-                    auto const factor = std::log1p(steps) * growth + 1.0F;
-                    for (std::int64_t i = 0; i < q.extent(1); ++i) q.row(row)[i] *= factor;
-                }
-            },
-            walk.stream);
+        auto const positions = walk.step.table.positions();
+        if constexpr (std::same_as<Backend, Host>)
+            return attention_temperature_bound<T>(q, positions, shape.score_step, growth, walk.stream);
+        else
+            return attention_temperature<T>(q, positions, shape.score_step, growth, walk.stream);
     }
 
     /// How the scores of the rank's heads fall with distance, or a sink for each (gpt_oss).

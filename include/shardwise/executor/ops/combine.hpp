@@ -44,11 +44,7 @@ private:
 
     template <Communicator C, ActivationElement T>
     [[nodiscard]] static Result<> sum(BlockWalk<Backend, Policy, C, T>& walk, Bound const& op) {
-        // Rows of other types do not travel: check_rank.
-        if constexpr (std::same_as<T, float>) {
-            if (walk.exchange != nullptr) return exchange(walk, op);
-        }
-        return combine(walk, op);
+        return walk.exchange != nullptr ? exchange(walk, op) : combine(walk, op);
     }
     template <Communicator C, ActivationElement T>
     [[nodiscard]] static Result<> combine(BlockWalk<Backend, Policy, C, T>& walk, Bound const& op) {

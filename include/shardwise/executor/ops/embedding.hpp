@@ -18,7 +18,7 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Rows of a table that is held as the file has it; of tokens' rows this rank's share, which ranks then add up. On a device a type of
-/// tokens, which all rows have, is one row in fp32.
+/// tokens, which all rows have, is one row in fp32, and each rank has it.
 template <ComputeBackend Backend, ReductionPolicy Policy>
 struct ExecutedOp<EmbeddingOp, Backend, Policy> {
     using Held = HeldOperation<Backend, Policy>;
@@ -30,7 +30,7 @@ struct ExecutedOp<EmbeddingOp, Backend, Policy> {
         auto const& place = from.place();
         bool const is_dealt = stored->tensor->shard.kind != ShardKind::replicated;
         auto const own = is_dealt ? split_units(op.in_features, place.ranks, place.rank) : UnitRange{0, op.in_features};
-        if (holds_one_row(op)) return load_row(from, op, *stored, own);
+        if (holds_one_row(op)) return load_row(from, op, *stored);
         UnitRange const rows[] = {own};
         auto slice =
             from.parameters().matrix(*stored, {.outputs = op.in_features, .inputs = op.out_features, .rows = rows});
@@ -97,8 +97,7 @@ private:
         return !HasHostMemory<Backend> && op.table().index == TableIndex::token_type;
     }
     [[nodiscard]] static Result<Held> load_row(OperationLoader<Backend> const& from, Operation const& op,
-                                               StoredParameter const& stored, UnitRange own) {
-        if (own.size() != op.in_features) return no_kernel<Backend>("types of tokens that ranks share");
+                                               StoredParameter const& stored) {
         UnitRange const row[] = {
             {op.table().first_row * op.out_features, (op.table().first_row + 1) * op.out_features}};
         auto const values = from.parameters().floats(stored, op.in_features * op.out_features, row);

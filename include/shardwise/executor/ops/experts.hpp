@@ -6,8 +6,8 @@
 #include <shardwise/executor/routes.hpp>
 #include <shardwise/kernels/fill.hpp>
 #include <shardwise/kernels/take_rows.hpp>
+#include <shardwise/kernels/weigh_rows.hpp>
 
-#include <algorithm>
 #include <concepts>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
@@ -19,11 +19,8 @@ struct ExecutedOp<ExpertsOp, Backend, Policy> {
 
     [[nodiscard]] static Result<Held> load(OperationLoader<Backend> const& from, Operation const& op,
                                            BlockBody const& body, BlockCut const& cut) {
-        if (op.routing().weighs_inputs) {
-            if (!HasHostMemory<Backend>) return no_kernel<Backend>("experts whose inputs are weighed");
-            if (from.experts().ranks > 1)
-                return not_executed("experts whose inputs are weighed, over groups of ranks,");
-        }
+        if (op.routing().weighs_inputs && from.experts().ranks > 1)
+            return not_executed("experts whose inputs are weighed, over groups of ranks,");
         ExpertLoader<Backend, Policy> const experts(from, op);
         if (body.values()[static_cast<std::size_t>(op.output)].spread == Spread::partial) {
             auto rows = experts.load_rows(*cut.pieces[static_cast<std::size_t>(op.inputs[0])]);
@@ -54,11 +51,14 @@ struct ExecutedOp<ExpertsOp, Backend, Policy> {
     }
 
     [[nodiscard]] static std::int64_t scratch(CountedBlock const& block, Operation const& op, std::size_t) {
-        // Gathered rows of one expert, which every token may have chosen.
-        if (block.value(op.output).spread != Spread::partial)
-            return floats_of(block.limits.step_tokens * op.in_features, block.limits.activations);
+        auto const chosen = op.routing().experts_per_token;
+        // Gathered rows of one expert, which every token may have chosen; where they are weighed, those of all experts.
+        if (block.value(op.output).spread != Spread::partial) {
+            auto const rows = block.limits.step_tokens * (op.routing().weighs_inputs ? chosen : 1);
+            return floats_of(rows * op.in_features, block.limits.activations);
+        }
         ExpertRows<Backend, Policy> const rows(block.pieces(op.inputs[0]), block.place, op.out_features);
-        return rows.workspace(block.limits.step_tokens * op.routing().experts_per_token, block.limits.activations);
+        return rows.workspace(block.limits.step_tokens * chosen, block.limits.activations);
     }
 
     /// Rows of which each reads its expert's weight, so that nobody waits for how many each expert has. As computed, not measured: one
@@ -93,6 +93,7 @@ struct ExecutedOp<ExpertsOp, Backend, Policy> {
     template <Communicator C, ActivationElement T>
     [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C, T>& walk,
                                       BoundOperation<Backend, Policy> const& op) {
+        if (op.op->routing().weighs_inputs) return multiply_weighed(walk, op);
         auto const table = order_rows(walk, op, RoutingOrder::token_of_row);
         if (!table) return table.error();
         if constexpr (!HasHostMemory<Backend>) {
@@ -112,27 +113,16 @@ struct ExecutedOp<ExpertsOp, Backend, Policy> {
         ConstMatrix const in = walk.view(op.inputs[0]);
         auto const out = walk.view(op.output);
         auto& stream = walk.stream;
-        Routes<Backend> const routes(walk.floats(op.inputs[1]));
-        bool const weighs_inputs = op.op->routing().weighs_inputs;
-        Result<> const multiplied =
-            ExpertRuns{0, *first}.for_each({0, out.extent(0)}, [&](std::size_t expert, UnitRange rows) {
-                auto const count = rows.size();
-                auto const& layer = columns->experts[expert];
-                // Of one token all read the row where it lies.
-                if (in.extent(0) == 1 && !weighs_inputs)
-                    return layer.forward_bound(in, out.rows(rows.begin, count), stream);
-                Matrix const gathered(reinterpret_cast<T*>(walk.step.scratch.data()), {count, in.extent(1)});
-                TensorView<std::int32_t const, 1, Backend> const tokens = table->order.part(rows.begin, count);
-                auto const done = gather(tokens, in, gathered, stream);
-                if constexpr (HasHostMemory<Backend>) {
-                    if (done && weighs_inputs)
-                        weigh(routes, static_cast<std::int32_t>(expert), tokens, gathered, stream);
-                }
-                return done ? layer.forward_bound(ConstMatrix(gathered), out.rows(rows.begin, count), stream) : done;
-            });
-        // The weights have been taken: what follows is a plain sum over a token's experts.
-        if (multiplied && weighs_inputs) return fill(routes.weights, 1.0F, stream);
-        return multiplied;
+        return ExpertRuns{0, *first}.for_each({0, out.extent(0)}, [&](std::size_t expert, UnitRange rows) {
+            auto const count = rows.size();
+            auto const& layer = columns->experts[expert];
+            // Of one token all read the row where it lies.
+            if (in.extent(0) == 1) return layer.forward_bound(in, out.rows(rows.begin, count), stream);
+            Matrix const gathered(reinterpret_cast<T*>(walk.step.scratch.data()), {count, in.extent(1)});
+            auto const done = gather(TensorView<std::int32_t const, 1, Backend>(table->order.part(rows.begin, count)),
+                                     in, gathered, stream);
+            return done ? layer.forward_bound(ConstMatrix(gathered), out.rows(rows.begin, count), stream) : done;
+        });
     }
 
 private:
@@ -145,22 +135,41 @@ private:
         else
             return take_rows<T>(tokens, in, out, stream);
     }
-    /// Multiplies an expert's rows by the weights that their tokens have for it (llama4).
-    template <class Matrix, class Stream>
-    static void weigh(Routes<Backend> const& routes, std::int32_t expert,
-                      TensorView<std::int32_t const, 1, Backend> tokens, Matrix rows, Stream& stream) {
-        Backend::launch(
-            rows.extent(0),
-            [routes, expert, tokens, rows](std::int64_t begin, std::int64_t end) {
-                for (auto row = begin; row < end; ++row) {
-                    auto const token = tokens.data()[row];
-                    auto const* const chosen = routes.ids.row(token);
-                    auto const slot = std::find(chosen, chosen + routes.ids.extent(1), expert) - chosen;
-                    auto const weight = routes.weights.row(token)[slot];
-                    for (std::int64_t i = 0; i < rows.extent(1); ++i) rows.row(row)[i] *= weight;
-                }
-            },
-            stream);
+    /// The same where each token's row is multiplied by an expert's weight before the product (llama4).
+    template <Communicator C, ActivationElement T>
+    [[nodiscard]] static Result<> multiply_weighed(BlockWalk<Backend, Policy, C, T>& walk,
+                                                   BoundOperation<Backend, Policy> const& op) {
+        auto const table = order_rows(walk, op, RoutingOrder::row_of_pair);
+        if (!table) return table.error();
+        auto& stream = walk.stream;
+        Routes<Backend> const routes(walk.floats(op.inputs[1]));
+        TensorView<T const, 2, Backend> const in = walk.view(op.inputs[0]);
+        TensorView<T, 2, Backend> const weighed(reinterpret_cast<T*>(walk.step.scratch.data()),
+                                                {walk.routed_rows, in.extent(1)});
+        TensorView<T const, 2, Backend> const rows = weighed;
+        TensorView<std::int32_t const, 1, Backend> const places = table->order;
+        TensorView<float const, 2, Backend> const weights = routes.weights;
+        Result<> done;
+        if constexpr (std::same_as<Backend, Host>)
+            done = weigh_rows_bound<T>(in, places, weights, weighed, stream);
+        else
+            done = weigh_rows<T>(in, places, weights, weighed, stream);
+        // The weights have been taken: what follows is a plain sum over a token's experts.
+        if (done) done = fill<float>(routes.weights, 1.0F, stream);
+        if (!done) return done;
+        auto const out = walk.view(op.output);
+        auto const& columns = std::get<ExpertColumns<Backend>>(op.held);
+        if constexpr (!HasHostMemory<Backend>) {
+            if (walk.routed_rows <= few_rows && has_table(op.held))
+                return columns.table.multiply(rows, TensorView<std::int32_t const, 1, Backend>{}, table->first, out,
+                                              stream);
+        }
+        auto const first = count_rows(walk, op.op->inputs[1], *table);
+        if (!first) return first.error();
+        return ExpertRuns{0, *first}.for_each({0, out.extent(0)}, [&](std::size_t expert, UnitRange range) {
+            return columns.experts[expert].forward_bound(rows.rows(range.begin, range.size()),
+                                                         out.rows(range.begin, range.size()), stream);
+        });
     }
     [[nodiscard]] static bool has_table(Held const& held) {
         if (auto const* const columns = std::get_if<ExpertColumns<Backend>>(&held)) return columns->table.multiplies();

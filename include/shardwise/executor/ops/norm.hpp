@@ -25,8 +25,6 @@ struct ExecutedOp<NormOp, Backend, Policy> {
     [[nodiscard]] static Result<HeldOperation<Backend, Policy>> load(OperationLoader<Backend> const& from,
                                                                      Operation const& op, BlockBody const& body,
                                                                      BlockCut const& cut) {
-        if (!HasHostMemory<Backend> && cut.norms[static_cast<std::size_t>(&op - body.operations().begin())])
-            return no_kernel<Backend>("a norm over columns that ranks share");
         HeldNorm<Backend> norm;
         norm.share = cut.norms[static_cast<std::size_t>(&op - body.operations().begin())];
         norm.width = op.in_features;
@@ -72,7 +70,9 @@ struct ExecutedOp<NormOp, Backend, Policy> {
     /// Of the sums over ranks; BlockCut says what they are.
     [[nodiscard]] static std::int64_t scratch(CountedBlock const& block, Operation const&, std::size_t number) {
         auto const& share = block.cut.norms[number];
-        return share ? share->workspace(block.limits.step_tokens) : 0;
+        if (!share) return 0;
+        auto const rows = block.limits.step_tokens;
+        return HasHostMemory<Backend> ? share->workspace(rows) : share->device_workspace(rows);
     }
 
     [[nodiscard]] static Result<> check(BoundOperation<Backend, Policy> const& op, BoundTo<Backend> const&) {
@@ -105,7 +105,9 @@ struct ExecutedOp<NormOp, Backend, Policy> {
                 return sharded_rms_norm(in, *norm.share, weight, out, norm.epsilon, walk.step.scratch, walk.comm,
                                         walk.stream, norm.offset);
             } else {
-                return no_kernel<Backend>("a norm over columns that ranks share");
+                using ConstMatrix = typename BlockWalk<Backend, Policy, C, T>::ConstMatrix;
+                return sharded_rms_norm<T>(ConstMatrix(in), *norm.share, weight, out, norm.epsilon, walk.step.scratch,
+                                           walk.comm, walk.stream, norm.offset);
             }
         }
         if (norm.is_first_part) {

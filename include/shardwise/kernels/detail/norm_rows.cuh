@@ -23,6 +23,13 @@ inline constexpr int norm_threads = is_narrow ? row_threads : 1024;
 /// Rows up to this width are a warp's.
 constexpr std::int64_t narrow_row = 1024;
 
+/// Sums of squares, and their means, that floats have.
+struct SquareBounds {
+    /// Squares below are not normal floats, or their sum lost some that are not; above the other lies infinity.
+    static constexpr float small = 0x1p-100F;
+    static constexpr float large = 0x1p127F;
+};
+
 /// The sum of the squares of a portion's elements times `unit`, added to `squares`.
 template <class T, unsigned width>
 __device__ float add_squares(Portion<T, width> const& portion, float unit, float squares) {
@@ -55,9 +62,6 @@ __device__ void scale_portion(Portion<T, width> portion, Portion<Weight, width> 
 /// row of n elements a sum has a chain of n / team + width + log2(warp) + warps additions.
 template <class Team, class T, unsigned width, class Source, class Weight>
 __device__ void norm_rows(Source const& source, RmsNormCall<T, Weight> const& call) {
-    // Squares below the first are not normal floats, or their sum lost some that are not; above the second lies infinity.
-    constexpr float small = 0x1p-100F;
-    constexpr float large = 0x1p127F;
     for_rows<Team>(call.rows, [&](std::int64_t row, bool is_row) {
         auto const again = [&](std::int64_t at, Portion<T, width>& portion) { source.again(row, at, portion); };
         auto const portions = is_row ? call.width / width : 0;
@@ -89,8 +93,8 @@ __device__ void norm_rows(Source const& source, RmsNormCall<T, Weight> const& ca
         for (int attempt = 0; attempt < 2; ++attempt) {
             mean = squares_of(unit) / count + call.epsilon * unit * unit;
             // The same for all threads of the team. Powers of two: elements times them keep their digits.
-            if (attempt == 1 || (mean >= small && mean < large)) break;
-            unit = mean < small ? 0x1p100F : 0x1p-100F;
+            if (attempt == 1 || (mean >= SquareBounds::small && mean < SquareBounds::large)) break;
+            unit = mean < SquareBounds::small ? 0x1p100F : 0x1p-100F;
         }
         auto const scale = 1.0F / sqrtf(mean);
         // Each thread writes what it alone has read, so that `out` may be `in`.

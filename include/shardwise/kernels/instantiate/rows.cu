@@ -3,6 +3,7 @@
 #include <shardwise/kernels/activation_launch.cuh>
 #include <shardwise/kernels/add_launch.cuh>
 #include <shardwise/kernels/arg_max_launch.cuh>
+#include <shardwise/kernels/attention_temperature_launch.cuh>
 #include <shardwise/kernels/combine_rows_launch.cuh>
 #include <shardwise/kernels/compiled_kernels_launch.cuh>
 #include <shardwise/kernels/copy_rows_launch.cuh>
@@ -21,7 +22,9 @@
 #include <shardwise/kernels/scale_rows_launch.cuh>
 #include <shardwise/kernels/soft_cap_launch.cuh>
 #include <shardwise/kernels/softmax_launch.cuh>
+#include <shardwise/kernels/square_sums_launch.cuh>
 #include <shardwise/kernels/store_step_launch.cuh>
+#include <shardwise/kernels/weigh_rows_launch.cuh>
 #include <shardwise/kernels/xielu_launch.cuh>
 
 #include <cstdint>
@@ -93,6 +96,22 @@ template Result<> launch_softmax<KernelApi>(SoftmaxCall<Float16> const&, KernelA
 template Result<> launch_scale_rows<KernelApi>(ScaleRowsCall<float> const&, KernelApi::Stream);
 template Result<> launch_scale_rows<KernelApi>(ScaleRowsCall<Bfloat16> const&, KernelApi::Stream);
 template Result<> launch_scale_rows<KernelApi>(ScaleRowsCall<Float16> const&, KernelApi::Stream);
+
+template Result<> launch_sum_squares<KernelApi>(SquareSumsCall<float> const&, KernelApi::Stream);
+template Result<> launch_sum_squares<KernelApi>(SquareSumsCall<Bfloat16> const&, KernelApi::Stream);
+template Result<> launch_sum_squares<KernelApi>(SquareSumsCall<Float16> const&, KernelApi::Stream);
+
+template Result<> launch_scale_by_squares<KernelApi>(ScaleBySquaresCall<float> const&, KernelApi::Stream);
+template Result<> launch_scale_by_squares<KernelApi>(ScaleBySquaresCall<Bfloat16> const&, KernelApi::Stream);
+template Result<> launch_scale_by_squares<KernelApi>(ScaleBySquaresCall<Float16> const&, KernelApi::Stream);
+
+template Result<> launch_attention_temperature<KernelApi>(AttentionTemperatureCall<float> const&, KernelApi::Stream);
+template Result<> launch_attention_temperature<KernelApi>(AttentionTemperatureCall<Bfloat16> const&, KernelApi::Stream);
+template Result<> launch_attention_temperature<KernelApi>(AttentionTemperatureCall<Float16> const&, KernelApi::Stream);
+
+template Result<> launch_weigh_rows<KernelApi>(WeighRowsCall<float> const&, KernelApi::Stream);
+template Result<> launch_weigh_rows<KernelApi>(WeighRowsCall<Bfloat16> const&, KernelApi::Stream);
+template Result<> launch_weigh_rows<KernelApi>(WeighRowsCall<Float16> const&, KernelApi::Stream);
 
 template Result<> launch_soft_cap<KernelApi>(SoftCapCall<float> const&, KernelApi::Stream);
 template Result<> launch_soft_cap<KernelApi>(SoftCapCall<Bfloat16> const&, KernelApi::Stream);

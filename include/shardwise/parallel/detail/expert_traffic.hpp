@@ -6,6 +6,7 @@
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/core/check_views.hpp>
 #include <shardwise/core/checked.hpp>
+#include <shardwise/core/dtype.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/parallel/detail/expert_exchange.hpp>
@@ -26,6 +27,8 @@ struct ExpertShape {
     std::int64_t width = 0;
     /// The most tokens that any rank has in one step.
     std::int64_t max_tokens = 0;
+    /// What rows are made of: on the host f32, on a device any type of activations.
+    Dtype rows = Dtype::f32;
 };
 
 namespace detail {
@@ -125,10 +128,11 @@ public:
     /// Sends each pair's row, in the order of `sent`, and takes the other ranks', by rank and then by expert.
     ///
     /// Errors  capacity_exceeded where tokens name an expert twice and more rows come than there is memory for; those of the collectives
-    [[nodiscard]] Result<> dispatch(TensorView<float const, 2, Host> in, float* sent, float* by_rank) {
+    template <class T>
+    [[nodiscard]] Result<> dispatch(TensorView<T const, 2, Host> in, T* sent, T* by_rank) {
         auto const chosen = shape_.experts_per_token;
         for (std::int64_t pair = 0; pair < in.extent(0) * chosen; ++pair) {
-            std::memcpy(sent + exchange_.place(pair) * shape_.width, in.row(pair / chosen), row_bytes());
+            std::memcpy(sent + exchange_.place(pair) * shape_.width, in.row(pair / chosen), row_bytes<T>());
         }
         // How many rows each expert gets from each rank, then the rows.
         List<std::int64_t> asked(static_cast<std::size_t>(comm_->size()));
@@ -155,15 +159,15 @@ public:
                                    .at_most(most_rows_)
                                    .fix("let each token choose different experts, and give all ranks one max_tokens"));
         }
-        return exchange_rows(ConstRows(sent, {in.extent(0) * chosen * shape_.width}), exchange_.send_counts(),
-                             Rows(by_rank, {exchange_.rows_received() * shape_.width}), exchange_.receive_counts());
+        return exchange_rows(sent, exchange_.send_counts(), by_rank, exchange_.receive_counts());
     }
 
     /// Brings what arrived into the order of experts.
-    void group(float const* by_rank, float* by_expert) const {
+    template <class T>
+    void group(T const* by_rank, T* by_expert) const {
         exchange_.for_each_run([&](std::int64_t arrived, std::int64_t grouped, std::int64_t rows) {
             std::memcpy(by_expert + grouped * shape_.width, by_rank + arrived * shape_.width,
-                        static_cast<std::size_t>(rows) * row_bytes());
+                        static_cast<std::size_t>(rows) * row_bytes<T>());
         });
     }
 
@@ -184,33 +188,34 @@ public:
     /// Sends the results in the order of experts, by way of `by_rank`, to whose tokens they are; this rank's arrive in `sent`.
     ///
     /// Errors  those of the collectives
-    [[nodiscard]] Result<> give_back(float const* by_expert, float* by_rank, float* sent) {
+    template <class T>
+    [[nodiscard]] Result<> give_back(T const* by_expert, T* by_rank, T* sent) {
         exchange_.for_each_run([&](std::int64_t arrived, std::int64_t grouped, std::int64_t rows) {
             std::memcpy(by_rank + arrived * shape_.width, by_expert + grouped * shape_.width,
-                        static_cast<std::size_t>(rows) * row_bytes());
+                        static_cast<std::size_t>(rows) * row_bytes<T>());
         });
-        std::int64_t pairs = 0;
-        for (auto const rows : exchange_.send_counts()) pairs += rows;
-        return exchange_rows(ConstRows(by_rank, {exchange_.rows_received() * shape_.width}), exchange_.receive_counts(),
-                             Rows(sent, {pairs * shape_.width}), exchange_.send_counts());
+        return exchange_rows(by_rank, exchange_.receive_counts(), sent, exchange_.send_counts());
     }
 
     [[nodiscard]] std::int64_t pairs_computed() const { return pairs_; }
 
 private:
-    using Rows = TensorView<float, 1, Host>;
-    using ConstRows = TensorView<float const, 1, Host>;
+    template <class T>
+    [[nodiscard]] std::size_t row_bytes() const {
+        return static_cast<std::size_t>(shape_.width) * sizeof(T);
+    }
 
-    [[nodiscard]] std::size_t row_bytes() const { return static_cast<std::size_t>(shape_.width) * sizeof(float); }
-
-    [[nodiscard]] Result<> exchange_rows(ConstRows from, std::span<std::int64_t const> out_rows, Rows to,
+    template <class T>
+    [[nodiscard]] Result<> exchange_rows(T const* from, std::span<std::int64_t const> out_rows, T* to,
                                          std::span<std::int64_t const> in_rows) {
         List<std::int64_t> sent(out_rows.size());
         List<std::int64_t> received(in_rows.size());
-        for (std::size_t i = 0; i < sent.size(); ++i) sent[i] = out_rows[i] * shape_.width;
-        for (std::size_t i = 0; i < received.size(); ++i) received[i] = in_rows[i] * shape_.width;
-        return all_to_all(*comm_, from, std::span<std::int64_t const>{sent}, to,
-                          std::span<std::int64_t const>{received});
+        std::int64_t all_sent = 0;
+        std::int64_t all_received = 0;
+        for (std::size_t i = 0; i < sent.size(); ++i) all_sent += sent[i] = out_rows[i] * shape_.width;
+        for (std::size_t i = 0; i < received.size(); ++i) all_received += received[i] = in_rows[i] * shape_.width;
+        return all_to_all(*comm_, TensorView<T const, 1, Host>(from, {all_sent}), std::span<std::int64_t const>{sent},
+                          TensorView<T, 1, Host>(to, {all_received}), std::span<std::int64_t const>{received});
     }
 
     Comm* comm_;
