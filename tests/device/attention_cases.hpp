@@ -11,6 +11,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -53,6 +54,21 @@ std::vector<AttentionProblem> attention_problems() {
     biased.options.shape.bias_reach = 7;
     auto& both = add("a window both ways", attention_of(2, 1, 64, 64, 9, false), {{0, 40}, {0, 1}});
     both.is_own = true;
+    auto& causal = add("biases by distance from a past", attention_of(2, 2, 32, 32), {{300, 1}, {3, 12}, {40, 1}});
+    causal.options.shape.bias_reach = 7;
+    auto const add_sources = [&](std::string name, AttentionOptions options,
+                                 std::vector<AttentionProblem::Sequence> sequences) {
+        options.shape.is_causal = false;
+        options.shape.is_cross = true;
+        add(std::move(name), options, std::move(sequences));
+    };
+    add_sources("sources of unlike lengths", attention_of(2, 2, 64, 64),
+                {{5, 1, 1}, {0, 1, 37}, {40, 1, 256}, {3, 1, 600}, {20, 1, 3}});
+    add_sources("sources of several tokens each", attention_of(2, 2, 32, 32),
+                {{0, 3, 1}, {2, 9, 70}, {1, 1, 5}, {0, 40, 17}});
+    add_sources("sources of several spans", attention_of(2, 1, 16, 16), {{3, 1, 2500}, {0, 1, 2047}, {2, 1, 1}});
+    add_sources("sources of wide heads", attention_of(4, 2, 256, 256), {{33, 1, 20}, {3, 2, 33}});
+    add_sources("sources of odd heads", attention_of(3, 1, 37, 21), {{4, 1, 290}, {0, 2, 5}});
     add("rows that lie apart", attention_of(4, 2, 64, 64), {{40, 1}, {3, 12}}).gap = 16;
     add("rows that lie on no pack", attention_of(4, 2, 64, 64), {{40, 1}, {3, 12}}).gap = 1;
     add("memory that lies on no pack", attention_of(4, 2, 64, 64), {{40, 1}, {3, 12}}).shift = 1;
@@ -205,6 +221,19 @@ TEST_CASE_TEMPLATE("step_attention refuses what does not fit its table before an
     changed = options;
     changed.shape.bias_reach = 2;
     refused(attend(in(3, 16), cache, cache, 3, changed), "a bias for each distance");
+    changed = options;
+    changed.shape.is_cross = true;
+    auto const cross = [&](StepRows<float, B> const& rows) { return attend(in(3, 16), rows, rows, 3, changed); };
+    refused(cross(cache), "sees all of a source");
+    changed.shape.is_causal = false;
+    refused(cross(cache), "and one has none");
+    refused(cross({in(64, 8), {}, -1}), "the step's own rows");
+    changed.shape.window = 2;
+    refused(cross(cache), "sees all of a source");
+    changed.shape.window = 0;
+    refused(step_attention<float>(in(3, 16), cache, cache, out.matrix(3, 16), *table, changed, stream, {}, {},
+                                  TensorView<float const, 1, B>(vector.data(), {4})),
+            "sees all of a source");
     StepRows<std::int8_t, B> const unscaled{{bytes.data(), {64, 8}}, {}, 1};
     refused(step_attention<std::int8_t>(in(3, 16), unscaled, unscaled, out.matrix(3, 16), *table, options, stream),
             "need a scale for each");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "attention_problem.hpp"
 #include "backends.hpp"
 #include "test_step.hpp"
 
@@ -20,44 +21,6 @@ namespace {
 
 using namespace shardwise;
 using namespace shardwise::testing;
-
-/// A step's attention: its shape, its sequences, and how its rows lie in memory.
-struct AttentionProblem {
-    std::string name;
-    AttentionOptions options;
-    struct Sequence {
-        std::int64_t past;
-        std::int64_t rows;
-    };
-    std::vector<Sequence> sequences;
-    bool has_sinks = false;
-    bool has_slopes = false;
-    /// Keys are the step's own rows.
-    bool is_own = false;
-    /// Elements between rows, and before the first of them.
-    std::int64_t gap = 0;
-    std::int64_t shift = 0;
-
-    [[nodiscard]] std::int64_t tokens() const {
-        std::int64_t count = 0;
-        for (auto const& sequence : sequences) count += sequence.rows;
-        return count;
-    }
-    [[nodiscard]] std::int64_t past(std::size_t sequence) const { return is_own ? 0 : sequences[sequence].past; }
-    [[nodiscard]] std::int64_t length(std::size_t sequence) const { return past(sequence) + sequences[sequence].rows; }
-};
-
-AttentionOptions attention_of(std::int64_t heads, std::int64_t kv_heads, std::int64_t key_dim, std::int64_t value_dim,
-                              std::int64_t window = 0, bool is_causal = true) {
-    AttentionOptions options;
-    options.shape = {.heads = heads,
-                     .kv_heads = kv_heads,
-                     .key_dim = key_dim,
-                     .value_dim = value_dim,
-                     .window = window,
-                     .is_causal = is_causal};
-    return options;
-}
 
 /// Keys or values of a step in memory, each with the value that it stands for; what no sequence may see is no number.
 template <class Cache>
@@ -144,12 +107,7 @@ public:
 
     /// Two more than the step's, which are left alone.
     [[nodiscard]] std::int64_t rows() const { return problem.tokens() + 2; }
-    [[nodiscard]] std::int64_t pages() const {
-        std::int64_t most = 1;
-        for (std::size_t i = 0; i < problem.sequences.size(); ++i)
-            most = std::max(most, (problem.length(i) + page_rows - 1) / page_rows);
-        return most;
-    }
+    [[nodiscard]] std::int64_t pages() const { return pages_of(problem); }
     [[nodiscard]] std::int64_t memory_rows() const {
         if (problem.is_own) return rows();
         return static_cast<std::int64_t>(problem.sequences.size()) * pages() * page_rows + 3 * page_rows;
@@ -328,10 +286,14 @@ public:
     std::int64_t out_stride = 0;
 
 private:
-    static TestStep make_steps(AttentionProblem const& problem, unsigned seed) {
+    static std::int64_t pages_of(AttentionProblem const& problem) {
         std::int64_t most = 1;
         for (std::size_t i = 0; i < problem.sequences.size(); ++i)
-            most = std::max(most, (problem.length(i) + page_rows - 1) / page_rows);
+            most = std::max(most, (problem.held(i) + page_rows - 1) / page_rows);
+        return most;
+    }
+    static TestStep make_steps(AttentionProblem const& problem, unsigned seed) {
+        auto const most = pages_of(problem);
         // Pages 0, 1 and 2 are nobody's.
         Pages all(problem.sequences.size() * static_cast<std::size_t>(most));
         std::iota(all.begin(), all.end(), 3);
@@ -342,7 +304,8 @@ private:
             Pages const pages(next, next + most);
             next += most;
             // Lists of the other group name pages that nobody may read here.
-            sequences.push_back({problem.past(i), problem.sequences[i].rows, {Pages(pages.size(), 1), pages}});
+            auto const& of = problem.sequences[i];
+            sequences.push_back({problem.past(i), of.rows, {Pages(pages.size(), 1), pages}, of.source});
         }
         return TestStep(sequences, {});
     }
@@ -367,7 +330,8 @@ std::vector<float> attended_one_by_one(AttentionTensors<Cache> const& tensors) {
     for (std::size_t i = 0; i < problem.sequences.size(); ++i) {
         auto const rows = problem.sequences[i].rows;
         auto options = problem.options;
-        options.first_query = problem.past(i);
+        // Queries see all of a source wherever they stand.
+        if (!shape.is_cross) options.first_query = problem.past(i);
         auto const rows_of = [&](AttentionRows<Cache> const& from) {
             TensorView<Cache const, 2, Host> const memory(from.elements.data() + from.shift,
                                                           {tensors.memory_rows(), from.width}, from.stride);

@@ -32,6 +32,8 @@ struct StepAttentionPlan {
     std::int32_t const* first;
     std::int32_t const* rows;
     std::int32_t const* past;
+    /// Keys of each sequence: its rows, its past with these, or those of its source.
+    std::int32_t const* keys;
     /// Of the first sequence; null where keys are the step's own rows.
     std::int32_t const* pages;
     std::int64_t list;
@@ -102,7 +104,7 @@ struct SeenKeys {
 [[nodiscard]] SHARDWISE_DEVICE inline SeenKeys seen_keys(StepAttentionPlan const& call, std::int32_t sequence,
                                                          std::int32_t query) {
     auto const past = call.pages == nullptr ? 0 : call.past[sequence];
-    return seen_keys_at(call, past + query, past + call.rows[sequence]);
+    return seen_keys_at(call, past + query, call.keys[sequence]);
 }
 
 /// Where the keys of a sequence lie.

@@ -115,6 +115,7 @@ template <DeviceCacheElement Cache, class Api, ActivationElement T>
     call.first = table.data() + layout.first;
     call.rows = table.data() + layout.rows;
     call.past = table.data() + layout.past;
+    call.keys = table.data() + (shape.is_cross ? layout.source : is_paged ? layout.length : layout.rows);
     call.pages = is_paged ? table.data() + layout.lists + k.group * layout.pages : nullptr;
     call.list = layout.groups * layout.pages;
     call.page_shift = layout.page_shift;
