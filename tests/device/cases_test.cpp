@@ -33,6 +33,7 @@
 #include "expert_model_cases.hpp"
 #include "model_cases.hpp"
 #include "offload_cases.hpp"
+#include "translation_cases.hpp"
 #include "weight_stream_cases.hpp"
 #endif
 #endif

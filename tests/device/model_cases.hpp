@@ -369,14 +369,6 @@ TEST_CASE("Models: a device refuses by name what it has no kernel for, and what 
     REQUIRE_FALSE(refused);
     CHECK(refused.error().code() == ErrorCode::unsupported);
     CHECK(refused.error().message().find("a norm over columns that ranks share") != std::string::npos);
-    testing::ModelCase const two_stacks{
-        R"({"model_type":"t5","architectures":["T5ForConditionalGeneration"],"vocab_size":97,"d_model":16,"d_kv":4,)"
-        R"("d_ff":20,"num_layers":1,"num_heads":2})"};
-    auto const cross = testing::run_model<TestDevice>(testing::FormulaModel(two_stacks.config), two_stacks,
-                                                      testing::model_requests(two_stacks), nullptr);
-    REQUIRE_FALSE(cross);
-    CHECK(cross.error().code() == ErrorCode::unsupported);
-    CHECK(cross.error().message().find("cross-attention") != std::string::npos);
 #if !defined(SHARDWISE_HAS_CUDA) && !defined(SHARDWISE_HAS_HIP)
     auto const allocated = testing::FakeMachine::get().calls("allocate");
     testing::ModelCase full{testing::tiny_llama};

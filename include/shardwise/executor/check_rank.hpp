@@ -35,7 +35,6 @@ template <ComputeBackend Backend, ReductionPolicy Policy>
             .in(model.config.model_class.view())
             .because("scores labels in a way that is not executed yet");
     }
-    if (!HasHostMemory<Backend> && model.program.has_encoder()) return no_kernel<Backend>("cross-attention");
     if (auto const checked = check_expert_place(experts, model.config); !checked) return checked;
     if (experts.ranks > 1 && limits.activations != Dtype::f32)
         return no_kernel<Backend>("experts that groups of ranks share, over activations in " +
