@@ -31,9 +31,8 @@ struct StepAttentionPlan {
     std::int32_t const* sequence;
     std::int32_t const* first;
     std::int32_t const* rows;
+    /// Keys of each sequence before its own rows; where queries see none of these, those of its source.
     std::int32_t const* past;
-    /// Keys of each sequence: its rows, its past with these, or those of its source.
-    std::int32_t const* keys;
     /// Of the first sequence; null where keys are the step's own rows.
     std::int32_t const* pages;
     std::int64_t list;
@@ -58,6 +57,8 @@ struct StepAttentionPlan {
     /// 0: none.
     std::int32_t window;
     std::int32_t bias_reach;
+    /// 1; 0 where queries see none of their sequence's own rows.
+    std::int32_t own;
     bool is_causal;
 
     /// At most.
@@ -104,7 +105,7 @@ struct SeenKeys {
 [[nodiscard]] SHARDWISE_DEVICE inline SeenKeys seen_keys(StepAttentionPlan const& call, std::int32_t sequence,
                                                          std::int32_t query) {
     auto const past = call.pages == nullptr ? 0 : call.past[sequence];
-    return seen_keys_at(call, past + query, call.keys[sequence]);
+    return seen_keys_at(call, past + query, past + call.own * call.rows[sequence]);
 }
 
 /// Where the keys of a sequence lie.

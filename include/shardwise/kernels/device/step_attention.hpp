@@ -114,8 +114,7 @@ template <DeviceCacheElement Cache, class Api, ActivationElement T>
     call.sequence = table.data() + layout.sequence;
     call.first = table.data() + layout.first;
     call.rows = table.data() + layout.rows;
-    call.past = table.data() + layout.past;
-    call.keys = table.data() + (shape.is_cross ? layout.source : is_paged ? layout.length : layout.rows);
+    call.past = table.data() + (shape.is_cross ? layout.source : layout.past);
     call.pages = is_paged ? table.data() + layout.lists + k.group * layout.pages : nullptr;
     call.list = layout.groups * layout.pages;
     call.page_shift = layout.page_shift;
@@ -137,6 +136,7 @@ template <DeviceCacheElement Cache, class Api, ActivationElement T>
     call.window = shape.window > 0 && shape.window < most ? narrow(shape.window) : 0;
     call.bias_reach = narrow(shape.bias_reach);
     call.is_causal = shape.is_causal;
+    call.own = shape.is_cross ? 0 : 1;
     call.tokens = q.extent(0);
     call.sequences = sequences;
     call.chunk = detail::step_chunk(sequences * shape.heads, parts, shape.value_dim, workspace.elements());
