@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "attention_problems.hpp"
 #include "attention_tensors.hpp"
 #include "pair_sample.hpp"
 
@@ -11,6 +12,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -168,6 +170,19 @@ TEST_CASE_TEMPLATE("step_attention refuses what does not fit its table before an
     changed = options;
     changed.shape.bias_reach = 2;
     refused(attend(in(3, 16), cache, cache, 3, changed), "a bias for each distance");
+    changed = options;
+    changed.shape.is_cross = true;
+    auto const cross = [&](StepRows<float, B> const& rows) { return attend(in(3, 16), rows, rows, 3, changed); };
+    refused(cross(cache), "sees all of a source");
+    changed.shape.is_causal = false;
+    refused(cross(cache), "and one has none");
+    refused(cross({in(64, 8), {}, -1}), "the step's own rows");
+    changed.shape.window = 2;
+    refused(cross(cache), "sees all of a source");
+    changed.shape.window = 0;
+    refused(step_attention<float>(in(3, 16), cache, cache, out.matrix(3, 16), *table, changed, stream, {}, {},
+                                  TensorView<float const, 1, B>(vector.data(), {4})),
+            "sees all of a source");
     StepRows<std::int8_t, B> const unscaled{{bytes.data(), {64, 8}}, {}, 1};
     refused(step_attention<std::int8_t>(in(3, 16), unscaled, unscaled, out.matrix(3, 16), *table, options, stream),
             "need a scale for each");

@@ -3,7 +3,8 @@
 
 #include <shardwise/kernels/attention_options.hpp>
 
-#include <cstddef>
+#include "attention_problem.hpp"
+
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -13,44 +14,6 @@
 namespace {
 
 using namespace shardwise;
-
-/// A step's attention: its shape, its sequences, and how its rows lie in memory.
-struct AttentionProblem {
-    std::string name;
-    AttentionOptions options;
-    struct Sequence {
-        std::int64_t past;
-        std::int64_t rows;
-    };
-    std::vector<Sequence> sequences;
-    bool has_sinks = false;
-    bool has_slopes = false;
-    /// Keys are the step's own rows.
-    bool is_own = false;
-    /// Elements between rows, and before the first of them.
-    std::int64_t gap = 0;
-    std::int64_t shift = 0;
-
-    [[nodiscard]] std::int64_t tokens() const {
-        std::int64_t count = 0;
-        for (auto const& sequence : sequences) count += sequence.rows;
-        return count;
-    }
-    [[nodiscard]] std::int64_t past(std::size_t sequence) const { return is_own ? 0 : sequences[sequence].past; }
-    [[nodiscard]] std::int64_t length(std::size_t sequence) const { return past(sequence) + sequences[sequence].rows; }
-};
-
-AttentionOptions attention_of(std::int64_t heads, std::int64_t kv_heads, std::int64_t key_dim, std::int64_t value_dim,
-                              std::int64_t window = 0, bool is_causal = true) {
-    AttentionOptions options;
-    options.shape = {.heads = heads,
-                     .kv_heads = kv_heads,
-                     .key_dim = key_dim,
-                     .value_dim = value_dim,
-                     .window = window,
-                     .is_causal = is_causal};
-    return options;
-}
 
 /// Problems of all kinds: a batch of single tokens, of several, of both; every option; rows on packs and not. Few keys but where a
 /// context has several parts, of 256, or spans, of 2,048: an emulator's threads are slow.
@@ -90,6 +53,21 @@ std::vector<AttentionProblem> attention_problems() {
     biased.options.shape.bias_reach = 7;
     auto& both = add("a window both ways", attention_of(2, 1, 64, 64, 9, false), {{0, 40}, {0, 1}});
     both.is_own = true;
+    auto& causal = add("biases by distance from a past", attention_of(2, 2, 32, 32), {{300, 1}, {3, 12}, {40, 1}});
+    causal.options.shape.bias_reach = 7;
+    auto const add_sources = [&](std::string name, AttentionOptions options,
+                                 std::vector<AttentionProblem::Sequence> sequences) {
+        options.shape.is_causal = false;
+        options.shape.is_cross = true;
+        add(std::move(name), options, std::move(sequences));
+    };
+    add_sources("sources of unlike lengths", attention_of(2, 2, 64, 64),
+                {{5, 1, 1}, {0, 1, 37}, {40, 1, 256}, {3, 1, 600}, {20, 1, 3}});
+    add_sources("sources of several tokens each", attention_of(2, 2, 32, 32),
+                {{0, 3, 1}, {2, 9, 70}, {1, 1, 5}, {0, 40, 17}});
+    add_sources("sources of several spans", attention_of(2, 1, 16, 16), {{3, 1, 2500}, {0, 1, 2047}, {2, 1, 1}});
+    add_sources("sources of wide heads", attention_of(4, 2, 256, 256), {{33, 1, 20}, {3, 2, 33}});
+    add_sources("sources of odd heads", attention_of(3, 1, 37, 21), {{4, 1, 290}, {0, 2, 5}});
     add("rows that lie apart", attention_of(4, 2, 64, 64), {{40, 1}, {3, 12}}).gap = 16;
     add("rows that lie on no pack", attention_of(4, 2, 64, 64), {{40, 1}, {3, 12}}).gap = 1;
     add("memory that lies on no pack", attention_of(4, 2, 64, 64), {{40, 1}, {3, 12}}).shift = 1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "attention_problems.hpp"
+#include "attention_problem.hpp"
 #include "backends.hpp"
 #include "test_step.hpp"
 
@@ -108,12 +108,7 @@ public:
 
     /// Two more than the step's, which are left alone.
     [[nodiscard]] std::int64_t rows() const { return problem.tokens() + 2; }
-    [[nodiscard]] std::int64_t pages() const {
-        std::int64_t most = 1;
-        for (std::size_t i = 0; i < problem.sequences.size(); ++i)
-            most = std::max(most, (problem.length(i) + page_rows - 1) / page_rows);
-        return most;
-    }
+    [[nodiscard]] std::int64_t pages() const { return pages_of(problem); }
     [[nodiscard]] std::int64_t memory_rows() const {
         if (problem.is_own) return rows();
         return static_cast<std::int64_t>(problem.sequences.size()) * pages() * page_rows + 3 * page_rows;
@@ -300,10 +295,14 @@ public:
 
 private:
     static float rounded(float value) { return from_bf16(to_bf16(value)); }
-    static TestStep make_steps(AttentionProblem const& problem, unsigned seed) {
+    static std::int64_t pages_of(AttentionProblem const& problem) {
         std::int64_t most = 1;
         for (std::size_t i = 0; i < problem.sequences.size(); ++i)
-            most = std::max(most, (problem.length(i) + page_rows - 1) / page_rows);
+            most = std::max(most, (problem.held(i) + page_rows - 1) / page_rows);
+        return most;
+    }
+    static TestStep make_steps(AttentionProblem const& problem, unsigned seed) {
+        auto const most = pages_of(problem);
         // Pages 0, 1 and 2 are nobody's.
         Pages all(problem.sequences.size() * static_cast<std::size_t>(most));
         std::iota(all.begin(), all.end(), 3);
@@ -314,7 +313,8 @@ private:
             Pages const pages(next, next + most);
             next += most;
             // Lists of the other group name pages that nobody may read here.
-            sequences.push_back({problem.past(i), problem.sequences[i].rows, {Pages(pages.size(), 1), pages}});
+            auto const& of = problem.sequences[i];
+            sequences.push_back({problem.past(i), of.rows, {Pages(pages.size(), 1), pages}, of.source});
         }
         return TestStep(sequences, {});
     }
@@ -339,7 +339,8 @@ std::vector<float> attended_one_by_one(AttentionTensors<Cache> const& tensors) {
     for (std::size_t i = 0; i < problem.sequences.size(); ++i) {
         auto const rows = problem.sequences[i].rows;
         auto options = problem.options;
-        options.first_query = problem.past(i);
+        // Queries see all of a source wherever they stand.
+        if (!shape.is_cross) options.first_query = problem.past(i);
         auto const rows_of = [&](AttentionRows<Cache> const& from) {
             TensorView<Cache const, 2, Host> const memory(from.elements.data() + from.shift,
                                                           {tensors.memory_rows(), from.width}, from.stride);

@@ -38,6 +38,7 @@
 #include "model_cases.hpp"
 #include "offload_cases.hpp"
 #include "shared_model_cases.hpp"
+#include "translation_cases.hpp"
 #include "weight_stream_cases.hpp"
 #endif
 #endif

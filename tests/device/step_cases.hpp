@@ -24,7 +24,7 @@ constexpr StepBounds bounds_of_steps{
 TestStep some_step() {
     return TestStep({{0, 1, {Pages{2}, Pages{0}}},
                      {14, 21, {Pages{0, 5, 3}, Pages{1, 2, 1}}},
-                     {31, 2, {Pages{4, 1, 6}, Pages{3, 4, 5}}}},
+                     {31, 2, {Pages{4, 1, 6}, Pages{3, 4, 5}}, 17}},
                     {0, 21, 23});
 }
 
@@ -123,7 +123,8 @@ TEST_CASE_TEMPLATE("StepTable: what is written is what kernels read, step after 
     auto const& layout = table->layout();
     // The larger step first: nothing of it may be left.
     auto const large = some_step();
-    TestStep const small({{40, 3, {Pages{1, 2, 0}, Pages{3, 1, 2}}}}, {2});
+    // The last page has only rows of the source.
+    TestStep const small({{20, 3, {Pages{1, 2, 0}, Pages{3, 1, 2}}, 33}}, {2});
     for (auto const* const step : {&large, &small, &large, &large, &small}) {
         CAPTURE(step->ids.size());
         auto const tokens = static_cast<std::int64_t>(step->ids.size());
@@ -146,6 +147,7 @@ TEST_CASE_TEMPLATE("StepTable: what is written is what kernels read, step after 
             CHECK(at(layout.rows, i) == sequence.rows);
             CHECK(at(layout.past, i) == sequence.past);
             CHECK(at(layout.length, i) == sequence.past + sequence.rows);
+            CHECK(at(layout.source, i) == sequence.source);
             CHECK(at(layout.slot, i) == 5 - i);
             auto position = static_cast<std::int32_t>(sequence.past);
             for (std::int64_t k = 0; k < sequence.rows; ++k, ++row) {
@@ -260,6 +262,8 @@ TEST_CASE_TEMPLATE("StepTable refuses bounds and steps that it has no place for,
     REQUIRE(write({0, 2, {Pages{0}, Pages{0}}}, {1}));
     refused(write({0, 71, {Pages{0, 1, 2}, Pages{0, 1, 2}}}, {}), "ids");
     refused(write({-1, 2, {Pages{0}, Pages{0}}}, {}), "past");
+    refused(write({0, 2, {Pages{0}, Pages{0}}, -1}, {}), "source");
+    refused(write({0, 2, {Pages{0}, Pages{0}}, 17}, {}), "pages");
     refused(write({15, 2, {Pages{0}, Pages{0, 1}}}, {}), "pages");
     refused(write({15, 2, {Pages{0, 1}, Pages{0}}}, {}), "pages");
     refused(write({48, 1, {Pages{0, 1, 2, 3}, Pages{0, 1, 2, 3}}}, {}), "pages");

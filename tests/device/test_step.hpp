@@ -21,6 +21,7 @@ struct TestSequence {
     std::int64_t past;
     std::int64_t rows;
     std::array<Pages, 2> pages;
+    std::int64_t source = 0;
 };
 
 /// A step that owns what it shows.
@@ -38,7 +39,8 @@ struct TestStep {
             lists.emplace_back(sequence.pages.begin(), sequence.pages.end());
         }
         for (std::size_t i = 0; i < sequences.size(); ++i)
-            shown.push_back({sequences[i].past, sequences[i].rows, lists[i], static_cast<std::int64_t>(5 - i)});
+            shown.push_back({sequences[i].past, sequences[i].rows, lists[i], static_cast<std::int64_t>(5 - i),
+                             sequences[i].source});
     }
     [[nodiscard]] StepInput input(std::int32_t skipped_id = -1) const { return {ids, shown, wanted, skipped_id}; }
 };

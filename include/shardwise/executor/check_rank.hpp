@@ -34,7 +34,6 @@ template <ComputeBackend Backend, ReductionPolicy Policy>
             .in(model.config.model_class.view())
             .because("scores labels in a way that is not executed yet");
     }
-    if (!HasHostMemory<Backend> && model.program.has_encoder()) return no_kernel<Backend>("cross-attention");
     if (auto const checked = check_expert_place(experts, model.config); !checked) return checked;
     if (auto const checked = check_load_options(options); !checked) return checked;
     return check_linked_kernels<Backend, Policy>(model, parameters, place, limits, experts, options, stage);

@@ -129,8 +129,6 @@ struct StepView {
     Tracer tracer{};
     /// The step encodes sources: what decoders' layers keep of them is made, and nothing else of theirs.
     bool is_encoding = false;
-    /// By slot, tokens of the sequence's source.
-    std::span<std::int64_t const> sources{};
 };
 
 /// What the host knows of a router's choice: by expert its first row, and the end of the last.

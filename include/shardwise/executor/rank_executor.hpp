@@ -205,7 +205,7 @@ private:
           limits_(limits),
           output_(output_of(model, limits)),
           is_bidirectional_(shardwise::is_bidirectional(model)),
-          can_repeat_(limits.has_graphs && !model.program.has_encoder() && StepGraphs<Backend>::can_capture(model)),
+          can_repeat_(limits.has_graphs && StepGraphs<Backend>::can_capture(model)),
           sources_(model.program.has_encoder() ? static_cast<std::size_t>(limits.sequences) : 0) {}
 
     /// forward into what has `out`'s extents, in elements of what output() says.
@@ -221,17 +221,17 @@ private:
         for (auto const& part : parts) {
             if (auto const done = cache_.reserve(part.slot, part.past + part.tokens); !done) return done;
         }
-        bool const repeats = tokens == std::ssize(parts) && links.from < 0 && exchange == nullptr &&
+        bool const repeats = !is_encoding && tokens == std::ssize(parts) && links.from < 0 && exchange == nullptr &&
                              repeats_collectives(comm) && repeats_steps(out.extent(0));
         auto const rows = repeats && out.extent(0) > tokens ? out.extent(0) : std::int64_t{0};
-        if (auto const written = step_.write(ids, parts, cache_, stream, rows); !written) return written;
+        auto const read = is_encoding ? std::span<std::int64_t const>{} : sources_;
+        if (auto const written = step_.write(ids, parts, cache_, stream, rows, read); !written) return written;
         if (auto const done = rotations_.prepare(step_.table(), stream); !done) return done;
         StepView<Backend> step{step_.table(), parts, scratch_.view(), &cache_, &rotations_};
         step.tracer = tracer_;
         step.activations = limits_.activations;
         step.is_encoding = is_encoding;
         if (is_encoding) note_sources(parts, sources_);
-        step.sources = sources_;
         step.routed_room = routed_room(model_->config, limits_, experts_);
         typename ProductMemory<Backend>::Loan const loan(product_memory_, stream);
         // Only logits are put there.

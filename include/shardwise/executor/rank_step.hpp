@@ -60,11 +60,13 @@ public:
     }
 
     /// Writes new tokens of sequences that have their pages; of `rows` where there are some, those beyond the sequences' are inert.
+    /// `sources`: by slot, tokens of the sources that are read; empty where none is.
     ///
     /// Order   on `stream`
     /// Errors  as StepTable::write
     [[nodiscard]] Result<> write(std::span<std::int32_t const> ids, std::span<SequencePart const> parts,
-                                 KvCache<Backend> const& cache, typename Backend::Stream& stream, std::int64_t rows) {
+                                 KvCache<Backend> const& cache, typename Backend::Stream& stream, std::int64_t rows,
+                                 std::span<std::int64_t const> sources) {
         sequences_.clear();
         wanted_.clear();
         lists_.resize(parts.size() * groups_);
@@ -73,7 +75,8 @@ public:
         for (auto const& part : parts) {
             auto const lists = std::span(lists_).subspan(at, groups_);
             cache.lists(part.slot, lists);
-            sequences_.push_back({part.past, part.tokens, lists, part.slot});
+            auto const source = sources.empty() ? 0 : sources[static_cast<std::size_t>(part.slot)];
+            sequences_.push_back({part.past, part.tokens, lists, part.slot, source});
             wanted_.push_back(static_cast<std::int32_t>(rule_.takes_first ? first : first + part.tokens - 1));
             first += part.tokens;
             at += groups_;

@@ -26,7 +26,7 @@ namespace detail {
 [[nodiscard]] constexpr bool repeats_itself(Operation const& op) {
     // The host names the states of a step's sequences.
     if (kept_heads(op).state > 0) return false;
-    return op.kind != OpKind::attention || op.attention().is_causal;
+    return op.kind != OpKind::attention || keeps_rows(op.attention());
 }
 
 }  // namespace detail
@@ -58,6 +58,8 @@ public:
     /// Whether all that the model computes repeats itself.
     [[nodiscard]] static bool can_capture(Model const& model) {
         for (auto const& block : model.program.blocks()) {
+            // Sources are encoded in steps of their own.
+            if (block.is_encoder) continue;
             auto const& operations = model.program.body(block).operations();
             if (!std::all_of(operations.begin(), operations.end(), detail::repeats_itself)) return false;
         }

@@ -12,7 +12,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Everything about an attention but its tensors.
 struct AttentionOptions {
-    /// Heads, key and value widths, causality and window. `latent` and `is_cross` play no part here.
+    /// Heads, key and value widths, causality and window. `latent` plays no part here, `is_cross` only where a step table says how long
+    /// sources are.
     AttentionShape shape{};
     /// Multiplies scores; 0: 1 / sqrt(key_dim).
     float scale = 0.0F;

@@ -50,7 +50,7 @@ template <CacheElement Cache>
         if (rows <= 0) continue;
         bool const is_paged = k.group >= 0;
         auto const past = is_paged ? number(layout.past, sequence) : 0;
-        auto const length = past + own_rows;
+        auto const length = options.shape.is_cross ? number(layout.source, sequence) : past + own_rows;
         auto const keys_of = [&](StepRows<Cache, Host> const& from) {
             auto const scales = from.scales;
             if (!is_paged)
@@ -75,16 +75,17 @@ template <CacheElement Cache>
 }  // namespace detail
 
 /// Attention of all sequences of a step in one call: the bits of a call for each of them (kernels/attention.hpp). The queries of a
-/// sequence follow its past, which the table says; of own rows (group -1) they are the keys from the first on. Rows beyond the step's
-/// are left alone, and `first_query` is not read.
+/// sequence follow its past, which the table says; of own rows (group -1) they are the keys from the first on; with `is_cross` they see all
+/// keys of their sequence's source, in the pages of a group. Rows beyond the step's are left alone, and `first_query` is not read.
 ///
 /// Shapes  q [tokens or more, heads * key_dim], out [tokens or more, heads * value_dim]; k and v as StepRows says; sinks and slopes
 ///         as of `attention`; workspace [step_attention_workspace(...)], or less: a sequence that needs more is split over fewer threads,
 ///         and the bits are the same
 /// Memory  the table stays alive, and its step is not replaced, until it is done
 /// Order   on `stream`
-/// Errors  shape_mismatch, also for pages that the memory does not have; invalid_argument for a group without lists, and for a scale or
-///         a soft cap that is negative or no finite number; before anything is computed. What the stream says of its instruction set
+/// Errors  shape_mismatch, also for pages that the memory does not have; invalid_argument for a group without lists, for sources that are
+///         not there, or are seen in part or by distance, and for a scale or a soft cap that is negative or no finite number; before
+///         anything is computed. What the stream says of its instruction set
 template <CacheElement Cache>
 [[nodiscard]] Result<> step_attention(TensorView<float const, 2, Host> q, StepRows<Cache, Host> const& k,
                                       StepRows<Cache, Host> const& v, TensorView<float, 2, Host> out,

@@ -38,6 +38,8 @@ struct StepSequence {
     std::span<std::span<std::int32_t const> const> pages{};
     /// Where operations that keep a state for each sequence have its own.
     std::int64_t slot = 0;
+    /// Tokens of the source that was encoded for it, whose keys and values are in the same pages; 0: none.
+    std::int64_t source = 0;
 };
 
 /// What changes from step to step.

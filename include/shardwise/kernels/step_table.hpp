@@ -74,6 +74,8 @@ public:
         auto const to = memory_.begin();
         if (!to) return to.error();
         counts_ = detail::write_step(layout_, step, *to, greatest_pages_);
+        has_sources_ = std::all_of(step.sequences.begin(), step.sequences.end(),
+                                   [](StepSequence const& sequence) { return sequence.source > 0; });
         auto const written = layout_.size(counts_.sequences);
         if (rows > 0) counts_ = {rows, rows, rows};
         return memory_.send(written, stream);
@@ -85,6 +87,8 @@ public:
     [[nodiscard]] Numbers ids() const { return {memory_.data() + layout_.ids, {counts_.tokens}}; }
     [[nodiscard]] Numbers positions() const { return {memory_.data() + layout_.positions, {counts_.tokens}}; }
     [[nodiscard]] Numbers wanted() const { return {memory_.data() + layout_.wanted, {counts_.wanted}}; }
+    /// Whether each of its sequences has a source.
+    [[nodiscard]] bool has_sources() const { return has_sources_; }
     /// Pages that the memory of a group's layers has at least.
     [[nodiscard]] std::int64_t least_pages(std::int64_t group) const {
         return greatest_pages_[static_cast<std::size_t>(group)] + 1;
@@ -103,6 +107,7 @@ private:
     detail::StepLayout layout_;
     detail::StepMemory<Backend> memory_;
     detail::StepCounts counts_;
+    bool has_sources_ = true;
     std::vector<std::int64_t> greatest_pages_;
 };
 

@@ -138,6 +138,7 @@ template <ComputeBackend Backend, CacheElement Cache, ActivationElement T = floa
         options, share);
     if (!fits) return fits;
     auto const own = detail::options_of(options, {share.query, share.kv});
+    if (auto const seen = detail::check_sources_seen(own.shape, k.group, !slopes.empty(), table); !seen) return seen;
     if (auto const checked = detail::check_attended_rows(q, k, v, out, table, own.shape); !checked) return checked;
     return detail::attend_heads_bound<Backend, Cache, T>(q, k, v, out, table, options, share, stream, workspace, sinks,
                                                          slopes);

@@ -4,7 +4,7 @@
 #include <shardwise/executor/ops/executed_op.hpp>
 #include <shardwise/executor/score_scale.hpp>
 #include <shardwise/executor/step_capacity.hpp>
-#include <shardwise/kernels/attention.hpp>
+#include <shardwise/kernels/attention_options.hpp>
 #include <shardwise/kernels/attention_temperature.hpp>
 #include <shardwise/op/alibi_slopes.hpp>
 #include <shardwise/op/relative_buckets.hpp>
@@ -31,9 +31,6 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
                                            BlockCut const& cut) {
         auto const& shape = op.attention();
         auto const& config = from.model().config;
-        if constexpr (!HasHostMemory<Backend>) {
-            if (shape.is_cross) return no_kernel<Backend>("cross-attention");
-        }
         HeldAttention<Backend> held;
         held.options.shape = shape;
         held.options.soft_cap = static_cast<float>(shape.soft_cap);
@@ -101,7 +98,6 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
         auto const& held = std::get<HeldAttention<Backend>>(op.held);
         auto const& shape = held.options.shape;
         if (shape.latent > 0) return run_latent(walk, op, held);
-        if (shape.is_cross) return run_cross(walk, op, held);
         using ConstMatrix = typename BlockWalk<Backend, Policy, C, T>::ConstMatrix;
         typename BlockWalk<Backend, Policy, C, T>::Vector const none;
         typename BlockWalk<Backend, Policy, C, T>::Vector const per_head = held.per_head.view();
@@ -131,11 +127,14 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
                                                          step.scratch, sinks, slopes);
         };
         // An encoder sees its whole sequence in one step and keeps nothing.
-        if (!shape.is_causal) return attend(StepRows<T, Backend>{k, {}, -1}, StepRows<T, Backend>{v, {}, -1});
+        if (!keeps_rows(shape)) return attend(StepRows<T, Backend>{k, {}, -1}, StepRows<T, Backend>{v, {}, -1});
         auto& cache = *step.cache;
         auto const layer = op.cache_layer;
-        auto const stored = cache.store_bound(layer, ConstMatrix(k), ConstMatrix(v), step.table, stream);
-        if (!stored) return stored;
+        // What a decoder sees of a source is kept when that is encoded, and seen when the decoder computes.
+        if (step.is_encoding || !shape.is_cross) {
+            auto const stored = cache.store_bound(layer, ConstMatrix(k), ConstMatrix(v), step.table, stream);
+            if (!stored || step.is_encoding) return stored;
+        }
         return cache.with_element([&]<class Cache>(Cache) {
             auto const keys = cache.template key_memory<Cache>(layer);
             auto const values = cache.template value_memory<Cache>(layer);
@@ -205,44 +204,6 @@ private:
             }
         }
         return hold_floats<Backend>(from.context(), biases);
-    }
-
-    /// Keeps keys and values of sources that are being encoded, or attends to what is kept: each sequence to all of its source.
-    template <Communicator C, ActivationElement T>
-    [[nodiscard]] static Result<> run_cross(BlockWalk<Backend, Policy, C, T>& walk,
-                                            BoundOperation<Backend, Policy> const& op,
-                                            HeldAttention<Backend> const& held) {
-        if constexpr (!std::same_as<Backend, Host>) {
-            return no_kernel<Backend>("cross-attention");
-        } else {
-            auto const& step = walk.step;
-            auto& cache = *step.cache;
-            auto const layer = op.cache_layer;
-            TensorView<T const, 2, Host> const k = walk.view(op.inputs[1]);
-            TensorView<T const, 2, Host> const v = walk.view(op.inputs[2]);
-            if (step.is_encoding) return cache.store_bound(layer, k, v, step.table, walk.stream);
-            auto options = held.options;
-            options.shape.heads = held.share.query.size();
-            options.shape.kv_heads = held.share.kv.size();
-            if (options.shape.heads == 0) return {};
-            auto const q = walk.view(op.inputs[0]);
-            auto const out = walk.view(op.output);
-            return cache.with_element([&]<class Cache>(Cache) -> Result<> {
-                std::int64_t first = 0;
-                for (auto const& part : step.parts) {
-                    auto const source = step.sources[static_cast<std::size_t>(part.slot)];
-                    auto const needed = attention_workspace(options, part.tokens, source);
-                    bool const is_split = needed > 0 && step.scratch.elements() >= needed;
-                    auto const done = attention<T, Cache>(
-                        q.rows(first, part.tokens), cache.template keys<Cache>(layer, part.slot, source),
-                        cache.template values<Cache>(layer, part.slot, source), out.rows(first, part.tokens), options,
-                        walk.stream, is_split ? step.scratch : TensorView<float, 1, Host>{});
-                    if (!done) return done;
-                    first += part.tokens;
-                }
-                return {};
-            });
-        }
     }
 
     template <Communicator C, ActivationElement T>

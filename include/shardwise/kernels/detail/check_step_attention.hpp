@@ -55,6 +55,21 @@ template <class Cache, class Backend>
     return {};
 }
 
+/// What attention to sources does not have: rows of the step as keys, a mask, or scores by distance.
+template <class Backend>
+[[nodiscard]] Result<> check_sources_seen(AttentionShape const& shape, std::int64_t group, bool has_slopes,
+                                          StepTable<Backend> const& table) {
+    if (!shape.is_cross) return {};
+    bool const is_whole = !shape.is_causal && shape.window == 0 && shape.bias_reach == 0 && !has_slopes;
+    if (group >= 0 && is_whole && table.has_sources()) return {};
+    return Error{ErrorCode::invalid_argument}
+        .in("attention")
+        .at("is_cross")
+        .because(group < 0   ? "reads sources from pages, and the keys are the step's own rows"
+                 : !is_whole ? "sees all of a source, and has no mask, no window and no scores by distance"
+                             : "reads the sources of all sequences of the step, and one has none");
+}
+
 /// What queries, keys, values and output are beside a step, whatever their columns.
 template <class Cache, class Backend, class T>
 [[nodiscard]] Result<> check_attended_rows(TensorView<T const, 2, Backend> const& q, StepRows<Cache, Backend> const& k,
@@ -100,6 +115,7 @@ template <class Cache, class Backend, class T>
         {q.extent(1), k.memory.extent(1), v.memory.extent(1), out.extent(1), sinks.elements(), slopes.elements()},
         options);
     if (!sized) return sized;
+    if (auto const seen = check_sources_seen(shape, k.group, !slopes.empty(), table); !seen) return seen;
     return check_attended_rows(q, k, v, out, table, shape);
 }
 

@@ -31,6 +31,7 @@ struct StepAttentionPlan {
     std::int32_t const* sequence;
     std::int32_t const* first;
     std::int32_t const* rows;
+    /// Keys of each sequence before its own rows; where queries see none of these, those of its source.
     std::int32_t const* past;
     /// Of the first sequence; null where keys are the step's own rows.
     std::int32_t const* pages;
@@ -61,6 +62,8 @@ struct StepAttentionPlan {
     /// Positions of a chunk, whose keys its queries see; 0: there are none.
     std::int32_t position_chunk;
     std::int32_t bias_reach;
+    /// 1; 0 where queries see none of their sequence's own rows.
+    std::int32_t own;
     bool is_causal;
 
     /// At most.
@@ -112,7 +115,7 @@ struct SeenKeys {
 [[nodiscard]] SHARDWISE_DEVICE inline SeenKeys seen_keys(StepAttentionPlan const& call, std::int32_t sequence,
                                                          std::int32_t query) {
     auto const past = call.pages == nullptr ? 0 : call.past[sequence];
-    return seen_keys_at(call, past + query, past + call.rows[sequence]);
+    return seen_keys_at(call, past + query, past + call.own * call.rows[sequence]);
 }
 
 /// Where the keys of a sequence lie.

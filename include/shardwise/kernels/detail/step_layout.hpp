@@ -17,11 +17,13 @@ struct StepLayout {
     std::int64_t positions;
     /// The number of its sequence.
     std::int64_t sequence;
-    /// Of each sequence: its first row, its rows, its tokens in the cache, those with its rows, and where its states are.
+    /// Of each sequence: its first row, its rows, its tokens in the cache, those with its rows, those of its source, and where its states
+    /// are.
     std::int64_t first;
     std::int64_t rows;
     std::int64_t past;
     std::int64_t length;
+    std::int64_t source;
     std::int64_t slot;
     std::int64_t wanted;
     /// [sequences, groups, pages]
@@ -44,7 +46,8 @@ struct StepLayout {
           rows(first + aligned(sequences)),
           past(rows + aligned(sequences)),
           length(past + aligned(sequences)),
-          slot(length + aligned(sequences)),
+          source(length + aligned(sequences)),
+          slot(source + aligned(sequences)),
           wanted(slot + aligned(sequences)),
           lists(wanted + aligned(wanted_rows)),
           max_tokens(tokens),

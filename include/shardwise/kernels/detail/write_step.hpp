@@ -22,9 +22,9 @@ struct StepCounts {
     std::int64_t wanted = 0;
 };
 
-/// Pages in which a sequence's tokens lie, the new ones included.
+/// Pages in which a sequence's tokens lie, the new ones included, and those of its source.
 [[nodiscard]] inline std::int64_t pages_of(StepLayout const& layout, StepSequence const& sequence) {
-    return ((sequence.past + sequence.rows - 1) >> layout.page_shift) + 1;
+    return ((std::max(sequence.past + sequence.rows, sequence.source) - 1) >> layout.page_shift) + 1;
 }
 
 /// Errors  invalid_argument, as StepTable::write
@@ -39,6 +39,8 @@ struct StepCounts {
     constexpr std::int64_t longest = std::int64_t{1} << 30U;
     if (sequence.past < 0 || sequence.past > longest)
         return refused().at("past").because("is no number of tokens").got(sequence.past).between(0, longest);
+    if (sequence.source < 0 || sequence.source > longest)
+        return refused().at("source").because("is no number of tokens").got(sequence.source).between(0, longest);
     if (sequence.slot < 0 || sequence.slot > std::numeric_limits<std::int32_t>::max()) {
         return refused()
             .at("slot")
@@ -141,6 +143,7 @@ struct StepCounts {
         to[layout.rows + number] = narrow(sequence.rows);
         to[layout.past + number] = narrow(sequence.past);
         to[layout.length + number] = narrow(sequence.past + sequence.rows);
+        to[layout.source + number] = narrow(sequence.source);
         to[layout.slot + number] = narrow(sequence.slot);
         auto position = narrow(sequence.past);
         for (std::int64_t i = 0; i < sequence.rows; ++i, ++row) {

@@ -120,7 +120,7 @@ requires DeviceKeyElement<Cache, T>
     call.sequence = table.data() + layout.sequence;
     call.first = table.data() + layout.first;
     call.rows = table.data() + layout.rows;
-    call.past = table.data() + layout.past;
+    call.past = table.data() + (shape.is_cross ? layout.source : layout.past);
     call.pages = is_paged ? table.data() + layout.lists + k.group * layout.pages : nullptr;
     call.list = layout.groups * layout.pages;
     call.page_shift = layout.page_shift;
@@ -145,6 +145,7 @@ requires DeviceKeyElement<Cache, T>
     call.position_chunk = shape.chunk > 0 && shape.chunk < most ? narrow(shape.chunk) : 0;
     call.bias_reach = narrow(shape.bias_reach);
     call.is_causal = shape.is_causal;
+    call.own = shape.is_cross ? 0 : 1;
     call.tokens = q.extent(0);
     call.sequences = sequences;
     call.chunk = detail::step_chunk(sequences * shape.heads, parts, shape.value_dim, workspace.elements());
