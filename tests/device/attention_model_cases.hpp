@@ -19,7 +19,7 @@ inline constexpr auto tiny_falcon =
     R"("bias":true})";
 
 /// Every other layer sees chunks of five.
-inline constexpr auto tiny_llama4 =
+inline constexpr auto chunked_llama4 =
     R"({"model_type":"llama4_text","architectures":["Llama4ForCausalLM"],"vocab_size":67,"hidden_size":48,)"
     R"("intermediate_size":40,"intermediate_size_mlp":60,"num_hidden_layers":3,"num_attention_heads":6,)"
     R"("num_key_value_heads":2,"head_dim":8,"max_position_embeddings":64,"num_local_experts":3,)"
@@ -38,7 +38,7 @@ TEST_CASE_TEMPLATE("Models: attention in chunks, and with rounded biases, makes 
     using namespace shardwise;
     if (!testing::open_bench<B>()) return;
     using testing::ModelCase;
-    for (auto const* const config : {testing::tiny_falcon, testing::tiny_llama4}) {
+    for (auto const* const config : {testing::tiny_falcon, testing::chunked_llama4}) {
         CAPTURE(std::string(config));
         testing::check_model<B>({config});
         testing::check_model<B>({config, 2, 2, 5, 4, {}, Dtype::i8, true, 1e-3});
@@ -53,8 +53,8 @@ TEST_CASE("Models: attention in chunks, and with rounded biases, moves logits in
     if (!testing::open_bench<TestDevice>()) return;
     (void)testing::check_rounded<TestDevice>(rounded(testing::tiny_falcon, Dtype::bf16));
     (void)testing::check_rounded<TestDevice>(rounded(testing::tiny_falcon, Dtype::f16, 2));
-    (void)testing::check_rounded<TestDevice>(rounded(testing::tiny_llama4, Dtype::bf16, 2));
-    (void)testing::check_rounded<TestDevice>(rounded(testing::tiny_llama4, Dtype::f16));
+    (void)testing::check_rounded<TestDevice>(rounded(testing::chunked_llama4, Dtype::bf16, 2));
+    (void)testing::check_rounded<TestDevice>(rounded(testing::chunked_llama4, Dtype::f16));
 }
 
 TEST_CASE("Models: texts are embedded by encoders with activations in 16 bits, over ranks") {

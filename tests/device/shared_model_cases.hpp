@@ -26,12 +26,12 @@ inline constexpr auto tiny_minimax_m2 =
     R"({"model_type":"minimax_m2","architectures":["MiniMaxM2ForCausalLM"],"vocab_size":61,"hidden_size":32,)"
     R"("intermediate_size":24,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":1,"head_dim":10,)"
     R"("num_local_experts":4,"num_experts_per_tok":2,"rotary_dim":6,"max_position_embeddings":64})";
-/// Experts whose inputs are weighed in every second layer, scores that grow each four positions in the last; no chunks.
+/// Experts whose inputs are weighed in every second layer, scores that grow each four positions in the last; the others see chunks of five.
 inline constexpr auto tiny_llama4 =
     R"({"model_type":"llama4_text","architectures":["Llama4ForCausalLM"],"vocab_size":61,"hidden_size":36,)"
     R"("intermediate_size":20,"intermediate_size_mlp":28,"num_hidden_layers":4,"num_attention_heads":6,)"
     R"("num_key_value_heads":2,"head_dim":8,"num_local_experts":4,"num_experts_per_tok":2,)"
-    R"("interleave_moe_layer_step":2,"attention_chunk_size":0,"floor_scale":4,"attn_scale":0.3,)"
+    R"("interleave_moe_layer_step":2,"attention_chunk_size":5,"floor_scale":4,"attn_scale":0.3,)"
     R"("max_position_embeddings":64})";
 /// One expert of each token, as published models have.
 inline constexpr auto tiny_scout =

@@ -8,7 +8,6 @@
 #include <shardwise/executor/held_format.hpp>
 #include <shardwise/executor/load_options.hpp>
 #include <shardwise/executor/model_reach.hpp>
-#include <shardwise/executor/no_kernel.hpp>
 #include <shardwise/executor/pipeline_stage.hpp>
 #include <shardwise/executor/routes.hpp>
 #include <shardwise/executor/stored_parameters.hpp>

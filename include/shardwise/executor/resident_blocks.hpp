@@ -4,7 +4,6 @@
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/layer_home.hpp>
-#include <shardwise/executor/no_kernel.hpp>
 #include <shardwise/executor/offloaded_blocks.hpp>
 #include <shardwise/executor/offloaded_device_blocks.hpp>
 #include <shardwise/executor/rank_home.hpp>

@@ -4,7 +4,6 @@
 #include <shardwise/executor/block_walk.hpp>
 #include <shardwise/executor/held_operation.hpp>
 #include <shardwise/executor/memory_tally.hpp>
-#include <shardwise/executor/no_kernel.hpp>
 #include <shardwise/executor/operation_loader.hpp>
 #include <shardwise/op/visit_op.hpp>
 
