@@ -189,8 +189,8 @@ struct CudaApi {
         cudaIpcMemHandle_t native{};
         std::memcpy(&native, handle.bytes.data(), sizeof native);
         void* memory = nullptr;
-        auto const result = cuda_result(cudaIpcOpenMemHandle(&memory, native, cudaIpcMemLazyEnablePeerAccess),
-                                        "cudaIpcOpenMemHandle");
+        auto const result =
+            cuda_result(cudaIpcOpenMemHandle(&memory, native, cudaIpcMemLazyEnablePeerAccess), "cudaIpcOpenMemHandle");
         if (!result) return (void)cudaGetLastError(), result.error();
         return memory;
     }

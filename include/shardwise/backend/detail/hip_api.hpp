@@ -224,7 +224,9 @@ struct HipApi {
         return instance;
     }
     /// HIP 5.2 has no such call: the first launch does it.
-    static Result<> upload_graph(Graph, Stream) { return {}; }
+    static Result<> upload_graph(Graph, Stream) {
+        return {};
+    }
     static Result<> launch_graph(Graph graph, Stream stream) {
         return hip_result(hipGraphLaunch(graph, stream), "hipGraphLaunch");
     }

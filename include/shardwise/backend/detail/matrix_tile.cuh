@@ -84,8 +84,8 @@ private:
 #define SHARDWISE_HIP_WMMA 1
 #endif
 
-/// MFMA of CDNA 2 and 3 (gfx90a, gfx942), which flushes numbers below the normal ones on gfx90a; WMMA of RDNA 3 (gfx11); plain sums on what has
-/// neither.
+/// MFMA of CDNA 2 and 3 (gfx90a, gfx942), which flushes numbers below the normal ones on gfx90a; WMMA of RDNA 3 (gfx11); plain sums
+/// on what has neither.
 ///
 /// Source  AMD Instinct MI200 ISA, 7.1 (V_MFMA_F32_16X16X16BF16_1K), and CDNA 3 ISA, 7.1; RDNA 3 ISA, 7.9 (V_WMMA_F32_16X16X16_BF16)
 template <>
