@@ -132,8 +132,9 @@ TEST_CASE_TEMPLATE("Models: decoders over encoders give transformers' logits wit
     for (auto const& one : testing::translations()) {
         CAPTURE(one.name);
         if (!testing::takes_alternative(number++, 0, 2)) continue;
-        CHECK(worst(testing::translate_chunks<B>(one, 32, Dtype::f32), one.logits) < 1e-4);
         CHECK(worst(testing::translate_chunks<B>(one, 5, Dtype::f32), one.logits) < 1e-4);
+        if (testing::takes_samples()) continue;
+        CHECK(worst(testing::translate_chunks<B>(one, 32, Dtype::f32), one.logits) < 1e-4);
         CHECK(worst(testing::translate_chunks<B>(one, 5, Dtype::bf16), one.logits) < 0.05);
         CHECK(worst(testing::translate_chunks<B>(one, 32, Dtype::i8), one.logits) < 0.1);
     }
@@ -161,6 +162,7 @@ TEST_CASE("Models: a decoder's steps over an encoder are graphs, which serve sou
     // The last has sources of one token each, which are encoded alone and are no graphs.
     for (auto of : {ModelCase{testing::tiny_t5, 1, 3, 64, 5}, ModelCase{testing::tiny_umt5, 2, 3, 64, 5},
                     ModelCase{testing::tiny_t5, 1, 1, 64, 3}}) {
+        if (testing::takes_samples() && of.tp > 1) continue;
         CAPTURE(std::string(of.config));
         testing::FormulaModel const model(of.config);
         auto requests = testing::five_requests(of);
