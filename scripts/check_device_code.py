@@ -284,11 +284,9 @@ def main():
     parser.add_argument("--families", help="some of the files of kernels/instantiate, instead of all")
     parser.add_argument("--work", type=pathlib.Path, help="keeps what is compiled, and compiles only what has changed")
     parser.add_argument("--require", action="store_true", help="a missing tool is a failure")
-    parser.add_argument("--update", action="store_true")
+    parser.add_argument("--update", action="store_true", help="writes what is found as the rows of all kernels, or of those of --families")
     chosen = parser.parse_args()
     families = set(chosen.families.split(",")) if chosen.families else set()
-    if families and chosen.update:
-        parser.error("--update writes all rows of an architecture: leave --families out")
 
     problems, limits, is_whole = [], read_limits(), True
     with tempfile.TemporaryDirectory() as scratch:
@@ -310,7 +308,10 @@ def main():
             for architecture, kernels in measure(tools, wanted, families, folder).items():
                 print(f"{architecture}: {len(kernels)} kernels by {tools.version}")
                 if chosen.update:
-                    limits[architecture] = kernels
+                    # Of some families the rows of their templates.
+                    templates = {kernel.split("<")[0] for kernel in kernels}
+                    others = {kernel: row for kernel, row in limits[architecture].items() if families and kernel.split("<")[0] not in templates}
+                    limits[architecture] = others | kernels
                 elif architecture in limits:
                     problems += compare(architecture, kernels, limits[architecture], not families)
                 else:
