@@ -37,7 +37,7 @@ inline constexpr auto tiny_llama4 =
 inline constexpr auto tiny_scout =
     R"({"model_type":"llama4_text","architectures":["Llama4ForCausalLM"],"vocab_size":61,"hidden_size":32,)"
     R"("intermediate_size":24,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":1,"head_dim":8,)"
-    R"("num_local_experts":3,"num_experts_per_tok":1,"no_rope_layers":[1,0],"attention_chunk_size":0,)"
+    R"("num_local_experts":3,"num_experts_per_tok":1,"no_rope_layers":[1,0],"attention_chunk_size":4,)"
     R"("floor_scale":2,"attn_scale":0.5,"max_position_embeddings":64})";
 
 }  // namespace shardwise::testing
