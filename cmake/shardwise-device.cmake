@@ -183,12 +183,14 @@ function(shardwise_read_kernels vendor object source)
     set(folders "$<TARGET_PROPERTY:shardwise::shardwise,INTERFACE_INCLUDE_DIRECTORIES>")
     set(includes "-I$<JOIN:$<FILTER:${folders},EXCLUDE,^$>,;-I>")
     if(vendor STREQUAL "cuda")
-        set(toolkit "-idirafter$<JOIN:$<TARGET_PROPERTY:CUDA::cudart,INTERFACE_INCLUDE_DIRECTORIES>,;-idirafter>" -DSHARDWISE_CUDA_JIT)
+        set(toolkit "-idirafter$<JOIN:$<TARGET_PROPERTY:CUDA::cudart,INTERFACE_INCLUDE_DIRECTORIES>,;-idirafter>")
+        set(definitions -DSHARDWISE_CUDA_JIT)
     else()
-        set(toolkit "-idirafter${shardwise_hip_include}" -DSHARDWISE_HIP_JIT -D__HIP_PLATFORM_AMD__=1)
+        set(toolkit "-idirafter${shardwise_hip_include}")
+        set(definitions -DSHARDWISE_HIP_JIT -D__HIP_PLATFORM_AMD__=1)
     endif()
     add_custom_command(OUTPUT "${object}"
-                       COMMAND "${CMAKE_CXX_COMPILER}" -std=c++20 -fPIC "${includes}" ${toolkit} ${ARGN}
+                       COMMAND "${CMAKE_CXX_COMPILER}" -std=c++20 -fPIC ${definitions} "${includes}" "${toolkit}" ${ARGN}
                                -MD -MF "${object}.d" -o "${object}" -c -x c++ "${source}"
                        DEPENDS "${source}"
                        DEPFILE "${object}.d"

@@ -39,9 +39,9 @@ endfunction()
 
 foreach(vendor cuda hip)
     shardwise_add_device(${vendor} missing)
-    if(vendor STREQUAL "cuda" AND NOT missing AND NOT shardwise_cuda_compiler)
-        # With SHARDWISE_CUDA_JIT: jit.cmake has what runs without it.
-        set(missing nvcc)
+    if(NOT missing AND NOT shardwise_${vendor}_compiler)
+        # With SHARDWISE_CUDA_JIT or SHARDWISE_HIP_JIT: jit.cmake has what runs without it.
+        set(missing "${vendor}'s compiler")
     endif()
     if(missing)
         if(vendor STREQUAL "cuda")

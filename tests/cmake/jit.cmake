@@ -54,7 +54,7 @@ else()
     shardwise_absent_test(device.jit "CUDA's headers are not installed")
 endif()
 
-if(TARGET shardwise::hip)
+if(shardwise_hip_include)
     shardwise_jit_test(test_device_jit_hip hip "${shardwise_hip_include}" hipRTC device/hip_jit_cases.cpp fakes/hip_runtime.cpp)
     target_compile_definitions(test_device_jit_hip PRIVATE __HIP_PLATFORM_AMD__=1)
 else()

@@ -180,6 +180,9 @@ TEST_CASE_TEMPLATE("step_attention refuses what does not fit its table before an
     changed.shape.window = 2;
     refused(cross(cache), "sees all of a source");
     changed.shape.window = 0;
+    changed.shape.chunk = 2;
+    refused(cross(cache), "no chunks");
+    changed.shape.chunk = 0;
     refused(step_attention<float>(in(3, 16), cache, cache, out.matrix(3, 16), *table, changed, stream, {}, {},
                                   TensorView<float const, 1, B>(vector.data(), {4})),
             "sees all of a source");

@@ -76,7 +76,7 @@ TEST_CASE("DeviceContext: a device that is not there, or has other warps, is ref
     auto const wide = FakeContext::open();
     REQUIRE_FALSE(wide);
     CHECK(wide.error().code() == ErrorCode::unsupported);
-    CHECK(wide.error().message().find("got 64, expected 32") != std::string::npos);
+    CHECK(wide.error().message().find("got 64, expected 16 to 32") != std::string::npos);
 }
 
 TEST_CASE("DeviceContext: a driver that does not answer is a backend_failure that names the call") {

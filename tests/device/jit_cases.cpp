@@ -246,7 +246,7 @@ TEST_CASE("Run-time kernels: a cache that is cut, changed, another's or of anoth
     };
     auto const with = [&] { return launch(*nvrtc()); };
     Nvrtc const& compiler = *nvrtc();
-    auto const name = CodeCache::name_of(request_for("shardwise::detail::find_ids<256>", "sm_80"), compiler.version());
+    auto const name = CodeCache::name_of(request_for("shardwise::detail::find_ids<256>", "sm_80"), compiler.identity());
     REQUIRE(with());
     auto const file = cache / name;
     REQUIRE(files_in(cache) == std::vector{file});
@@ -330,18 +330,18 @@ TEST_CASE("Kept kernels: another source, option, architecture, kernel or compile
     detail::DeviceSource const header{"own.cuh", "text"};
     detail::DeviceSource const longer{"own.cuh", "text2"};
     KernelRequest const plain{"unit", {&header, 1}, "kernel", "sm_80", {"-a"}};
-    std::set<std::string> names{CodeCache::name_of(plain, 1)};
-    CHECK(names.count(CodeCache::name_of(plain, 1)) == 1);
+    std::set<std::string> names{CodeCache::name_of(plain, "one")};
+    CHECK(names.count(CodeCache::name_of(plain, "one")) == 1);
     CHECK(names.begin()->size() == 64);
-    auto const differs = [&](KernelRequest const& request, int version) {
+    auto const differs = [&](KernelRequest const& request, std::string const& version) {
         CHECK(names.insert(CodeCache::name_of(request, version)).second);
     };
-    differs(plain, 2);
-    differs({"unit", {&longer, 1}, "kernel", "sm_80", {"-a"}}, 1);
-    differs({"unit2", {&header, 1}, "kernel", "sm_80", {"-a"}}, 1);
-    differs({"unit", {&header, 1}, "kernel2", "sm_80", {"-a"}}, 1);
-    differs({"unit", {&header, 1}, "kernel", "sm_90", {"-a"}}, 1);
-    differs({"unit", {&header, 1}, "kernel", "sm_80", {"-b"}}, 1);
-    differs({"unit", {&header, 1}, "kernel", "sm_80", {"-a", ""}}, 1);
-    differs({"unit", {}, "kernel", "sm_80", {"-a"}}, 1);
+    differs(plain, "two");
+    differs({"unit", {&longer, 1}, "kernel", "sm_80", {"-a"}}, "one");
+    differs({"unit2", {&header, 1}, "kernel", "sm_80", {"-a"}}, "one");
+    differs({"unit", {&header, 1}, "kernel2", "sm_80", {"-a"}}, "one");
+    differs({"unit", {&header, 1}, "kernel", "sm_90", {"-a"}}, "one");
+    differs({"unit", {&header, 1}, "kernel", "sm_80", {"-b"}}, "one");
+    differs({"unit", {&header, 1}, "kernel", "sm_80", {"-a", ""}}, "one");
+    differs({"unit", {}, "kernel", "sm_80", {"-a"}}, "one");
 }

@@ -54,12 +54,14 @@ public:
         auto const facts = Api::describe(options.device);
         if (!facts) return facts.error();
         if (facts->warp_size != Api::warp_size && facts->warp_size != Api::least_warp_size) {
-            return Error{ErrorCode::unsupported}
-                .in(Api::name)
-                .because("the device runs threads in groups of another size than the kernels were made for")
-                .got(facts->warp_size)
-                .expected(Api::warp_size)
-                .fix("choose another device");
+            auto error =
+                Error{ErrorCode::unsupported}
+                    .in(Api::name)
+                    .because("the device runs threads in groups of another size than the kernels were made for")
+                    .got(facts->warp_size)
+                    .fix("choose another device");
+            if constexpr (Api::least_warp_size == Api::warp_size) return error.expected(Api::warp_size);
+            return error.between(Api::least_warp_size, Api::warp_size);
         }
         return std::unique_ptr<DeviceContext>(new DeviceContext(options, *facts));
     }

@@ -67,7 +67,8 @@ namespace detail {
 
 /// Whether a back end computes a model with activations of this type between its kernels.
 ///
-/// Errors  unsupported: on the host for all but f32; on a device for types that are not floats of 16 or 32 bits
+/// Errors  unsupported: on the host for all but f32; on a device for types that are not floats of 16 or 32 bits, and
+///         for operations without kernels for them
 template <ComputeBackend Backend>
 [[nodiscard]] Result<> check_activations(Model const& model, Dtype dtype) {
     if (dtype == Dtype::f32) return {};

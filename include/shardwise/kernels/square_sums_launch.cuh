@@ -17,7 +17,7 @@ Result<> launch_sum_squares(SquareSumsCall<T> const& call, typename Api::Stream 
     bool const is_narrow = largest <= narrow_row && DeviceCode<Api>::has_own_warps;
     auto const chosen =
         is_narrow ? RowKernel<void(SquareSumsCall<T>)>{SHARDWISE_KERNEL(sum_squares_of_pieces<Api, T, true>),
-                                                       RowTeam<Api, true>::rows}
+                                                       narrow_rows<Api>}
                   : RowKernel<void(SquareSumsCall<T>)>{SHARDWISE_KERNEL(sum_squares_of_pieces<Api, T, false>), 1};
     return launch_rows<Api>("sum_squares", chosen, call.rows * call.numbers, stream, call);
 }

@@ -41,7 +41,7 @@ struct HipApi {
 #endif
     /// No AMD device has run kernels that wait for each other yet: whoever wants them asks for them.
     static constexpr bool tries_peers = false;
-    /// The constant clock (s_memrealtime) counts at 100 MHz.
+    /// The constant clock (wall_clock64) counts at 100 MHz on gfx9; other devices' may count otherwise, which lengthens or shortens deadlines.
     static constexpr std::int64_t ticks_per_microsecond = 100;
     /// The vendor's library of collectives, as the loader finds it.
     static constexpr std::string_view nccl_name = "librccl.so.1";

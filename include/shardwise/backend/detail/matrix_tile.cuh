@@ -126,7 +126,7 @@ struct MatrixTile<HipApi> {
     }
 
     /// The first or the second sixteen numbers of sixteen rows.
-    static __device__ Left load_left(std::uint16_t const* rows, int half, int lane) {
+    static __device__ Left load_left(std::uint16_t const* rows, int half, [[maybe_unused]] int lane) {
 #if defined(SHARDWISE_HIP_MFMA)
         auto const* const at = rows + matrix_place(lane % 16, 2 * half + lane / 32) + lane / 16 % 2 * 4;
         return *reinterpret_cast<Left const*>(at);
@@ -144,7 +144,8 @@ struct MatrixTile<HipApi> {
         right[0] = load_left(rows, 0, lane);
         right[1] = load_left(rows, 1, lane);
     }
-    static __device__ void multiply(Left const& left, Right const& right, int lane, float (&sums)[values]) {
+    static __device__ void multiply(Left const& left, Right const& right, [[maybe_unused]] int lane,
+                                    float (&sums)[values]) {
 #if defined(SHARDWISE_HIP_MFMA) || defined(SHARDWISE_HIP_WMMA)
         using Sums = float __attribute__((ext_vector_type(values)));
         Sums made;

@@ -37,13 +37,13 @@ public:
         return {};
     }
 
-    /// What a request's code is called: it changes with everything that code depends on.
-    [[nodiscard]] static std::string name_of(KernelRequest const& request, int compiler_version) {
+    /// What a request's code is called: it changes with everything that code depends on. `compiler` is the compiler's identity().
+    [[nodiscard]] static std::string name_of(KernelRequest const& request, std::string_view compiler) {
         Sha256 hash;
         // The length before each part: parts that are cut elsewhere are others.
         auto const add = [&](std::string_view part) { hash.add(std::to_string(part.size()) + ":").add(part); };
         add(format);
-        add(std::to_string(compiler_version));
+        add(compiler);
         add(request.architecture);
         for (auto const& option : request.options) add(option);
         add(request.kernel);

@@ -18,6 +18,7 @@ struct CudaJitVendor {
     using Driver = CudaDriver;
     using Compiler = Nvrtc;
 
+    [[nodiscard]] static Result<Nvrtc> open_compiler() { return Nvrtc::open(); }
     [[nodiscard]] static Result<std::string> architecture(CudaDriver const& driver, Nvrtc const& nvrtc) {
         auto const capability = driver.capability();
         if (!capability) return capability.error();

@@ -4,6 +4,7 @@
 #include <shardwise/backend/detail/hip_api.hpp>
 #include <shardwise/core/result.hpp>
 
+#include <cstdint>
 #include <hip/hip_runtime_api.h>
 #include <string>
 #include <string_view>

@@ -17,6 +17,8 @@ struct HipJitVendor {
     using Driver = HipDriver;
     using Compiler = Hiprtc;
 
+    /// Of the release that the program was built with.
+    [[nodiscard]] static Result<Hiprtc> open_compiler() { return Hiprtc::open(Hiprtc::usual_names(HIP_VERSION_MAJOR)); }
     [[nodiscard]] static Result<std::string> architecture(HipDriver const& driver, Hiprtc const&) {
         return driver.processor();
     }

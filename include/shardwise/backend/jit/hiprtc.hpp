@@ -33,19 +33,21 @@ public:
         out.code_ = compiler->find<detail::KernelCompiler::Bytes>("GetCode");
         if (out.size_ == nullptr || out.code_ == nullptr)
             return compiler->too_old().at("hiprtcGetCode").because("is not in it: the library is too old");
-        auto const version = compiler->version();
-        if (!version) return version.error();
-        out.version_ = 1000 * version->first + 10 * version->second;
         return out;
     }
 
-    /// What the system's loader finds, and where ROCm is installed.
-    [[nodiscard]] static std::vector<std::string> usual_names() {
-        return {"libhiprtc.so.7", "libhiprtc.so.6", "/opt/rocm/lib/libhiprtc.so", "libamdhip64.so.5"};
+    /// What the system's loader finds, and where ROCm is installed: of a release, whose runtime loads what it compiles, or of any.
+    [[nodiscard]] static std::vector<std::string> usual_names() { return usual_names(7); }
+    [[nodiscard]] static std::vector<std::string> usual_names(int release) {
+        std::vector<std::string> names;
+        if (release > 5) names.push_back("libhiprtc.so." + std::to_string(release));
+        if (release > 5) names.push_back("/opt/rocm/lib/libhiprtc.so");
+        names.push_back("libamdhip64.so.5");
+        return names;
     }
 
-    /// Of the interface, which compilers of several releases share: 9000 of 9.0.
-    [[nodiscard]] int version() const { return version_; }
+    /// What code depends on beside its request.
+    [[nodiscard]] std::string identity() const { return compiler_.identity(); }
 
     /// Compiles one kernel.
     ///
@@ -62,7 +64,6 @@ private:
     explicit Hiprtc(detail::KernelCompiler const& compiler) : compiler_(compiler) {}
 
     detail::KernelCompiler compiler_;
-    int version_ = 0;
     detail::KernelCompiler::Size* size_ = nullptr;
     detail::KernelCompiler::Bytes* code_ = nullptr;
 };

@@ -51,6 +51,15 @@ public:
         if (!made) return made.error();
         return codes_.emplace_back(architecture, std::make_shared<KernelCode const>(*std::move(made))).second;
     }
+    /// Puts other code in its place, which lives as long as this.
+    [[nodiscard]] std::shared_ptr<KernelCode const> replace_code(std::string const& architecture, KernelCode code) {
+        std::lock_guard const lock(making_);
+        auto const made = replaced_.emplace_back(std::make_shared<KernelCode const>(std::move(code)));
+        for (auto& [known, old] : codes_) {
+            if (known == architecture) std::swap(old, replaced_.back());
+        }
+        return made;
+    }
     /// What a context of the driver launches: what `load` found for it first. No lock is held while it loads: a driver may then wait for
     /// kernels of the device, which wait for another rank, which comes here for its own device.
     template <class Load>
@@ -106,6 +115,8 @@ private:
     JitRecord* next_;
     std::mutex making_;
     std::vector<std::pair<std::string, std::shared_ptr<KernelCode const>>> codes_;
+    /// What was replaced: a driver may read an image for as long as it has it.
+    std::vector<std::shared_ptr<KernelCode const>> replaced_;
     std::mutex mutex_;
     std::vector<std::pair<void*, void*>> functions_;
 };

@@ -7,9 +7,12 @@
 #include <shardwise/hardware/vendor/dynamic_library.hpp>
 
 #include <cstddef>
+#include <dlfcn.h>
+#include <filesystem>
 #include <iterator>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -65,6 +68,21 @@ public:
     [[nodiscard]] Result<std::pair<int, int>> version() const {
         std::pair<int, int> out;
         if (auto const asked = result(version_(&out.first, &out.second), "Version"); !asked) return asked.error();
+        return out;
+    }
+    /// What code depends on beside its request: the library's file, which names its release, its version, and what it is always given.
+    [[nodiscard]] std::string identity() const {
+        Dl_info info{};
+        std::error_code failed;
+        std::string out = library();
+        if (::dladdr(reinterpret_cast<void const*>(compile_), &info) != 0 && info.dli_fname != nullptr)
+            out = std::filesystem::canonical(info.dli_fname, failed).string();
+        int numbers[2] = {};
+        if (version_(&numbers[0], &numbers[1]) == 0)
+            out += " " + std::to_string(numbers[0]) + "." + std::to_string(numbers[1]);
+        for (auto const& option : vendor_.options) out += " " + option;
+        out += vendor_.before_standard;
+        for (auto const& source : standard_sources) out += source.text;
         return out;
     }
     /// A library that is too old for what it is asked for.

@@ -74,6 +74,9 @@ public:
         return out;
     }
 
+    /// What code depends on beside its request.
+    [[nodiscard]] std::string identity() const { return compiler_.identity(); }
+
     /// Compiles one kernel.
     ///
     /// Errors  backend_failure, with the first error of the compiler's log, of which `log` has all

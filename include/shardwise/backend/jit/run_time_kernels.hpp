@@ -14,7 +14,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// What a program compiles, keeps, loads and launches a vendor's kernels with, opened when the first of them is launched. `Vendor` has
 ///
-///     using Driver, Compiler                                                                 // with static open()
+///     using Driver, Compiler                                                                 // Driver with static open()
+///     static Result<Compiler> open_compiler()
 ///     static Result<std::string> architecture(Driver const&, Compiler const&)                // of the current device
 ///     static KernelRequest request(std::span<DeviceSource const>, std::string kernel, std::string architecture)
 template <class Vendor>
@@ -31,7 +32,7 @@ public:
         static Result<RunTimeKernels> const kernels = []() -> Result<RunTimeKernels> {
             auto driver = Driver::open();
             if (!driver) return driver.error();
-            return RunTimeKernels(*driver, Compiler::open(), CodeCache(CodeCache::usual_folder()));
+            return RunTimeKernels(*driver, Vendor::open_compiler(), CodeCache(CodeCache::usual_folder()));
         }();
         if (!kernels) return kernels.error();
         return &*kernels;
@@ -53,7 +54,7 @@ private:
         auto const architecture = Vendor::architecture(driver_, *compiler_);
         if (!architecture) return architecture.error();
         auto const request = Vendor::request(device_sources(), kernel.name(), *architecture);
-        auto const name = CodeCache::name_of(request, compiler_->version());
+        auto const name = CodeCache::name_of(request, compiler_->identity());
         bool is_kept = false;
         auto const code = kernel.code_for(request.architecture, [&]() -> Result<KernelCode> {
             if (auto kept = cache_.find(name)) return is_kept = true, *std::move(kept);
@@ -63,9 +64,10 @@ private:
         auto const loaded = driver_.load((*code)->image, (*code)->symbol);
         if (loaded || !is_kept) return loaded;
         // What an older driver kept, say.
-        auto const again = compile(request, name);
+        auto again = compile(request, name);
         if (!again) return again.error();
-        return driver_.load(again->image, again->symbol);
+        auto const kept = kernel.replace_code(request.architecture, *std::move(again));
+        return driver_.load(kept->image, kept->symbol);
     }
     [[nodiscard]] Result<KernelCode> compile(KernelRequest const& request, std::string const& name) const {
         auto code = compiler_->compile(request);

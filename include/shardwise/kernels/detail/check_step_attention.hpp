@@ -60,13 +60,14 @@ template <class Backend>
 [[nodiscard]] Result<> check_sources_seen(AttentionShape const& shape, std::int64_t group, bool has_slopes,
                                           StepTable<Backend> const& table) {
     if (!shape.is_cross) return {};
-    bool const is_whole = !shape.is_causal && shape.window == 0 && shape.bias_reach == 0 && !has_slopes;
+    bool const is_whole =
+        !shape.is_causal && shape.window == 0 && shape.chunk == 0 && shape.bias_reach == 0 && !has_slopes;
     if (group >= 0 && is_whole && table.has_sources()) return {};
     return Error{ErrorCode::invalid_argument}
         .in("attention")
         .at("is_cross")
         .because(group < 0   ? "reads sources from pages, and the keys are the step's own rows"
-                 : !is_whole ? "sees all of a source, and has no mask, no window and no scores by distance"
+                 : !is_whole ? "sees all of a source, and has no mask, no window, no chunks and no scores by distance"
                              : "reads the sources of all sequences of the step, and one has none");
 }
 
