@@ -28,6 +28,7 @@ namespace {
 
 constexpr std::string_view no_backend = "there is no back end for it";
 constexpr std::string_view no_body = "has no device body yet";
+constexpr std::string_view by_expert = "is multiply there, of the rows of each expert";
 constexpr std::string_view float_on_host = "computes activations in fp32";
 constexpr std::string_view in_host_memory = "moves rows in the host's memory";
 
@@ -129,7 +130,7 @@ template <class SupportOf>
                 return {is_reached ? SupportLevel::runs : SupportLevel::library, {}};
             }
             if (!ComputeBackend<B>) return {SupportLevel::none, no_backend};
-            return {SupportLevel::none, HasHostMemory<B> ? no_body : no_device_body(kernel.name)};
+            return {SupportLevel::none, HasHostMemory<B> ? by_expert : no_device_body(kernel.name)};
         }));
     }
     rows.push_back(row("all_reduce", []<class B>(B*, DeviceKind) -> Support {

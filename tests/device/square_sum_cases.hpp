@@ -5,6 +5,7 @@
 #include "test_rows.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -84,7 +85,10 @@ void check_shared_rows(SquareBench& bench, InputPieces const& pieces, std::int64
             all[i] += part[i];
         }
     }
-    if (pieces.count > 1) CHECK(std::memcmp(all.data(), alone.data(), all.size() * sizeof(float)) == 0);
+    auto const has_bits = [](float a, float b) {
+        return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
+    };
+    if (pieces.count > 1) CHECK(std::equal(all.begin(), all.end(), alone.begin(), alone.end(), has_bits));
 
     // A thread's elements of a piece, a warp's, a block's and the ranks'.
     auto const largest = (pieces.grains() / pieces.count + 1) * pieces.grain;
