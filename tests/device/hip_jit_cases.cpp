@@ -27,36 +27,16 @@ using namespace shardwise;
 using shardwise::testing::fake_hip;
 using shardwise::testing::jit_kernels;
 
-namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
-// Defined by kernels/instantiate/rows.cu.
-template <class Api, class T, class Other>
-Result<> launch_add(std::string_view name, AddCall<T, Other> const& call, typename Api::Stream stream);
-}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail
-
 namespace {
 
 namespace fs = std::filesystem;
 
-/// The compiler, or nothing where the machine has none, which is said once.
 Hiprtc const* hiprtc() {
-    static auto const found = Hiprtc::open();
-    if (!found && found.error().code() == ErrorCode::file_not_found) {
-        std::printf("SKIPPED: no hipRTC\n");
-        return nullptr;
-    }
-    REQUIRE_MESSAGE(found, (found ? "" : found.error().message()));
-    return &*found;
+    return testing::found_compiler<Hiprtc>("hipRTC");
 }
 
 void check_compiles(std::string const& kernel, std::string const& architecture) {
-    std::string log;
-    auto const code =
-        hiprtc()->compile(detail::HipJitVendor::request(detail::device_sources(), kernel, architecture), &log);
-    INFO(architecture, " ", kernel, "\n", log);
-    REQUIRE(code);
-    CHECK(code->image.find(code->symbol) != std::string::npos);
-    // What hipRTC warns of nobody would see.
-    CHECK(log == "");
+    testing::check_compiles(*hiprtc(), detail::HipJitVendor::request(detail::device_sources(), kernel, architecture));
 }
 
 std::ptrdiff_t files_in(fs::path const& folder) {

@@ -35,25 +35,12 @@
 using namespace shardwise;
 using shardwise::testing::jit_kernels;
 
-namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
-// Defined by kernels/instantiate/rows.cu.
-template <class Api, class T, class Other>
-Result<> launch_add(std::string_view name, AddCall<T, Other> const& call, typename Api::Stream stream);
-}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail
-
 namespace {
 
 namespace fs = std::filesystem;
 
-/// The compiler, or nothing where the machine has none, which is said once.
 Nvrtc const* nvrtc() {
-    static auto const found = Nvrtc::open();
-    if (!found && found.error().code() == ErrorCode::file_not_found) {
-        std::printf("SKIPPED: no libnvrtc\n");
-        return nullptr;
-    }
-    REQUIRE_MESSAGE(found, (found ? "" : found.error().message()));
-    return &*found;
+    return testing::found_compiler<Nvrtc>("libnvrtc");
 }
 
 KernelRequest request_for(std::string kernel, std::string architecture) {
@@ -62,13 +49,7 @@ KernelRequest request_for(std::string kernel, std::string architecture) {
 }
 
 void check_compiles(std::string const& kernel, std::string const& architecture) {
-    std::string log;
-    auto const code = nvrtc()->compile(request_for(kernel, architecture), &log);
-    INFO(architecture, " ", kernel, "\n", log);
-    REQUIRE(code);
-    CHECK(code->image.find(code->symbol) != std::string::npos);
-    // What NVRTC warns of nobody would see.
-    CHECK(log == "");
+    testing::check_compiles(*nvrtc(), request_for(kernel, architecture));
 }
 
 /// Some of a template's kernels: the first and the last, which differ in their types.

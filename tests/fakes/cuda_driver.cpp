@@ -4,7 +4,6 @@
 #include "cuda_driver.hpp"
 
 #include <chrono>
-#include <cstring>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -14,6 +13,8 @@
 #include <vector>
 
 using shardwise::testing::FakeCuda;
+using shardwise::testing::FakeModule;
+using shardwise::testing::read_elf;
 
 namespace {
 
@@ -26,25 +27,14 @@ thread_local int capture_mode = 0;
 thread_local void* own_context = nullptr;
 std::mutex changing;
 
-struct Module {
-    std::string image;
-    std::vector<std::unique_ptr<std::string>> functions;
-};
-std::vector<std::unique_ptr<Module>> modules;
+std::vector<std::unique_ptr<FakeModule>> modules;
 
-/// The bytes of an image: those of an ELF file up to its section headers, which lie last, or a text's.
+/// The bytes of an image: an ELF file's, or a text's that is PTX.
 std::string read_image(char const* image) {
-    if (std::memcmp(image, "\177ELF", 4) != 0) {
-        std::string text = image;
-        return text.find(".target") == std::string::npos ? "" : text;
-    }
-    auto const number = [&]<class T>(std::size_t at, T value) {
-        std::memcpy(&value, image + at, sizeof value);
-        return static_cast<std::size_t>(value);
-    };
-    auto const begin = number(40, 0ULL);
-    auto const end = begin + number(58, static_cast<unsigned short>(0)) * number(60, static_cast<unsigned short>(0));
-    return {image, end};
+    auto bytes = read_elf(image);
+    if (!bytes.empty()) return bytes;
+    std::string text = image;
+    return text.find(".target") == std::string::npos ? "" : text;
 }
 
 }  // namespace
@@ -93,14 +83,14 @@ int cuModuleLoadData(void** code, void const* image) {
     if (bytes.empty()) return no_binary;
     ++fake.loads;
     if (capture_mode != 2) ++fake.captured_loads;
-    modules.push_back(std::make_unique<Module>());
+    modules.push_back(std::make_unique<FakeModule>());
     modules.back()->image = std::move(bytes);
     *code = modules.back().get();
     return 0;
 }
 int cuModuleGetFunction(void** function, void* code, char const* symbol) {
     std::lock_guard const lock(changing);
-    auto& in = *static_cast<Module*>(code);
+    auto& in = *static_cast<FakeModule*>(code);
     if (in.image.find(symbol) == std::string::npos) return not_found;
     in.functions.push_back(std::make_unique<std::string>(symbol));
     *function = in.functions.back().get();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "device_image.hpp"
+
 #include <atomic>
 #include <cstddef>
 #include <string>
@@ -10,15 +12,6 @@ namespace shardwise::testing {
 
 /// What the fake driver (cuda_driver.cpp) is told and has seen, through shardwise_fake_cuda of the library.
 struct FakeCuda {
-    struct Launch {
-        std::string symbol;
-        unsigned blocks = 0;
-        unsigned threads = 0;
-        void* stream = nullptr;
-        /// The first argument's first bytes, as many as were asked for.
-        std::string argument;
-    };
-
     /// The current context of threads that shardwise_fake_cuda_context has given none.
     void* context = this;
     int capability = 80;
@@ -32,7 +25,7 @@ struct FakeCuda {
     std::atomic<int> missed_meetings{0};
     /// Loads while a capture would have refused them.
     int captured_loads = 0;
-    std::vector<Launch> launches;
+    std::vector<FakeLaunch> launches;
 };
 
 }  // namespace shardwise::testing

@@ -4,7 +4,6 @@
 #include "hip_runtime.hpp"
 
 #include <cstdio>
-#include <cstring>
 #include <hip/hip_runtime_api.h>
 #include <memory>
 #include <string>
@@ -13,30 +12,16 @@
 
 using shardwise::testing::fake_hip;
 using shardwise::testing::FakeHip;
+using shardwise::testing::FakeModule;
+using shardwise::testing::read_elf;
 
 namespace {
 
-struct Module {
-    std::string image;
-    std::vector<std::unique_ptr<std::string>> functions;
-};
-std::vector<std::unique_ptr<Module>> modules;
+std::vector<std::unique_ptr<FakeModule>> modules;
 
 hipError_t failed(hipError_t error) {
     fake_hip().last_error = error;
     return error;
-}
-
-/// The bytes of an ELF file up to its section headers, which lie last; empty for anything else.
-std::string read_image(char const* image) {
-    if (std::memcmp(image, "\177ELF", 4) != 0) return {};
-    auto const number = [&]<class T>(std::size_t at, T value) {
-        std::memcpy(&value, image + at, sizeof value);
-        return static_cast<std::size_t>(value);
-    };
-    auto const begin = number(40, 0ULL);
-    auto const end = begin + number(58, static_cast<unsigned short>(0)) * number(60, static_cast<unsigned short>(0));
-    return {image, end};
 }
 
 }  // namespace
@@ -72,20 +57,20 @@ hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode* mode) {
 }
 hipError_t hipModuleLoadData(hipModule_t* code, void const* image) {
     auto& fake = fake_hip();
-    auto bytes = read_image(static_cast<char const*>(image));
+    auto bytes = read_elf(static_cast<char const*>(image));
     if (fake.failing_loads > 0 || bytes.empty()) {
         if (fake.failing_loads > 0) --fake.failing_loads;
         return failed(hipErrorNoBinaryForGpu);
     }
     ++fake.loads;
     if (fake.capture_mode != hipStreamCaptureModeRelaxed) ++fake.captured_loads;
-    modules.push_back(std::make_unique<Module>());
+    modules.push_back(std::make_unique<FakeModule>());
     modules.back()->image = std::move(bytes);
     *code = reinterpret_cast<hipModule_t>(modules.back().get());
     return hipSuccess;
 }
 hipError_t hipModuleGetFunction(hipFunction_t* function, hipModule_t code, char const* symbol) {
-    auto& in = *reinterpret_cast<Module*>(code);
+    auto& in = *reinterpret_cast<FakeModule*>(code);
     if (in.image.find(symbol) == std::string::npos) return failed(hipErrorNotFound);
     in.functions.push_back(std::make_unique<std::string>(symbol));
     *function = reinterpret_cast<hipFunction_t>(in.functions.back().get());

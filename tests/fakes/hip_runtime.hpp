@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "device_image.hpp"
+
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -9,15 +11,6 @@ namespace shardwise::testing {
 
 /// What the fake HIP runtime (hip_runtime.cpp) is told and has seen.
 struct FakeHip {
-    struct Launch {
-        std::string symbol;
-        unsigned blocks = 0;
-        unsigned threads = 0;
-        void* stream = nullptr;
-        /// The first argument's first bytes, as many as were asked for.
-        std::string argument;
-    };
-
     /// The current device; below 0 there is none.
     int device = 0;
     std::string processor = "gfx90a:sramecc+:xnack-";
@@ -29,7 +22,7 @@ struct FakeHip {
     int loads = 0;
     /// Loads while a capture would have refused them.
     int captured_loads = 0;
-    std::vector<Launch> launches;
+    std::vector<FakeLaunch> launches;
     /// hipStreamCaptureModeGlobal, as of a new thread.
     int capture_mode = 0;
     int last_error = 0;

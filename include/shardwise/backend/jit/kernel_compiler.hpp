@@ -77,9 +77,8 @@ public:
         std::string out = library();
         if (::dladdr(reinterpret_cast<void const*>(compile_), &info) != 0 && info.dli_fname != nullptr)
             out = std::filesystem::canonical(info.dli_fname, failed).string();
-        int numbers[2] = {};
-        if (version_(&numbers[0], &numbers[1]) == 0)
-            out += " " + std::to_string(numbers[0]) + "." + std::to_string(numbers[1]);
+        if (auto const numbers = version())
+            out += " " + std::to_string(numbers->first) + "." + std::to_string(numbers->second);
         for (auto const& option : vendor_.options) out += " " + option;
         out += vendor_.before_standard;
         for (auto const& source : standard_sources) out += source.text;

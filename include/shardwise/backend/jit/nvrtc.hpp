@@ -50,7 +50,6 @@ public:
         auto const version = compiler->version();
         if (!version) return version.error();
         if (version->first < 12) return compiler->too_old().got(version->first).at_least(12);
-        out.version_ = 1000 * version->first + 10 * version->second;
         return out;
     }
 
@@ -58,9 +57,6 @@ public:
     [[nodiscard]] static std::vector<std::string> usual_names() {
         return {"libnvrtc.so.13", "libnvrtc.so.12", "/usr/local/cuda/lib64/libnvrtc.so"};
     }
-
-    /// Of the library: 13000 of 13.0.
-    [[nodiscard]] int version() const { return version_; }
 
     /// The architectures that it compiles for, ascending: 80 of sm_80.
     [[nodiscard]] Result<std::vector<int>> architectures() const {
@@ -89,7 +85,6 @@ private:
     explicit Nvrtc(detail::KernelCompiler const& compiler) : compiler_(compiler) {}
 
     detail::KernelCompiler compiler_;
-    int version_ = 0;
     int (*count_architectures_)(int*) = nullptr;
     int (*list_architectures_)(int*) = nullptr;
     detail::KernelCompiler::Size* ptx_size_ = nullptr;
