@@ -1,5 +1,8 @@
 // expect: look_at
-// without: shardwise/executor/block_cut.hpp: look_at(RopeOp, Operation const&)
-#include <shardwise/executor/block_cut.hpp>
+// without: shardwise/model/value_grains.hpp: look_at(RopeOp, Operation const&)
+#include <shardwise/model/value_grains.hpp>
 
-template class shardwise::detail::BlockCutter<shardwise::Fast>;
+constexpr auto grains(shardwise::BlockBody const& body) {
+    return shardwise::value_grains(body, [](shardwise::Operation const&) { return shardwise::InputPieces{}; });
+}
+static_assert(grains(shardwise::BlockBody{}).size() == 0);

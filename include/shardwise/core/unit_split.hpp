@@ -27,8 +27,12 @@ struct UnitGrain {
     /// What a rank holds of `count` units.
     [[nodiscard]] constexpr UnitRange share(std::int64_t count, std::int64_t tp, std::int64_t rank) const {
         if (units == 1 && groups == 0) return split_units(count, tp, rank);
+        return pieces(count, 1).inputs_of_rank(tp, rank);
+    }
+    /// How `count` units of `width` elements each are cut.
+    [[nodiscard]] constexpr InputPieces pieces(std::int64_t count, std::int64_t width) const {
         auto const most = ceil_divide(count, units);
-        return InputPieces{count, units, groups > 0 && groups < most ? groups : most}.inputs_of_rank(tp, rank);
+        return {count * width, units * width, groups > 0 && groups < most ? groups : most};
     }
 
     friend constexpr bool operator==(UnitGrain const&, UnitGrain const&) = default;

@@ -2,19 +2,16 @@
 #pragma once
 
 #include <shardwise/core/input_pieces.hpp>
-#include <shardwise/core/list.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/activation_element.hpp>
 #include <shardwise/model/block_program.hpp>
 #include <shardwise/model/value_grains.hpp>
 #include <shardwise/op/head_share.hpp>
-#include <shardwise/op/visit_op.hpp>
 #include <shardwise/parallel/place.hpp>
 #include <shardwise/parallel/policy.hpp>
 #include <shardwise/parallel/sharded_norm.hpp>
 #include <shardwise/parallel/weight_slice.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -28,6 +25,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// How one tensor-parallel rank holds the values of a block: which columns of each are its own, in the order in which they lie
 /// in the rank's memory.
 struct BlockCut {
+    TensorPlace place;
     /// By value: the columns of the whole value; one range of all of them where every rank holds it whole.
     std::vector<std::vector<UnitRange>> columns;
     /// By value: the cut of a value that a row-parallel product sums over.
@@ -38,8 +36,6 @@ struct BlockCut {
     std::optional<HeadShare> heads;
     /// Of the block's gated delta rule, where it has one: the rank's key heads.
     UnitRange delta_heads;
-    /// By value: the heads of which the operation that makes it keeps something on this rank (KeptHeads), where ranks share them.
-    std::vector<std::int64_t> kept_heads;
     /// By operation: of a norm whose rows are sharded, what the rank adds up of them.
     std::vector<std::optional<NormShare>> norms;
 
@@ -56,36 +52,37 @@ namespace detail {
     return Error{ErrorCode::unsupported}.in(what).because("cannot be executed yet");
 }
 
-/// Finds the columns of every value of a body: sums decide how what they sum over is cut, and heads follow the attention.
+/// Finds the columns of every value of a body. A rank holds of a value what it holds of the outputs of the weight that makes it: both have
+/// one UnitSplit, and the grain that value_grains finds, so that this is the ParameterShard of estimates and plans.
 template <ReductionPolicy Policy>
 class BlockCutter {
 public:
     /// `grain_of(op)` is what the inputs of a product's weight are sharded by.
     BlockCutter(BlockBody const& body, TensorPlace place, std::function<Result<WeightGrain>(Operation const&)> grain_of)
-        : body_(body), place_(place), grain_of_(std::move(grain_of)) {
-        cut_.columns.resize(body.values().size());
+        : body_(body), grain_of_(std::move(grain_of)) {
+        cut_.place = place;
         cut_.pieces.resize(body.values().size());
-        cut_.kept_heads.resize(body.values().size(), 0);
-        counted_from_.resize(body.values().size(), 0);
+        cut_.norms.resize(body.operations().size());
     }
 
     [[nodiscard]] Result<BlockCut> cut() {
         if (auto const checked = body_.check("block"); !checked) return checked.error();
-        auto const& operations = body_.operations();
-        for (auto i = operations.size(); i-- > 0;) {
-            auto const& op = operations[i];
-            auto const done = visit_op(op.kind, [&](auto of) { return look_at(of, op); });
-            if (!done) return done.error();
-        }
-        for (std::size_t id = 0; id < body_.values().size(); ++id) {
-            if (cut_.columns[id].empty()) cut_units(static_cast<ValueId>(id));
-        }
-        auto const grains = value_grains(body_, [&](Operation const& op) { return *pieces(op.inputs[0]); });
+        if (auto const done = cut_sums(); !done) return done.error();
+        auto const grains = value_grains(
+            body_, [&](Operation const& op) { return *cut_.pieces[static_cast<std::size_t>(op.inputs[0])]; });
         cut_.grains.assign(grains.begin(), grains.end());
-        cut_.norms.resize(operations.size());
-        for (std::size_t i = 0; i < operations.size(); ++i) {
-            auto const& op = operations[i];
-            bool const is_shared = place_.ranks > 1 || Policy::has_fixed_tree;
+        for (std::size_t id = 0; id < body_.values().size(); ++id)
+            cut_.columns.push_back(columns(static_cast<ValueId>(id), false));
+        for (auto const& op : body_.operations()) {
+            if (op.kind == OpKind::gated_delta) cut_.delta_heads = own_units(op.output);
+            if (op.kind != OpKind::attention) continue;
+            if (auto const done = share_heads(op); !done) return done.error();
+            // Nobody makes the keys and values that a latent stands for.
+            if (op.attention().latent > 0) cut_.columns[static_cast<std::size_t>(op.inputs[2])] = {UnitRange{0, 0}};
+        }
+        for (std::size_t i = 0; i < body_.operations().size(); ++i) {
+            auto const& op = body_.operations()[i];
+            bool const is_shared = cut_.place.ranks > 1 || Policy::has_fixed_tree;
             if (!is_shared || !spans_ranks(op, value(op.output))) continue;
             auto share = share_norm(op.output);
             if (!share) return share.error();
@@ -96,117 +93,69 @@ public:
 
 private:
     [[nodiscard]] Value const& value(ValueId id) const { return body_.values()[static_cast<std::size_t>(id)]; }
-    [[nodiscard]] auto& columns(ValueId id) { return cut_.columns[static_cast<std::size_t>(id)]; }
-    [[nodiscard]] auto& pieces(ValueId id) { return cut_.pieces[static_cast<std::size_t>(id)]; }
-
-    [[nodiscard]] Result<> look_at(LinearOp, Operation const& op) { return cut_sum(op); }
-    [[nodiscard]] Result<> look_at(ExpertsOp, Operation const& op) { return cut_sum(op); }
-    [[nodiscard]] Result<> look_at(AttentionOp, Operation const& op) { return cut_heads(op); }
-    [[nodiscard]] Result<> look_at(ActivationOp, Operation const& op) { return cut_activation(op); }
-    [[nodiscard]] Result<> look_at(NormOp, Operation const& op) {
-        if (value(op.inputs[0]).spread == Spread::sharded) copy_cut(op.output, op.inputs[0]);
-        return {};
-    }
-    // Their values are cut as others that read them say, or by their units.
-    [[nodiscard]] Result<> look_at(EmbeddingOp, Operation const&) { return {}; }
-    [[nodiscard]] Result<> look_at(RopeOp, Operation const&) { return {}; }
-    /// What is added to a value that an attention or a gate shares (a low-rank adapter) is shared as that is.
-    [[nodiscard]] Result<> look_at(AddOp, Operation const& op) {
-        for (auto const in : op.inputs) {
-            if (in != no_value && in != op.output && value(op.output).spread == Spread::sharded)
-                copy_cut(op.output, in);
-        }
-        return {};
-    }
-    [[nodiscard]] Result<> look_at(LastTokenOp, Operation const&) { return {}; }
-    [[nodiscard]] Result<> look_at(RouteOp, Operation const&) { return {}; }
-    [[nodiscard]] Result<> look_at(CombineOp, Operation const&) { return {}; }
-    /// What dropout leaves of a low-rank adapter's input lies as that does.
-    [[nodiscard]] Result<> look_at(ScaleOp, Operation const& op) {
-        if (op.output != op.inputs[0] && value(op.output).spread == Spread::sharded) copy_cut(op.inputs[0], op.output);
-        return {};
-    }
-    /// Whole units, as what reads them says.
-    [[nodiscard]] Result<> look_at(PartOp, Operation const& op) {
-        if (columns(op.output).empty() || !columns(op.inputs[0]).empty()) return {};
-        for (auto const& own : columns(op.output)) {
-            if (own.begin % op.out_features != 0 || own.end % op.out_features != 0)
-                return not_executed("a part of units that ranks cut");
-            columns(op.inputs[0])
-                .push_back({own.begin / op.out_features * op.in_features, own.end / op.out_features * op.in_features});
-        }
-        return {};
-    }
-    [[nodiscard]] Result<> look_at(GatedDeltaOp, Operation const& op) {
-        auto const& shape = op.delta();
-        auto const width = shape.value_columns();
-        if (columns(op.output).empty()) cut_units(op.output);
-        auto const& own = columns(op.output);
-        if (own.size() != 1 || own[0].begin % width != 0 || own[0].end % width != 0)
-            return not_executed("a gated delta rule whose heads ranks cut");
-        UnitRange const heads{own[0].begin / width, own[0].end / width};
-        cut_.delta_heads = heads;
-        cut_.kept_heads[static_cast<std::size_t>(op.output)] = heads.size();
-        auto const of = [&](std::int64_t columns_of_head) {
-            return UnitRange{heads.begin * columns_of_head, heads.end * columns_of_head};
-        };
-        columns(op.inputs[0]) = {of(shape.channels() + width)};
-        columns(op.inputs[1]) = {of(2 * shape.values_per_key())};
-        return {};
-    }
-
-    /// The input of a row-parallel product.
-    [[nodiscard]] Result<> cut_sum(Operation const& op) {
-        if (!is_shared_sum(body_, op)) return {};
-        auto const weight = grain_of_(op);
-        if (!weight) return weight.error();
-        auto const in = op.inputs[0];
-        auto const cut =
-            sum_pieces(value(in), weight->input, [&] { return cut_width<Policy>(value(in).width, *weight); });
-        pieces(in) = cut;
-        columns(in) = {cut.inputs_of_rank(place_.ranks, place_.rank)};
-        return {};
-    }
-    /// What `to` is cut like, unless something else says.
-    void copy_cut(ValueId from, ValueId to) {
-        if (columns(from).empty() || !columns(to).empty()) return;
-        columns(to) = columns(from);
-        pieces(to) = pieces(from);
-        counted_from_[static_cast<std::size_t>(to)] = counted_from_[static_cast<std::size_t>(from)];
-    }
-    /// A value that nothing says more of: its units are sharded.
-    void cut_units(ValueId id) {
+    [[nodiscard]] UnitGrain grain(ValueId id) const { return cut_.grains[static_cast<std::size_t>(id)]; }
+    /// The units that ranks share of a value: its columns where nothing else is said.
+    [[nodiscard]] UnitSplit split(ValueId id) const {
         auto const& of = value(id);
-        if (of.spread != Spread::sharded || place_.ranks == 1) {
-            columns(id) = {UnitRange{0, of.width}};
-            return;
+        bool const is_said = of.split.count > 0 && of.width % of.split.all_units() == 0;
+        return is_said ? of.split : UnitSplit::units(of.width);
+    }
+
+    /// How the inputs of products are cut that sum over what ranks share. Where several read a value, the first one says it.
+    [[nodiscard]] Result<> cut_sums() {
+        auto const& operations = body_.operations();
+        for (auto i = operations.size(); i-- > 0;) {
+            auto const& op = operations[i];
+            if (!is_shared_sum(body_, op)) continue;
+            auto const weight = grain_of_(op);
+            if (!weight) return weight.error();
+            auto const& in = value(op.inputs[0]);
+            cut_.pieces[static_cast<std::size_t>(op.inputs[0])] =
+                sum_pieces(in, weight->input, [&] { return cut_width<Policy>(in.width, *weight); });
         }
-        auto const& split = of.split;
-        if (split.count < 1 || of.width % split.all_units() != 0) {
-            columns(id) = {split_units(of.width, place_.ranks, place_.rank)};
-            return;
-        }
-        auto const take = [&](UnitRange range) { columns(id).push_back(range); };
-        split.for_each_range(of.width, place_.ranks, place_.rank, false, take);
-        auto& counted = counted_from_[static_cast<std::size_t>(id)];
-        counted = columns(id).back().end;
-        auto const count = [&](UnitRange range) { counted = std::min(counted, range.begin); };
-        split.for_each_range(of.width, place_.ranks, place_.rank, true, count);
+        return {};
+    }
+    /// The rank's columns; with `owned` those of them that no rank before it has.
+    [[nodiscard]] std::vector<UnitRange> columns(ValueId id, bool owned) const {
+        auto const& of = value(id);
+        if (of.spread != Spread::sharded) return {{0, of.width}};
+        std::vector<UnitRange> out;
+        split(id).for_each_range(
+            of.width, cut_.place.ranks, cut_.place.rank, owned, [&](UnitRange range) { out.push_back(range); },
+            grain(id));
+        return out;
+    }
+    /// The units that a rank has of a value whose units lie one after another.
+    [[nodiscard]] UnitRange own_units(ValueId id) const {
+        auto const unit = value(id).width / split(id).all_units();
+        auto const own = columns(id, false).front();
+        return {own.begin / unit, own.end / unit};
+    }
+
+    [[nodiscard]] Result<> share_heads(Operation const& op) {
+        auto const& shape = op.attention();
+        if (shape.is_cross && shape.kv_heads != shape.heads)
+            return not_executed("cross-attention whose queries share keys");
+        auto const cut = grain(op.output).pieces(shape.heads, shape.value_dim);
+        auto const share = head_share(shape.heads, shape.kv_heads, cut, cut_.place.ranks, cut_.place.rank);
+        if (!share) return share.error();
+        if (cut_.heads && !(*cut_.heads == *share)) return not_executed("a block whose attentions are cut unlike");
+        cut_.heads = *share;
+        return {};
     }
 
     /// What this rank adds up of a norm's rows: under a fixed tree its leaves, or its units where no sum follows.
-    [[nodiscard]] Result<NormShare> share_norm(ValueId id) {
-        auto const& own = columns(id);
+    [[nodiscard]] Result<NormShare> share_norm(ValueId id) const {
+        auto const own = columns(id, false);
         if (own.size() != 1) return not_executed("a norm over several sharded parts");
         auto const width = value(id).width;
-        auto const first = own.front().begin;
-        auto const counted = std::max(first, counted_from_[static_cast<std::size_t>(id)]);
         NormShare share;
         share.width = width;
-        share.cut = {{width, width, 1}, first, {std::min(counted, own.front().end), own.front().end}};
+        share.cut = {{width, width, 1}, own.front().begin, columns(id, true).front()};
         if constexpr (Policy::has_fixed_tree) {
-            auto const units = value(id).split.all_units();
-            share.cut.pieces = pieces(id) ? *pieces(id) : InputPieces{width, width / units, units};
+            auto const units = split(id).all_units();
+            auto const& leaves = cut_.pieces[static_cast<std::size_t>(id)];
+            share.cut.pieces = leaves ? *leaves : InputPieces{width, width / units, units};
         }
         share.sums = share.cut.pieces.count;
         for (std::int64_t piece = 0; piece < share.sums; ++piece) {
@@ -216,73 +165,9 @@ private:
         return share;
     }
 
-    [[nodiscard]] Result<> cut_heads(Operation const& op) {
-        auto const& shape = op.attention();
-        if (shape.is_cross && shape.kv_heads != shape.heads)
-            return not_executed("cross-attention whose queries share keys");
-        auto const cut = pieces(op.output) ? *pieces(op.output) : head_pieces(shape.heads, shape.value_dim);
-        auto const share = head_share(shape.heads, shape.kv_heads, cut, place_.ranks, place_.rank);
-        if (!share) return share.error();
-        if (cut_.heads && !(*cut_.heads == *share)) return not_executed("a block whose attentions are cut unlike");
-        cut_.heads = *share;
-        cut_.kept_heads[static_cast<std::size_t>(op.output)] = share->kv.size();
-        auto const of = [](UnitRange heads, std::int64_t width, std::int64_t first = 0) {
-            return UnitRange{first + heads.begin * width, first + heads.end * width};
-        };
-        if (shape.latent > 0) {
-            // Every rank keeps the whole latent, and nobody makes the keys and values that it stands for.
-            columns(op.inputs[0]) = {of(share->query, shape.key_dim)};
-            columns(op.inputs[2]) = {UnitRange{0, 0}};
-            return {};
-        }
-        if (op.inputs[0] != op.inputs[1]) {
-            columns(op.inputs[0]) = {of(share->query, shape.key_dim)};
-            columns(op.inputs[1]) = {of(share->kv, shape.key_dim)};
-            columns(op.inputs[2]) = {of(share->kv, shape.value_dim)};
-            // Ranks whose query heads read one key-value head hold it each.
-            std::int64_t counted = 0;
-            for (std::int64_t rank = 0; rank < place_.rank; ++rank) {
-                auto const before = head_share(shape.heads, shape.kv_heads, cut, place_.ranks, rank);
-                if (!before) return before.error();
-                counted = std::max(counted, before->kv.end);
-            }
-            counted_from_[static_cast<std::size_t>(op.inputs[1])] = counted * shape.key_dim;
-            counted_from_[static_cast<std::size_t>(op.inputs[2])] = counted * shape.value_dim;
-            return {};
-        }
-        auto const keys = shape.heads * shape.key_dim;
-        auto const values = keys + shape.kv_heads * shape.key_dim;
-        columns(op.inputs[0]) = {of(share->query, shape.key_dim), of(share->kv, shape.key_dim, keys),
-                                 of(share->kv, shape.value_dim, values)};
-        return {};
-    }
-
-    [[nodiscard]] Result<> cut_activation(Operation const& op) {
-        auto const& own = columns(op.output);
-        if (own.empty()) return {};
-        for (std::size_t slot = 0; slot < 2; ++slot) {
-            auto const in = op.inputs[slot];
-            if (in == no_value || !columns(in).empty()) continue;
-            auto const width = value(op.output).width;
-            if (value(in).width == width) {
-                copy_cut(op.output, in);
-                continue;
-            }
-            columns(in) = own;
-            // Gate and up in one value, one after another.
-            if (value(in).width == 2 * width) {
-                for (auto const& range : own) columns(in).push_back({width + range.begin, width + range.end});
-            }
-        }
-        return {};
-    }
-
     BlockBody const& body_;
-    TensorPlace place_;
     std::function<Result<WeightGrain>(Operation const&)> grain_of_;
     BlockCut cut_;
-    /// By value: where the columns begin that no rank before this one has.
-    std::vector<std::int64_t> counted_from_;
 };
 
 }  // namespace detail

@@ -19,6 +19,14 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     return columns;
 }
 
+/// What is particular of experts whose weights one tensor stacks.
+struct StackedExperts {
+    /// Rows are multiplied by their router's weights before the product (llama4).
+    bool weighs_inputs = false;
+    /// Outputs are gates and ups in turn (gpt_oss).
+    bool alternates = false;
+};
+
 /// Writes a block's operations over the modules of the tree. Which parameters there are, their names, sizes, biases and how ranks
 /// share them is what the tree says: a family says it there, once. Paths are relative to the block's module; the empty
 /// path is that module itself.
@@ -62,17 +70,20 @@ public:
         return BodyBuilder::experts(in, routes, value, found.name, shape[0], routing_of(routes),
                                     split_of(found.weight->shard, 0), found.bias);
     }
-    /// The same where one tensor stacks the weights of all experts and another their biases. With `weighs_inputs` rows are multiplied
-    /// by their router's weights before the product.
+    /// The same where one tensor stacks the weights of all experts and another their biases; `stored` says how those lie and when rows
+    /// are multiplied by their router's weights.
     constexpr ValueId stacked_experts(ValueId in, ValueId routes, std::string_view value, std::string_view tensor,
-                                      std::string_view bias, bool weighs_inputs = false) {
+                                      std::string_view bias, StackedExperts const& stored = {}) {
         auto const* const weight = parameter(tensor);
         if (weight == nullptr) return refused(in, tensor);
         std::uint8_t const out = weight->is_transposed ? 2 : 1;
         auto routing = routing_of(routes);
-        routing.weighs_inputs = weighs_inputs;
-        return BodyBuilder::experts(in, routes, value, tensor, weight->shape[out], routing,
-                                    split_of(weight->shard, out), present(bias));
+        routing.weighs_inputs = stored.weighs_inputs;
+        routing.alternates = stored.alternates;
+        auto split = split_of(weight->shard, out);
+        // A unit of the weight is a gate and its up, and the value has all gates before all ups.
+        if (stored.alternates) split = UnitSplit{weight->shard.count, 2, ShardKind::packed_parts};
+        return BodyBuilder::experts(in, routes, value, tensor, weight->shape[out], routing, split, present(bias));
     }
     /// The top-k experts and their weights from router scores; `bias` names a tensor that corrects the choice, where there is one.
     constexpr ValueId route(ValueId scores, std::int64_t experts_per_token, std::string_view bias = {},

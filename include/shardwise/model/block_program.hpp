@@ -49,6 +49,8 @@ public:
             if (op.kind == OpKind::linear && op.output == made) op.details = heads;
         }
     }
+    /// How ranks share a value, where its columns lie in another order than the outputs of the weight that makes it.
+    constexpr void share(ValueId made, UnitSplit const& split) { values_[static_cast<std::size_t>(made)].split = split; }
 
     [[nodiscard]] constexpr List<Value> const& values() const { return values_; }
     [[nodiscard]] constexpr List<Operation> const& operations() const { return operations_; }

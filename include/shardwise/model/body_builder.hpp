@@ -140,6 +140,7 @@ public:
     constexpr void group_heads(ValueId made, AttentionShape const& shape) {
         body_.store_heads(
             made, {.rows = HeadRows::grouped, .dim = shape.key_dim, .heads = shape.heads, .kv_heads = shape.kv_heads});
+        body_.share(made, UnitSplit::qkv(shape.heads, shape.kv_heads));
     }
 
     /// act(in); `parameters` are those of an activation that has some (xielu).
@@ -227,7 +228,8 @@ public:
     /// The top-k experts and their weights from router scores: [tokens, k] pairs. `near_share` is the sparse mixer's.
     constexpr ValueId route(ValueId scores, std::int64_t experts, std::int64_t experts_per_token,
                             std::string_view bias = {}, double near_share = 0.0) {
-        Operation op{.kind = OpKind::route, .details = Routing{experts, experts_per_token, false, near_share}};
+        Routing const routing{.experts = experts, .experts_per_token = experts_per_token, .near_share = near_share};
+        Operation op{.kind = OpKind::route, .details = routing};
         op.parameters = {bias};
         return append(op, {scores}, Value{.name = "routes", .width = 2 * experts_per_token, .is_fp32 = true});
     }

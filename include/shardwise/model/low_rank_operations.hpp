@@ -58,7 +58,6 @@ inline void append_low_rank(BlockBody& out, BlockBody const& body, Operation con
     auto const& in = body.values()[static_cast<std::size_t>(op.inputs[0])];
     auto const low = out.value({.name = "low_rank", .rows = in.rows, .width = product.rank, .spread = product.low});
     auto made = body.values()[static_cast<std::size_t>(op.output)];
-    made.split = UnitSplit::units(made.split.all_units());
     made.spread = product.high;
     auto const high = out.value(made);
     auto const multiply = [&out](ValueId from, ValueId to, std::string_view parameter, std::int64_t inputs,

@@ -8,9 +8,10 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// What one rank holds of a parameter: of each dimension the ranges that are its own. Estimates, plans, checks and checkpoints
-/// ask this, and a loader's rows and columns are the same with the grain of the sum that it loads for (value_grains): blocks of a
-/// packed format and leaves of a fixed sum stay whole. Estimates of what is packed ask with the blocks' (find_grains).
+/// What one rank holds of a parameter: of each dimension the ranges that are its own. Estimates, plans and checks ask this. The executor's
+/// BlockCut asks the same UnitSplit of the value that a weight makes or reads, with the grain that value_grains finds (blocks of a packed
+/// format and leaves of a fixed sum stay whole), so that a loader's rows and columns are these ranges; training shares weights by BlockCut,
+/// too. Estimates of what is packed ask with the blocks' grain (find_grains).
 class ParameterShard {
 public:
     /// `tensor` outlives this.

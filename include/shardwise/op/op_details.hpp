@@ -115,6 +115,8 @@ struct Routing {
     std::int64_t experts_per_token = 0;
     /// Of experts: rows are multiplied by their router's weights before the product, not when they are combined (llama4).
     bool weighs_inputs = false;
+    /// Of experts: the weight's outputs are gates and ups in turn, of which the value has all gates before all ups (gpt_oss).
+    bool alternates = false;
     /// Of route by the sparse mixer: by what share of itself a logit may fall short of the best.
     double near_share = 0.0;
 };

@@ -27,12 +27,7 @@ struct ExecutedOp<ExpertsOp, Backend, Policy> {
             if (!rows) return rows.error();
             return Held{std::move(*rows)};
         }
-        bool is_alternating = false;
-        for (auto const& reader : body.operations()) {
-            bool const reads = reader.kind == OpKind::activation && reader.inputs[0] == op.output;
-            is_alternating = is_alternating || (reads && reader.activation() == ActivationKind::swiglu_clamped);
-        }
-        auto columns = experts.load_columns(cut.columns[static_cast<std::size_t>(op.output)], is_alternating);
+        auto columns = experts.load_columns(cut.columns[static_cast<std::size_t>(op.output)]);
         if (!columns) return columns.error();
         return Held{std::move(*columns)};
     }

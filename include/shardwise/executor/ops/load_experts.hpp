@@ -23,12 +23,11 @@ public:
     ExpertLoader(OperationLoader<Backend> const& from, Operation const& op)
         : from_(from), op_(op), own_(own_experts(op, from.experts())) {}
 
-    /// `ranges` are the rank's outputs. Where gate and up alternate in the file, they count all gates and then all ups.
-    [[nodiscard]] Result<ExpertColumns<Backend>> load_columns(std::vector<UnitRange> const& ranges,
-                                                              bool is_alternating) const {
+    /// `ranges` are the rank's outputs; where gates and ups alternate in the file, they count all gates and then all ups.
+    [[nodiscard]] Result<ExpertColumns<Backend>> load_columns(std::vector<UnitRange> const& ranges) const {
         std::vector<UnitRange> rows;
         for (auto const& range : ranges) {
-            if (!is_alternating) {
+            if (!op_.routing().alternates) {
                 rows.push_back(range);
                 continue;
             }

@@ -203,7 +203,8 @@ private:
     }
     static constexpr ValueId append_experts(BlockBuilder& body, ModelConfig const& config, ValueId in) {
         auto const routes = body.route(body.linear(in, "router", "feed_forward.router"), config.experts_per_token);
-        auto const both = body.stacked_experts(in, routes, "gate_up", "feed_forward.experts.gate_up_proj", {}, true);
+        auto const both = body.stacked_experts(in, routes, "gate_up", "feed_forward.experts.gate_up_proj", {},
+                                               {.weighs_inputs = true});
         auto const activated = body.gated_halves(both, config.activation);
         auto const down = body.stacked_experts(activated, routes, "experts_out", "feed_forward.experts.down_proj", {});
         return body.combine(down, routes);
