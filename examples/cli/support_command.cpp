@@ -101,9 +101,9 @@ template <class SupportOf>
     return rows;
 }
 
-/// False for kernels that training reaches on the host and nothing on a device.
+/// False for the kernel that training reaches on the host and nothing on a device.
 [[nodiscard]] bool reached_on_devices(std::string_view kernel) {
-    return kernel != "residual_norm" && kernel != "softmax";
+    return kernel != "softmax";
 }
 
 /// False for what models call over floats alone, whatever their activations are: soft_cap bends logits.

@@ -47,7 +47,8 @@ TEST_CASE("support: says what runs where, and why the rest does not") {
     CHECK(levels(answer, "strategies", "cuda").at("expert parallel") == "runs");
     CHECK(levels(answer, "strategies", "cuda").at("run a model on one rank") == "runs");
     CHECK(levels(answer, "operations", "cuda").at("rms_norm") == "runs");
-    CHECK(levels(answer, "operations", "cuda").at("residual_norm") == "library");
+    CHECK(levels(answer, "operations", "cuda").at("softmax") == "library");
+    CHECK(levels(answer, "operations", "cuda").at("residual_norm") == "runs");
     // The processor quantises what is loaded.
     CHECK(levels(answer, "operations", "cuda").at("quantize") == "library");
     CHECK(levels(answer, "operations", "cpu").at("quantize") == "runs");

@@ -38,7 +38,9 @@
 #include "model_cases.hpp"
 #include "offload_cases.hpp"
 #include "shared_model_cases.hpp"
+#include "timed_model_cases.hpp"
 #include "translation_cases.hpp"
 #include "weight_stream_cases.hpp"
+#include "weight_upload_cases.hpp"
 #endif
 #endif

@@ -48,6 +48,7 @@ struct ModelCase {
     /// What lies between the back end's kernels; the host's is f32.
     /// None: what a run takes where nothing is asked for.
     Optional<Dtype> activations = Dtype::f32;
+    BlockTimes* times = nullptr;
 };
 
 /// Three requests of unlike lengths: a prompt in several chunks among them.
@@ -128,6 +129,7 @@ template <class B>
     options.timeout = of.timeout;
     options.layer_homes = of.homes;
     options.activations = of.activations;
+    options.times = of.times;
     if (logits != nullptr) {
         options.on_logits = [logits](std::int64_t request, std::span<float const> row) {
             (*logits)[request].emplace_back(row.begin(), row.end());

@@ -9,6 +9,7 @@
 #include <shardwise/backend/gemm_extents.hpp>
 #include <shardwise/backend/gemm_options.hpp>
 #include <shardwise/backend/weight_source.hpp>
+#include <shardwise/backend/weight_upload.hpp>
 #include <shardwise/core/check_views.hpp>
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/split.hpp>
@@ -77,6 +78,8 @@ struct DeviceBackend {
         bytes = counted(bytes);
         context.memory().remove(bytes);
         if (context.give_back(memory, bytes)) return;
+        // Weights that are given up while they are loaded.
+        if (context.upload() != nullptr) (void)context.upload()->finish();
         detail::DeviceScope<Api> const scope(context.device());
         Api::release(memory);
     }

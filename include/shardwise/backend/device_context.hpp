@@ -21,6 +21,9 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
+template <class Api>
+class WeightUpload;
+
 /// What a device's context is made of.
 struct DeviceOptions {
     /// The vendor's number of the device.
@@ -126,6 +129,10 @@ public:
     [[nodiscard]] bool is_brief() const { return is_brief_; }
     [[nodiscard]] bool are_weights_brief() const { return are_weights_brief_; }
 
+    /// What brings weights to the device while a rank loads; null: each weight is waited for.
+    [[nodiscard]] WeightUpload<Api>* upload() const { return upload_; }
+    WeightUpload<Api>* exchange_upload(WeightUpload<Api>* upload) { return std::exchange(upload_, upload); }
+
     /// What is free on the device now, whoever holds the rest.
     ///
     /// Errors  backend_failure
@@ -188,6 +195,7 @@ private:
     detail::FreeRanges free_;
     bool is_brief_ = false;
     bool are_weights_brief_ = false;
+    WeightUpload<Api>* upload_ = nullptr;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

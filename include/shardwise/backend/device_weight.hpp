@@ -15,8 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
-#include <new>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -215,7 +214,6 @@ Result<DeviceWeight<Api>> DeviceBackend<Api>::hold_weight(Context& context, Weig
     }
     auto const& format = traits(source.format);
     bool const is_grouped = format.scales == ScalePlace::group;
-    detail::StoredRow stored{source.data.data(), source.scales.data(), source.group};
     auto const data_row = detail::data_bytes(source.format, source.inputs);
     auto const scale_row = detail::scale_bytes(source.format, source.inputs, source.group);
     if (auto const sized = detail::check_size("data", source.data, source.outputs * data_row); !sized)
@@ -237,42 +235,56 @@ Result<DeviceWeight<Api>> DeviceBackend<Api>::hold_weight(Context& context, Weig
     auto const layout = weight.layout();
     if (auto const allocated = weight.allocate(context); !allocated) return allocated.error();
 
-    // A slice at a time, so that the host holds little of a weight twice: large enough for the bus to run at full speed.
-    constexpr std::int64_t slice_bytes = std::int64_t{8} << 20U;
-    auto const slice =
-        std::min(source.outputs, std::max<std::int64_t>(1, slice_bytes / std::max<std::int64_t>(1, layout.bytes(1))));
-    auto const staged_bytes = layout.bytes(slice);
-    std::unique_ptr<std::byte[]> const staging(new (std::nothrow) std::byte[static_cast<std::size_t>(staged_bytes)]);
-    if (!staging) return Error{ErrorCode::out_of_memory}.in("host memory").needs(Bytes{staged_bytes});
-    std::memset(staging.get(), 0, static_cast<std::size_t>(staged_bytes));
-    auto stream = context.make_stream();
+    // Without a rank that loads, one of its own.
+    std::optional<WeightUpload<Api>> own;
+    if (context.upload() == nullptr)
+        own.emplace(context, nullptr, std::min(WeightUpload<Api>::slab_bytes, Bytes{layout.bytes(source.outputs)}));
+    auto& upload = *context.upload();
+    // A slab at a time: the host holds little of a weight twice.
+    auto const slice = std::clamp<std::int64_t>(upload.slab() / std::max<std::int64_t>(1, layout.bytes(1)), 1,
+                                                std::max<std::int64_t>(1, source.outputs));
     for (std::int64_t first = 0; first < source.outputs; first += slice) {
         auto const rows = std::min(slice, source.outputs - first);
-        // Other parts lay there.
-        if (rows != slice) std::memset(staging.get(), 0, static_cast<std::size_t>(staged_bytes));
-        for (std::int64_t row = 0; row < rows; ++row) {
-            detail::DeviceRow const to{staging.get() + row * layout.row_bytes(),
-                                       staging.get() + layout.first_plane(rows) + row * layout.planes,
-                                       staging.get() + layout.first_scale(rows) + row * layout.scales,
-                                       staging.get() + layout.first_super(rows) + row * layout.supers, weight.group_};
-            if (is_decoded) {
-                format.decode(stored, 0, source.inputs, reinterpret_cast<float*>(to.quants));
-            } else {
-                detail::device_format(source.format).pack(stored, source.inputs, to);
+        auto const room = upload.room(layout.bytes(rows));
+        if (!room) return room.error();
+        auto* const staging = *room;
+        auto const pack_rows = [&](std::int64_t begin, std::int64_t end) {
+            for (auto row = begin; row < end; ++row) {
+                detail::DeviceRow const to{staging + row * layout.row_bytes(),
+                                           staging + layout.first_plane(rows) + row * layout.planes,
+                                           staging + layout.first_scale(rows) + row * layout.scales,
+                                           staging + layout.first_super(rows) + row * layout.supers, weight.group_};
+                detail::StoredRow const stored{source.data.data() + (first + row) * data_row,
+                                               source.scales.data() + (first + row) * scale_row, source.group};
+                // Padding is 0, and some formats set bits one by one.
+                std::memset(to.quants, 0, static_cast<std::size_t>(layout.row_bytes()));
+                std::memset(to.planes, 0, static_cast<std::size_t>(layout.planes));
+                std::memset(to.scales, 0, static_cast<std::size_t>(layout.scales));
+                std::memset(to.supers, 0, static_cast<std::size_t>(layout.supers));
+                if (is_decoded) {
+                    format.decode(stored, 0, source.inputs, reinterpret_cast<float*>(to.quants));
+                } else {
+                    detail::device_format(source.format).pack(stored, source.inputs, to);
+                }
             }
-            stored.data += data_row;
-            stored.scales += scale_row;
-        }
+        };
+        // So much that a thread takes longer to pack it than to wake.
+        constexpr std::int64_t grain_bytes = std::int64_t{64} << 10U;
+        auto const grain = std::max<std::int64_t>(1, grain_bytes / std::max<std::int64_t>(1, layout.bytes(1)));
+        upload.run_ranges(rows, grain, pack_rows);
         auto const send = [&](std::int64_t from, std::int64_t to, std::int64_t row_bytes) {
-            return copy_elements(staging.get() + from, rows * row_bytes, weight.memory_.data() + to + first * row_bytes,
-                                 rows * row_bytes, stream);
+            return copy_elements(staging + from, rows * row_bytes, weight.memory_.data() + to + first * row_bytes,
+                                 rows * row_bytes, upload.stream());
         };
         auto sent = send(0, 0, layout.row_bytes());
         if (sent) sent = send(layout.first_plane(rows), layout.first_plane(source.outputs), layout.planes);
         if (sent) sent = send(layout.first_scale(rows), layout.first_scale(source.outputs), layout.scales);
         if (sent) sent = send(layout.first_super(rows), layout.first_super(source.outputs), layout.supers);
         if (!sent) return sent.error();
-        if (auto done = stream.synchronize(Deadline::after(context.limit())); !done) return done.error();
+    }
+    // What is moved on at once is read from the device.
+    if (own || context.are_weights_brief()) {
+        if (auto const done = upload.finish(); !done) return done.error();
     }
     return weight;
 }

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/core/deadline.hpp>
-#include <shardwise/core/result.hpp>
 #include <shardwise/cost/profile.hpp>
 #include <shardwise/model/block_path.hpp>
 #include <shardwise/model/block_program.hpp>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -34,30 +31,10 @@ public:
     void begin(std::int64_t tokens, std::int64_t sequences) {
         is_prefill_ = tokens > sequences;
         ++(is_prefill_ ? prefills_ : decodes_);
-        before_ = Clock::now();
     }
-    /// The next block of the step is done, and nothing of it is left in a stream.
-    void end_block(std::size_t block) {
-        auto const now = Clock::now();
-        auto& sum = is_prefill_ ? blocks_[block].prefill : blocks_[block].decode;
-        sum += std::chrono::duration<double>(now - before_).count();
-        before_ = now;
-    }
-
-    /// The same two once `stream` has done what is in it.
-    ///
-    /// Errors  those of what is in it
-    template <class Stream>
-    [[nodiscard]] Result<> begin(std::int64_t tokens, std::int64_t sequences, Stream& stream) {
-        auto const waited = stream.synchronize(Deadline::after(std::chrono::hours(1)));
-        if (waited) begin(tokens, sequences);
-        return waited;
-    }
-    template <class Stream>
-    [[nodiscard]] Result<> end_block(std::size_t block, Stream& stream) {
-        auto const waited = stream.synchronize(Deadline::after(std::chrono::hours(1)));
-        if (waited) end_block(block);
-        return waited;
+    /// Seconds of a block in that step.
+    void add(std::size_t block, double seconds) {
+        (is_prefill_ ? blocks_[block].prefill : blocks_[block].decode) += seconds;
     }
 
     /// The times of one device: of all prompts together, and the mean of the steps of one token.
@@ -93,8 +70,6 @@ public:
     [[nodiscard]] bool has_steps() const { return prefills_ + decodes_ > 0; }
 
 private:
-    using Clock = std::chrono::steady_clock;
-
     struct Block {
         std::string name;
         double prefill;
@@ -105,7 +80,6 @@ private:
     std::int64_t prefills_ = 0;
     std::int64_t decodes_ = 0;
     bool is_prefill_ = false;
-    Clock::time_point before_{};
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -21,6 +21,7 @@
 #include <shardwise/kernels/device/residual_norm.hpp>
 #include <shardwise/kernels/device/rms_norm.hpp>
 #include <shardwise/kernels/device/rope.hpp>
+#include <shardwise/kernels/device/rope_turns.hpp>
 #include <shardwise/kernels/device/route.hpp>
 #include <shardwise/kernels/device/sample.hpp>
 #include <shardwise/kernels/device/scale.hpp>

@@ -3,7 +3,6 @@
 
 #include <shardwise/executor/held_block.hpp>
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -28,7 +27,8 @@ template <ComputeBackend Backend, ReductionPolicy Policy>
     if (add.op->kind != OpKind::add || next.op->kind != OpKind::norm || next.op->inputs[0] != add.op->output) return -1;
     auto const& norm = std::get<HeldNorm<Backend>>(next.held);
     bool const is_of_rows = !norm.share && !norm.is_first_part && !norm.has_head_weights;
-    bool const is_plain = is_of_rows && !norm.is_layer && norm.width == add.output.width;
+    bool const is_in_float = add.output.is_in_float || next.output.is_in_float;
+    bool const is_plain = is_of_rows && !is_in_float && !norm.is_layer && norm.width == add.output.width;
     if (!is_plain || next.output.data == add.output.data || next.output.rows == Rows::routed) return -1;
     for (int joined = 0; joined < 2; ++joined) {
         auto const& part = add.inputs[static_cast<std::size_t>(joined)];
@@ -58,7 +58,7 @@ void join_residual_norms(HeldBlock<Backend, Policy>& block, ActivationPlan const
 template <ComputeBackend Backend, ReductionPolicy Policy>
 void bind_block(HeldBlock<Backend, Policy>& block, PlannedBody const& planned, std::byte* arena) {
     block.bind(planned, arena);
-    if constexpr (std::same_as<Backend, Host>) join_residual_norms(block, planned.plan);
+    join_residual_norms(block, planned.plan);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -91,14 +91,14 @@ public:
         auto const fetched = std::min(fetched_layers_, weight_stream_depth) * largest_fetched_;
         auto const table = step_table_bytes(step_bounds(rank_.limits, static_cast<std::int64_t>(windows_.size())));
         if (!table) return Error{ErrorCode::size_overflow}.in("step table").at("tokens").got(rank_.limits.step_tokens);
-        return PredictedMemory{.weights = Bytes{tally_.weights + fetched},
-                               .kv_cache = Bytes{tally_.cache},
-                               .activations = allocated_bytes<Backend>(Bytes{arena_}),
-                               .scratch = allocated_bytes<Backend>(Bytes{4 * scratch_}) + Bytes{4 * step_floats_} +
-                                          allocated_bytes<Backend>(*table),
-                               .products = Bytes{tally_.prepared},
-                               .loading = Bytes{loading_},
-                               .pinned = Bytes{pinned_ + std::min<std::int64_t>(read_layers_, 2) * largest_read_}};
+        return PredictedMemory{
+            .weights = Bytes{tally_.weights + fetched},
+            .kv_cache = Bytes{tally_.cache},
+            .activations = allocated_bytes<Backend>(Bytes{arena_}),
+            .scratch = allocated_bytes<Backend>(Bytes{4 * scratch_}) + Bytes{turns_} + allocated_bytes<Backend>(*table),
+            .products = Bytes{tally_.prepared},
+            .loading = Bytes{loading_},
+            .pinned = Bytes{pinned_ + std::min<std::int64_t>(read_layers_, 2) * largest_read_}};
     }
 
 private:
@@ -137,7 +137,8 @@ private:
         rotations_.push_back(kind);
         auto const frequencies = rotary_elements(rank_.model.config.rope, kind.width) / 2;
         tally_.add_weights(4 * frequencies);
-        step_floats_ += StepRotations<Backend>::step_floats(rank_.limits.step_tokens, frequencies);
+        auto const turns = 4 * StepRotations<Backend>::step_floats(rank_.limits.step_tokens, frequencies);
+        turns_ += allocated_bytes<Backend>(Bytes{turns}).count();
     }
 
     CountedRank rank_;
@@ -155,7 +156,7 @@ private:
     /// In floats.
     std::int64_t scratch_ = 0;
     /// Cosines and sines of a step.
-    std::int64_t step_floats_ = 0;
+    std::int64_t turns_ = 0;
     std::vector<RotationKind> rotations_;
 };
 

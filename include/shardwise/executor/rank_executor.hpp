@@ -7,7 +7,7 @@
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/trace_ring.hpp>
 #include <shardwise/executor/activation_element.hpp>
-#include <shardwise/executor/block_times.hpp>
+#include <shardwise/executor/block_timer.hpp>
 #include <shardwise/executor/check_rank.hpp>
 #include <shardwise/executor/check_step.hpp>
 #include <shardwise/executor/executes_models.hpp>
@@ -75,9 +75,10 @@ public:
         RankExecutor executor(model, place, limits, experts);
         if constexpr (requires { rank.context.limit(); }) executor.last_.limit = rank.context.limit();
         ParameterLoader<Backend> loader(rank, parameters, options);
+        detail::RankUpload<Backend> upload(rank);
         std::int64_t count = 0;
-        for (auto const& block : model.program.blocks()) count += block.count;
         std::int64_t number = 0;
+        for (auto const& block : model.program.blocks()) count += block.count;
         auto const before = rank.context.memory().current();
         for (auto const& block : model.program.blocks()) {
             if (block.role == ModuleRole::head && !limits.has_head) break;
@@ -96,6 +97,7 @@ public:
             }
         }
         if (auto const whole = detail::check_loaded(parameters, options); !whole) return whole.error();
+        if (auto const done = upload.finish(); !done) return done.error();
         executor.bytes_read_ = loader.bytes_read();
         executor.ends_model_ = stage.end >= number;
         if (auto const done = executor.offloaded_.finish(rank, executor.blocks_); !done) return done.error();
@@ -163,36 +165,29 @@ public:
         return detail::make_exchange(home, peers, exchanged_rows(model_->config, limits_));
     }
 
-    /// True where this rank's stage makes the output.
-    [[nodiscard]] bool ends_model() const { return ends_model_; }
-    /// Times every block from now on, and waits for each; `times` outlives this. `first` is the first block of this rank's stage.
-    void measure(BlockTimes& times, std::int64_t first = 0) {
-        times_ = &times;
-        first_timed_ = static_cast<std::size_t>(first);
-    }
+    [[nodiscard]] bool ends_model() const { return ends_model_; }  // its stage makes the output
+    /// Times every block from now on; `times` outlives this. `first` is the first block of this rank's stage.
+    void measure(BlockTimes& times, std::int64_t first = 0) { timer_.measure(times, static_cast<std::size_t>(first)); }
     /// Tells of every operation from now on; on a stream that runs what it is given at once.
     void trace(Tracer const& tracer) { tracer_ = tracer; }
-
     [[nodiscard]] Model const& model() const { return *model_; }
     [[nodiscard]] KvCache<Backend>& cache() { return cache_; }
     [[nodiscard]] ExecutorOutput const& output() const { return output_; }
     /// Rows of logits that a step of one token of so many sequences is best given: as one graph serves several numbers of them.
     [[nodiscard]] std::int64_t step_bucket(std::int64_t sequences) const {
-        if (!can_repeat_ || sequences == 0 || output_.rows != Rows::sequences) return sequences;
+        if (sequences == 0 || output_.rows != Rows::sequences) return sequences;
         auto const bucket = graphs_.bucket(sequences, std::min(limits_.sequences, limits_.step_tokens));
-        return repeats_steps(bucket) ? bucket : sequences;
+        return why_eager(bucket) == nullptr ? bucket : sequences;
     }
     [[nodiscard]] GraphCounts const& graphs() const { return graphs_.counts(); }
-    /// What was read of the files' tensors to load the rank's share.
-    [[nodiscard]] Bytes bytes_read() const { return bytes_read_; }
-    /// What the rank holds, in bytes: weights, caches, the arena with its scratch.
+    [[nodiscard]] Bytes bytes_read() const { return bytes_read_; }  // of the files' tensors, to load the rank's share
+    // What the rank holds: weights, caches, the arena with its scratch.
     [[nodiscard]] Bytes weight_bytes() const { return weight_bytes_; }
     [[nodiscard]] Bytes cache_bytes() const { return cache_.bytes(); }
     [[nodiscard]] Bytes activation_bytes() const {
         return arena_.bytes() + scratch_.bytes() + step_.bytes() + rotations_.bytes();
     }
-    /// And where products bring their input into a form of its own.
-    [[nodiscard]] Bytes product_bytes() const { return product_memory_.bytes(); }
+    [[nodiscard]] Bytes product_bytes() const { return product_memory_.bytes(); }  // of inputs in a form of their own
 
 private:
     using Block = HeldBlock<Backend, Policy>;
@@ -205,8 +200,10 @@ private:
           limits_(limits),
           output_(output_of(model, limits)),
           is_bidirectional_(shardwise::is_bidirectional(model)),
-          can_repeat_(limits.has_graphs && StepGraphs<Backend>::can_capture(model)),
-          sources_(model.program.has_encoder() ? static_cast<std::size_t>(limits.sequences) : 0) {}
+          sources_(model.program.has_encoder() ? static_cast<std::size_t>(limits.sequences) : 0) {
+        auto const* const against = limits.has_graphs ? StepGraphs<Backend>::obstacle(model) : "they are switched off";
+        if (against != nullptr) graphs_.refuse(against);
+    }
 
     /// forward into what has `out`'s extents, in elements of what output() says.
     template <Communicator C>
@@ -221,12 +218,13 @@ private:
         for (auto const& part : parts) {
             if (auto const done = cache_.reserve(part.slot, part.past + part.tokens); !done) return done;
         }
-        bool const repeats = !is_encoding && tokens == std::ssize(parts) && links.from < 0 && exchange == nullptr &&
-                             repeats_collectives(comm) && repeats_steps(out.extent(0));
+        bool const is_decoding = !is_encoding && tokens > 0 && tokens == std::ssize(parts);
+        auto const* const obstacle = is_decoding ? why_eager(out.extent(0), comm, links) : nullptr;
+        if (obstacle != nullptr) graphs_.note(obstacle);
+        bool const repeats = is_decoding && obstacle == nullptr;
         auto const rows = repeats && out.extent(0) > tokens ? out.extent(0) : std::int64_t{0};
         auto const read = is_encoding ? std::span<std::int64_t const>{} : sources_;
         if (auto const written = step_.write(ids, parts, cache_, stream, rows, read); !written) return written;
-        if (auto const done = rotations_.prepare(step_.table(), stream); !done) return done;
         StepView<Backend> step{step_.table(), parts, scratch_.view(), &cache_, &rotations_};
         step.tracer = tracer_;
         step.activations = limits_.activations;
@@ -234,7 +232,6 @@ private:
         if (is_encoding) note_sources(parts, sources_);
         step.routed_room = routed_room(model_->config, limits_, experts_);
         typename ProductMemory<Backend>::Loan const loan(product_memory_, stream);
-        // Only logits are put there.
         auto const made = output_.rows == Rows::sequences ? step_.table().sequences() : out.extent(0);
         WalkState<Backend> state{view_as<float>(out.rows(0, std::min(made, out.extent(0)))), nullptr, counted_};
         if (links.from >= 0) {
@@ -242,22 +239,22 @@ private:
             state.hidden = input.data;
             detail::receive_hidden<Backend>(links, limits_.activations, input.data, tokens * input.width, stream);
         }
-        // What other stages take is no time of this one.
-        auto const begun = times_ == nullptr ? Result<>{} : times_->begin(tokens, std::ssize(parts), stream);
-        if (!begun) return begun;
+        if (auto const begun = timer_.begin(tokens, std::ssize(parts), stream); !begun) return begun;
         std::size_t at = 0;
         auto const walk = [&](std::size_t end) -> Result<> {
             if (offloaded_.has_any()) tracer_([](TraceRing& ring) { ring.end_gap("fetch weights"); });
             for (; at < end; ++at) {
                 auto walked = walk_block(blocks_[at], step, state, comm, exchange, stream);
-                if (walked && times_ != nullptr) walked = times_->end_block(first_timed_ + at, stream);
+                if (walked) walked = timer_.end_block(at, stream);
                 if (!walked) return walked;
             }
             return {};
         };
-        auto const walk_all = [&] {
+        auto const walk_all = [&]() -> Result<> {
+            if (auto const done = rotations_.prepare(step_.table(), stream); !done) return done;
             at = 0;
-            return offloaded_.run(blocks_, walk, stream, Deadline::after(std::chrono::hours(24)));
+            auto const walked = offloaded_.run(blocks_, walk, stream, Deadline::after(std::chrono::hours(24)));
+            return walked ? timer_.end(stream) : walked;
         };
         auto const done =
             repeats ? graphs_.run(step_.table().tokens(), out.data(), comm, stream, walk_all) : walk_all();
@@ -272,10 +269,19 @@ private:
         return done ? copied : done;
     }
 
-    /// Whether a step of one token of each sequence, with so many rows, may be a graph.
-    [[nodiscard]] bool repeats_steps(std::int64_t rows) const {
-        return can_repeat_ && rows * model_->config.experts_per_token <= Experts::few_rows && output_.is_logits &&
-               ends_model_ && times_ == nullptr;
+    /// Why a step of one token of each sequence, with so many rows, is no graph; null where it may be one.
+    [[nodiscard]] char const* why_eager(std::int64_t rows) const {
+        if (timer_.is_on()) return "blocks are timed";
+        if (!output_.is_logits) return "the model makes no logits";
+        if (rows * model_->config.experts_per_token > Experts::few_rows)
+            return "experts are given more rows than a graph takes";
+        return nullptr;
+    }
+    template <class C>
+    [[nodiscard]] char const* why_eager(std::int64_t rows, C const& comm, StageLinks<C> const& links) const {
+        if (links.from >= 0 || !ends_model_) return "stages hand on through the host's memory";
+        if (auto const* const obstacle = obstacle_to_repeat(comm)) return obstacle;
+        return why_eager(rows);
     }
 
     [[nodiscard]] Result<Block> load_block(ParameterLoader<Backend>& parameters, shardwise::Block const& block,
@@ -327,31 +333,29 @@ private:
             detail::CountedBlock const counted{*model_, *block.program, block.cut, place_, experts_, limits_};
             scratch = std::max(scratch, detail::scratch_floats<Backend, Policy>(counted));
             for (auto& bound : block.operations) {
-                if (bound.op->kind == OpKind::experts) can_repeat_ = can_repeat_ && Experts::repeats(bound.held);
+                if (bound.op->kind == OpKind::experts && !Experts::repeats(bound.held))
+                    graphs_.refuse("the host counts the rows of each expert");
                 auto const layer = cached_layer(*bound.op, block.cut);
                 if (!layer) continue;
                 bound.cache_layer = layers.size();
                 layers.push_back(*layer);
             }
         }
-        auto cache = KvCache<Backend>::create(context, layers, kv_capacity(limits_));
-        if (!cache) return cache.error();
-        cache_ = std::move(*cache);
-        auto arena_memory = decltype(arena_)::allocate(context, arena.count());
-        if (!arena_memory) return arena_memory.error();
-        arena_ = std::move(*arena_memory);
-        auto scratch_memory = decltype(scratch_)::allocate(context, scratch);
-        if (!scratch_memory) return scratch_memory.error();
-        scratch_ = std::move(*scratch_memory);
+        if (auto const made = take(cache_, KvCache<Backend>::create(context, layers, kv_capacity(limits_))); !made)
+            return made;
+        if (auto const made = take(arena_, decltype(arena_)::allocate(context, arena.count())); !made) return made;
+        if (auto const made = take(scratch_, decltype(scratch_)::allocate(context, scratch)); !made) return made;
         if (auto const done = rotations_.allocate(context, limits_.step_tokens); !done) return done;
         if (auto const done = product_memory_.allocate(context); !done) return done;
         for (auto& block : blocks_) detail::bind_block(block, bodies_[block.body], arena_.data());
         if (auto const fits = detail::check_bound<Backend, Policy>(blocks_, cache_, rotations_); !fits) return fits;
         counted_.first.reserve(static_cast<std::size_t>(model_->config.experts) + 1);
-        auto step = RankStep<Backend>::create(context, limits_, cache_.groups(), step_rule_of(*model_, limits_));
-        if (!step) return step.error();
-        step_ = std::move(*step);
-        return {};
+        return take(step_,
+                    RankStep<Backend>::create(context, limits_, cache_.groups(), step_rule_of(*model_, limits_)));
+    }
+    template <class Made>
+    [[nodiscard]] static Result<> take(Made& to, Result<Made> made) {
+        return made ? (to = std::move(*made), Result<>{}) : made.error();
     }
 
     [[nodiscard]] Result<> check(std::span<std::int32_t const> ids, std::span<SequencePart const> parts,
@@ -373,11 +377,9 @@ private:
     ExecutorLimits limits_;
     ExecutorOutput output_;
     bool is_bidirectional_;
-    bool can_repeat_;
     std::vector<PlannedBody> bodies_;
     std::vector<Block> blocks_;
-    BlockTimes* times_ = nullptr;
-    std::size_t first_timed_ = 0;
+    BlockTimer<Backend> timer_;
     Tracer tracer_;
     Bytes weight_bytes_{0};
     Bytes bytes_read_{0};
@@ -389,12 +391,10 @@ private:
     StepRotations<Backend> rotations_;
     ProductMemory<Backend> product_memory_;
     CountedRows counted_;
-    /// By slot, tokens of the source that was encoded.
-    std::vector<std::int64_t> sources_;
+    std::vector<std::int64_t> sources_;  // by slot, tokens of the source that was encoded
     RankStep<Backend> step_;
     StepGraphs<Backend> graphs_;
-    /// Goes first: what a stream still reads outlives it.
-    LastStep<Backend> last_;
+    LastStep<Backend> last_;  // goes first: what a stream still reads outlives it
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/backend/device.hpp>
 #include <shardwise/backend/host.hpp>
+#include <shardwise/backend/weight_upload.hpp>
+#include <shardwise/core/result.hpp>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -20,5 +23,28 @@ struct RankHome<Host> {
     HostContext& host;
     HostContext& context;
 };
+
+namespace detail {
+
+/// What a rank loads its weights by: on the host nothing but the weights themselves.
+template <class Backend>
+struct RankUpload {
+    explicit RankUpload(RankHome<Backend> const&) {}
+
+    [[nodiscard]] Result<> finish() { return {}; }
+};
+
+/// On a device, while the threads of the rank's host pack the next ones.
+template <class Api>
+struct RankUpload<DeviceBackend<Api>> {
+    explicit RankUpload(RankHome<DeviceBackend<Api>> const& rank) : upload(rank.context, &rank.host.pool()) {}
+
+    /// Errors  those of the copies; deadline_exceeded
+    [[nodiscard]] Result<> finish() { return upload.finish(); }
+
+    WeightUpload<Api> upload;
+};
+
+}  // namespace detail
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

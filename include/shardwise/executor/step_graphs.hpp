@@ -35,9 +35,10 @@ namespace detail {
 template <ComputeBackend Backend>
 class StepGraphs {
 public:
-    [[nodiscard]] static bool can_capture(Model const&) { return false; }
+    [[nodiscard]] static char const* obstacle(Model const&) { return nullptr; }
     [[nodiscard]] GraphCounts const& counts() const { return counts_; }
     void refuse(char const*) const {}
+    void note(char const*) const {}
     [[nodiscard]] static std::int64_t bucket(std::int64_t sequences, std::int64_t) { return sequences; }
 
     template <class C, class Walk>
@@ -55,15 +56,16 @@ private:
 template <class Api>
 class StepGraphs<DeviceBackend<Api>> {
 public:
-    /// Whether all that the model computes repeats itself.
-    [[nodiscard]] static bool can_capture(Model const& model) {
+    /// Why no step of a model can be taken down; null where all that it computes repeats itself.
+    [[nodiscard]] static char const* obstacle(Model const& model) {
         for (auto const& block : model.program.blocks()) {
             // Sources are encoded in steps of their own.
             if (block.is_encoder) continue;
             auto const& operations = model.program.body(block).operations();
-            if (!std::all_of(operations.begin(), operations.end(), detail::repeats_itself)) return false;
+            if (!std::all_of(operations.begin(), operations.end(), detail::repeats_itself))
+                return "the model keeps states or sees whole texts, of which the host tells each step";
         }
-        return true;
+        return nullptr;
     }
     [[nodiscard]] GraphCounts const& counts() const { return counts_; }
     /// As how many sequences a step of some is put into the stream, of `most`.
@@ -75,6 +77,10 @@ public:
     void refuse(char const* reason) {
         is_refused_ = true;
         counts_.reason = reason;
+    }
+    /// A step of one token of each sequence ran by its calls, and why.
+    void note(char const* reason) {
+        if (counts_.reason.empty()) counts_.reason = reason;
     }
 
     /// Puts a step of so many rows into the stream: walk() does it call by call. `out` is where the step leaves its result. The ranks of

@@ -32,10 +32,9 @@ struct RotatedHeads {
     RopeLayout layout = RopeLayout::half;
 };
 
-/// The rotations of a rank's layers, each kind held once. On the host a step makes the cosines and sines of its positions once for
-/// each kind; a device's kernel makes them as it rotates.
+/// The rotations of a rank's layers, each kind held once: a step makes the cosines and sines of its positions once for each kind.
 ///
-/// Memory  the frequencies of each kind; on the host a cosine and a sine of each for every token of the largest step
+/// Memory  the frequencies of each kind, and a cosine and a sine of each for every token of the largest step
 template <ComputeBackend Backend>
 class StepRotations {
 public:
@@ -64,7 +63,7 @@ public:
     ///
     /// Units  floats
     [[nodiscard]] static constexpr std::int64_t step_floats(std::int64_t tokens, std::int64_t frequencies) {
-        return HasHostMemory<Backend> ? tokens * 2 * frequencies : 0;
+        return tokens * 2 * frequencies;
     }
     /// Makes room for steps of so many tokens.
     ///
@@ -88,14 +87,11 @@ public:
     ///
     /// Order   on `stream`; the table's step is not replaced until it is done
     [[nodiscard]] Result<> prepare(StepTable<Backend> const& table, Stream& stream) {
-        if constexpr (HasHostMemory<Backend>) {
-            for (auto& kind : kinds_) {
-                TensorView<float const, 1, Backend> const frequencies = kind.frequencies.view();
-                TensorView<float, 2, Backend> const turns(kind.turns.data(),
-                                                          {table.tokens(), 2 * kind.frequencies.size()});
-                auto const done = rope_turns(table.positions(), frequencies, turns, stream, kind.scale);
-                if (!done) return done;
-            }
+        for (auto& kind : kinds_) {
+            TensorView<float const, 1, Backend> const frequencies = kind.frequencies.view();
+            TensorView<float, 2, Backend> const turns(kind.turns.data(), {table.tokens(), 2 * kind.frequencies.size()});
+            auto const done = rope_turns(table.positions(), frequencies, turns, stream, kind.scale);
+            if (!done) return done;
         }
         return {};
     }
@@ -126,16 +122,13 @@ public:
     [[nodiscard]] Result<> rotate(std::size_t number, TensorView<T, 2, Backend> values, StepTable<Backend> const& table,
                                   RotatedHeads const& heads, Stream& stream) const {
         auto const& kind = kinds_[number];
-        if constexpr (HasHostMemory<Backend>) {
-            TensorView<float const, 2, Backend> const turns(kind.turns.data(),
-                                                            {table.tokens(), 2 * kind.frequencies.size()});
-            SHARDWISE_ASSERT(values.extent(0) == table.tokens());
+        TensorView<float const, 2, Backend> const turns(kind.turns.data(),
+                                                        {table.tokens(), 2 * kind.frequencies.size()});
+        SHARDWISE_ASSERT(values.extent(0) == table.tokens());
+        if constexpr (HasHostMemory<Backend>)
             return detail::rope_bound<T>(values, turns, heads.head_dim, heads.layout, stream, heads.first);
-        } else {
-            TensorView<float const, 1, Backend> const frequencies = kind.frequencies.view();
-            return rope<T>(values, table.positions(), frequencies, heads.head_dim, heads.layout, stream, kind.scale,
-                           heads.first);
-        }
+        else
+            return rope<T>(values, turns, heads.head_dim, heads.layout, stream, heads.first);
     }
 
 private:

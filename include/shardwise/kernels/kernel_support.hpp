@@ -324,7 +324,7 @@ inline constexpr std::array kernel_support{
     KernelSupport{"rms_norm_backward", detail::HasRmsNormBackward<Backend>},
     detail::of_rows("rope", detail::HasRope<Backend, T>),
     KernelSupport{"rope_backward", detail::HasRopeBackward<Backend>},
-    KernelSupport{"rope_turns", detail::HasRopeTurns<Backend>, !std::same_as<Backend, Host>},
+    KernelSupport{"rope_turns", detail::HasRopeTurns<Backend>},
     KernelSupport{"route", detail::HasRoute<Backend>},
     KernelSupport{"sample", detail::HasSample<Backend>},
     detail::of_rows("scale", detail::HasScale<Backend, T>),

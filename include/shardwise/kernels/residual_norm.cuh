@@ -12,9 +12,9 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Rows of a residual to which parts are added, part after part in float, when they are first read.
-template <class T, unsigned width>
+template <class T, class Weight, unsigned width>
 struct SummedRows {
-    ResidualNormCall<T> const& call;
+    ResidualNormCall<T, Weight> const& call;
     T const* const* parts;
 
     template <class Kept>
@@ -58,15 +58,15 @@ struct SummedRows {
         portion.set(values);
         portion.store(call.residual + row * call.norm.in_row + at);
     }
-    __device__ T const* weight(std::int64_t) const { return call.norm.weight; }
+    __device__ Weight const* weight(std::int64_t) const { return call.norm.weight; }
     __device__ void again(std::int64_t row, std::int64_t at, Portion<T, width>& portion) const {
         portion.load(call.residual + row * call.norm.in_row + at);
     }
 };
 
-template <class Api, class T, unsigned width, bool is_narrow>
+template <class Api, class T, class Weight, unsigned width, bool is_narrow>
 __global__ void __launch_bounds__(norm_threads<is_narrow>, is_narrow ? 2 : 1)
-    add_and_normalise_rows(ResidualNormCall<T> call) {
+    add_and_normalise_rows(ResidualNormCall<T, Weight> call) {
     // Arguments that are indexed at run time would lie in each thread's own memory (HIP). One part is not: nothing waits for it.
     __shared__ T const* parts[max_residual_parts];
     if (call.count > 1) {
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(norm_threads<is_narrow>, is_narrow ? 2 : 1)
         }
         __syncthreads();
     }
-    norm_rows<NormTeam<Api, is_narrow>, T, width>(SummedRows<T, width>{call, parts}, call.norm);
+    norm_rows<NormTeam<Api, is_narrow>, T, width>(SummedRows<T, Weight, width>{call, parts}, call.norm);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -152,13 +152,16 @@ template <class C, class Put>
 
 }  // namespace detail
 
-/// Whether a graph may hold what a communicator's collectives put into a stream.
+/// Why no graph may hold what a communicator's collectives put into a stream; null where one may.
 template <class C>
-[[nodiscard]] bool repeats_collectives(C const& comm) {
-    if constexpr (requires { comm.repeats(); })
-        return comm.repeats();
-    else
-        return comm.size() == 1;
+[[nodiscard]] char const* obstacle_to_repeat(C const& comm) {
+    if (comm.size() == 1) return nullptr;
+    if constexpr (requires { comm.repeats(); }) {
+        if (comm.repeats()) return nullptr;
+        return comm.kind() == "nccl" ? "collectives are NCCL's, whose graphs are not made here"
+                                     : "ranks add up in the host's memory";
+    }
+    return "ranks add up in the host's memory";
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -119,10 +119,13 @@ struct ExecutedOp<NormOp, Backend, Policy> {
             in = Matrix(in.data(), {in.extent(0) * heads, norm.width});
             out = Matrix(out.data(), {out.extent(0) * heads, norm.width});
         }
-        if constexpr (std::same_as<Backend, Host>) {
-            if (op.addend.width > 0)
-                return residual_norm_bound<T>(walk.view(op.addend), in, weight, out, norm.epsilon, walk.stream,
-                                              norm.offset);
+        if (op.addend.width > 0) {
+            using ConstMatrix = typename BlockWalk<Backend, Policy, C, T>::ConstMatrix;
+            ConstMatrix const addend = walk.view(op.addend);
+            if constexpr (std::same_as<Backend, Host>)
+                return residual_norm_bound<T>(addend, in, weight, out, norm.epsilon, walk.stream, norm.offset);
+            else
+                return residual_norm<T>(addend, in, weight, out, norm.epsilon, walk.stream, norm.offset);
         }
         // A rank without heads.
         if (in.empty()) return {};

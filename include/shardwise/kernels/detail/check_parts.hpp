@@ -36,10 +36,10 @@ template <class T, class Backend>
 }
 
 /// One addend of a residual.
-template <class T, class Backend>
+template <class T, class Weight, class Backend>
 [[nodiscard]] Result<> check_addend(std::string_view kernel, TensorView<T const, 2, Backend> const& in,
                                     TensorView<T, 2, Backend> const& residual,
-                                    TensorView<T const, 1, Backend> const& weight,
+                                    TensorView<Weight const, 1, Backend> const& weight,
                                     TensorView<T, 2, Backend> const& out) {
     if (auto const known = check_views(kernel, in, residual, weight, out); !known) return known;
     if (auto const checked = check_rows(kernel, in, weight.elements(), residual); !checked) return checked;

@@ -10,11 +10,11 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 /// Parts that one pass adds.
 inline constexpr std::int64_t max_residual_parts = 64;
 
-/// A sum and its RMS norm as their kernel takes them.
-template <class T>
+/// A sum and its RMS norm as their kernel takes them, with weights of the rows' type or floats.
+template <class T, class Weight = T>
 struct ResidualNormCall {
     /// Reads the residual.
-    RmsNormCall<T> norm;
+    RmsNormCall<T, Weight> norm;
     T* residual;
     std::int64_t count;
     /// Rows without gaps.

@@ -78,6 +78,8 @@ template Result<> launch_layer_norm<KernelApi>(LayerNormCall<Float16, float> con
 template Result<> launch_residual_norm<KernelApi>(ResidualNormCall<float> const&, KernelApi::Stream);
 template Result<> launch_residual_norm<KernelApi>(ResidualNormCall<Bfloat16> const&, KernelApi::Stream);
 template Result<> launch_residual_norm<KernelApi>(ResidualNormCall<Float16> const&, KernelApi::Stream);
+template Result<> launch_residual_norm<KernelApi>(ResidualNormCall<Bfloat16, float> const&, KernelApi::Stream);
+template Result<> launch_residual_norm<KernelApi>(ResidualNormCall<Float16, float> const&, KernelApi::Stream);
 
 template Result<> launch_store_step<KernelApi>(StoreStepCall<float, float> const&, KernelApi::Stream);
 template Result<> launch_store_step<KernelApi>(StoreStepCall<float, Bfloat16> const&, KernelApi::Stream);
