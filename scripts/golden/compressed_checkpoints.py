@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/golden/compressed/: one-layer llamas as compressed-tensors checkpoints of integers, what each weight decodes to, and the logits.
+"""Writes tests/golden/compressed/: one-layer llamas as compressed-tensors checkpoints of integers and fp8, what each weight decodes to, and the logits.
 
 Versions: torch 2.15.0, transformers 4.57.6, compressed-tensors 0.20.0. Run: VENV/bin/python scripts/golden/compressed_checkpoints.py
 
@@ -41,6 +41,8 @@ CASES = {
     "w8_channel": ("pack-quantized", dict(num_bits=8, strategy="channel", symmetric=True)),
     "int8_channel": ("int-quantized", dict(num_bits=8, strategy="channel", symmetric=True)),
     "int8_tensor": ("int-quantized", dict(num_bits=8, strategy="tensor", symmetric=False)),
+    "fp8_channel": ("float-quantized", dict(num_bits=8, type="float", strategy="channel", symmetric=True)),
+    "fp8_tensor": ("float-quantized", dict(num_bits=8, type="float", strategy="tensor", symmetric=True)),
 }
 
 

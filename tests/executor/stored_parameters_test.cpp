@@ -384,17 +384,20 @@ TEST_CASE("StoredParameters: packed checkpoints decode to the references' bits, 
 }
 
 TEST_CASE(
-    "StoredParameters: integers that compressed-tensors saved decode to its values, held as they are or lossless") {
-    constexpr std::array<Held, 9> held{{{"w4_group", WeightFormat::int4},
-                                        {"w4_asymmetric", WeightFormat::q5_0},
-                                        {"w4_order", WeightFormat::f32},
-                                        {"w4_channel", WeightFormat::int4, true},
-                                        {"w3_group", WeightFormat::int4},
-                                        {"w8_group", WeightFormat::q8_0},
-                                        {"w8_channel", WeightFormat::int8},
-                                        {"int8_channel", WeightFormat::int8},
-                                        {"int8_tensor", WeightFormat::f32}}};
-    CHECK(check_decoded("compressed", held) == 63);
+    "StoredParameters: integers and fp8 that compressed-tensors saved decode to its values, held as they are or "
+    "lossless") {
+    constexpr std::array<Held, 11> held{{{"w4_group", WeightFormat::int4},
+                                         {"w4_asymmetric", WeightFormat::q5_0},
+                                         {"w4_order", WeightFormat::f32},
+                                         {"w4_channel", WeightFormat::int4, true},
+                                         {"w3_group", WeightFormat::int4},
+                                         {"w8_group", WeightFormat::q8_0},
+                                         {"w8_channel", WeightFormat::int8},
+                                         {"int8_channel", WeightFormat::int8},
+                                         {"int8_tensor", WeightFormat::f32},
+                                         {"fp8_channel", WeightFormat::f32},
+                                         {"fp8_tensor", WeightFormat::f32}}};
+    CHECK(check_decoded("compressed", held) == 77);
 }
 
 }  // namespace

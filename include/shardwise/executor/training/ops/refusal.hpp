@@ -19,15 +19,15 @@ struct TrainingRefusal {
     std::string_view operator()(NormOp) const {
         if (op.parameters[0].empty()) return "a norm without weights is not trained yet";
         if (op.norm().kind == NormKind::layer_offset)
-            return "a layer norm with an offset (nemotron) is not trained yet";
+            return "a layer norm with an offset is not trained yet";
         return {};
     }
     std::string_view operator()(LinearOp) const {
         return op.in_features == in.width ? "" : "a product of some of the columns is not trained yet";
     }
     std::string_view operator()(EmbeddingOp) const {
-        if (op.table().index == TableIndex::token_type) return "types of tokens (bert) are not trained yet";
-        return op.table().skipped_id >= 0 ? "positions that padding lacks (roberta) are not trained yet" : "";
+        if (op.table().index == TableIndex::token_type) return "types of tokens are not trained yet";
+        return op.table().skipped_id >= 0 ? "positions that padding lacks are not trained yet" : "";
     }
     template <class Other>
     std::string_view operator()(Other) const {
