@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/model/body_builder.hpp>
+#include <shardwise/model/config.hpp>
 #include <shardwise/model/find_module.hpp>
 
 #include <array>
@@ -85,10 +86,18 @@ public:
         if (stored.alternates) split = UnitSplit{weight->shard.count, 2, ShardKind::packed_parts};
         return BodyBuilder::experts(in, routes, value, tensor, weight->shape[out], routing, split, present(bias));
     }
-    /// The top-k experts and their weights from router scores; `bias` names a tensor that corrects the choice, where there is one.
-    constexpr ValueId route(ValueId scores, std::int64_t experts_per_token, std::string_view bias = {},
+    /// The top-k experts and their weights from router scores, as a model's routers choose; `bias` names a tensor that corrects the
+    /// choice, where there is one.
+    constexpr ValueId route(ValueId scores, ModelConfig const& config, std::string_view bias = {},
                             double near_share = 0.0) {
-        return BodyBuilder::route(scores, at(scores).width, experts_per_token, present(bias), near_share);
+        RouterRule const rule{.score = config.router_score,
+                              .renormalises = config.norm_expert_weights,
+                              .scale = config.routed_scale,
+                              .groups = config.expert_groups,
+                              .kept_groups = config.kept_expert_groups,
+                              .group_rank = config.group_rank,
+                              .near_share = near_share};
+        return BodyBuilder::route(scores, at(scores).width, config.experts_per_token, present(bias), rule);
     }
     /// The weighted sum of each token's experts.
     constexpr ValueId combine(ValueId routed, ValueId routes) {

@@ -225,10 +225,10 @@ public:
                             .split = UnitSplit::units(shape.key_heads)});
     }
 
-    /// The top-k experts and their weights from router scores: [tokens, k] pairs. `near_share` is the sparse mixer's.
+    /// The top-k experts and their weights from router scores: [tokens, k] pairs.
     constexpr ValueId route(ValueId scores, std::int64_t experts, std::int64_t experts_per_token,
-                            std::string_view bias = {}, double near_share = 0.0) {
-        Routing const routing{.experts = experts, .experts_per_token = experts_per_token, .near_share = near_share};
+                            std::string_view bias = {}, RouterRule const& rule = {}) {
+        Routing const routing{.experts = experts, .experts_per_token = experts_per_token, .rule = rule};
         Operation op{.kind = OpKind::route, .details = routing};
         op.parameters = {bias};
         return append(op, {scores}, Value{.name = "routes", .width = 2 * experts_per_token, .is_fp32 = true});

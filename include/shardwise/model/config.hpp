@@ -7,6 +7,7 @@
 #include <shardwise/model/layer_set.hpp>
 #include <shardwise/model/own_numbers.hpp>
 #include <shardwise/op/operation.hpp>
+#include <shardwise/op/rope_layout.hpp>
 #include <shardwise/op/rope_parameters.hpp>
 #include <shardwise/op/router_score.hpp>
 #include <shardwise/quant/scheme.hpp>
@@ -97,5 +98,10 @@ struct ModelConfig {
 
     [[nodiscard]] constexpr Dtype dtype_or(Dtype fallback) const { return dtype.value_or(fallback); }
 };
+
+/// How the pairs of a head lie that turn together.
+[[nodiscard]] constexpr RopeLayout rope_layout(ModelConfig const& config) {
+    return config.interleaved_rope ? RopeLayout::interleaved : RopeLayout::half;
+}
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

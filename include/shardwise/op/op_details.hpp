@@ -3,6 +3,8 @@
 
 #include <shardwise/core/assert.hpp>
 #include <shardwise/op/activation_kind.hpp>
+#include <shardwise/op/rope_layout.hpp>
+#include <shardwise/op/router_score.hpp>
 
 #include <cstdint>
 
@@ -53,6 +55,7 @@ struct AttentionShape {
     std::int64_t latent = 0;
     /// MLA: elements at the end of each key, and of the latent, that turn; 0 where the first ones of a head do.
     std::int64_t rotary = 0;
+    RopeLayout rope_layout = RopeLayout::half;
     /// Tokens that a query can see; 0 is all of them.
     std::int64_t window = 0;
     /// Tokens of a chunk: a query sees the keys of its own, beside what the window says; 0: there are none (llama4).
@@ -66,10 +69,14 @@ struct AttentionShape {
     bool is_cross = false;
     /// Scores have a bias by distance, which is the same for all keys so far away or further; 0: none (mpnet).
     std::int64_t bias_reach = 0;
+    /// Of those: a head's biases, each for a bucket of distances (relative_bucket).
+    std::int64_t bias_buckets = 0;
     /// What multiplies the scores; 0: 1 / sqrt(key_dim).
     double score_scale = 0.0;
     /// That is divided by the layer's number, from 1 on (gpt2).
     bool divides_by_layer = false;
+    /// Scores fall with the distance of a key, each head's by its slope (alibi_slopes).
+    bool has_slopes = false;
     /// Scores have, before they are scaled, a slope times the key's position in bf16, as bf16 (falcon's linear biases).
     bool has_rounded_slopes = false;
     /// Scores become cap * tanh(score / cap); 0: they do not (gemma2).
@@ -117,8 +124,8 @@ struct Routing {
     bool weighs_inputs = false;
     /// Of experts: the weight's outputs are gates and ups in turn, of which the value has all gates before all ups (gpt_oss).
     bool alternates = false;
-    /// Of route by the sparse mixer: by what share of itself a logit may fall short of the best.
-    double near_share = 0.0;
+    /// Of route.
+    RouterRule rule{};
 };
 
 /// Which heads the rows of a weight make, where files may store them in another order than that of the columns.

@@ -30,13 +30,12 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
     [[nodiscard]] static Result<Held> load(Loader const& from, Operation const& op, BlockBody const& body,
                                            BlockCut const& cut) {
         auto const& shape = op.attention();
-        auto const& config = from.model().config;
         HeldAttention<Backend> held;
         held.options.shape = shape;
         held.options.soft_cap = static_cast<float>(shape.soft_cap);
-        held.options.scale = score_scale(config, shape, from.layer());
+        held.options.scale = score_scale(from.model().config, shape, from.layer());
         held.share = *cut.heads;
-        held.is_by_distance = config.alibi || shape.bias_reach > 0;
+        held.is_by_distance = shape.has_slopes || shape.bias_reach > 0;
         held.is_fused = op.inputs[0] == op.inputs[1];
         if (shape.latent > 0) {
             auto const& operations = body.operations();
@@ -55,7 +54,7 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
                                         ParameterFormat) {
         auto const& heads = block.cut.heads;
         if (heads) to.add_vector(op, 0, heads->query.size() * score_numbers(op.attention()));
-        if (heads && block.model.config.alibi) to.add_weights(4 * heads->query.size());
+        if (heads && op.attention().has_slopes) to.add_weights(4 * heads->query.size());
         return to.add_cache(block, op);
     }
 
@@ -159,7 +158,7 @@ private:
     /// How the scores of the rank's heads fall with distance, or a sink for each (gpt_oss).
     [[nodiscard]] static Result<Buffer<float, Backend>> load_per_head(Loader const& from, Operation const& op,
                                                                       UnitRange own) {
-        if (from.model().config.alibi) {
+        if (op.attention().has_slopes) {
             auto const slopes = alibi_slopes(op.attention().heads);
             std::vector<float> part(slopes.begin() + own.begin, slopes.begin() + own.end);
             for (auto& slope : part) slope = op.attention().has_rounded_slopes ? from_bf16(to_bf16(slope)) : slope;
@@ -179,7 +178,7 @@ private:
                                                                     UnitRange own) {
         auto const stored = from.find(op.parameters[0]);
         if (!stored) return stored.error();
-        auto const buckets = from.model().config.position_buckets;
+        auto const buckets = op.attention().bias_buckets;
         auto const reach = op.attention().bias_reach;
         bool const is_causal = op.attention().is_causal;
         // Fewer would leave no bucket for near keys, or none for those further away.

@@ -12,7 +12,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 /// Rotates the rank's heads of queries or keys in place, by its block's kind of rotation.
 template <ComputeBackend Backend, ReductionPolicy Policy>
 struct ExecutedOp<RopeOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
-    [[nodiscard]] static Result<HeldOperation<Backend, Policy>> load(OperationLoader<Backend> const& from,
+    [[nodiscard]] static Result<HeldOperation<Backend, Policy>> load(OperationLoader<Backend> const&,
                                                                      Operation const& op, BlockBody const& body,
                                                                      BlockCut const& cut) {
         auto const& shape = op.attention();
@@ -24,7 +24,7 @@ struct ExecutedOp<RopeOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
             is_fused ? (cut.heads->query.size() + cut.heads->kv.size()) * shape.key_dim : cut.width(op.output);
         held.heads.head_dim = shape.key_dim;
         held.heads.first = shape.rotary > 0 ? shape.key_dim - shape.rotary : 0;
-        held.heads.layout = from.model().config.interleaved_rope ? RopeLayout::interleaved : RopeLayout::half;
+        held.heads.layout = shape.rope_layout;
         return HeldOperation<Backend, Policy>{held};
     }
 

@@ -9,18 +9,17 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// How a model's routers choose.
-[[nodiscard]] inline RouterOptions router_options(ModelConfig const& config, Operation const& op) {
-    RouterOptions options;
-    options.experts_per_token = op.routing().experts_per_token;
-    options.score = config.router_score;
-    options.renormalises = config.norm_expert_weights;
-    options.scale = static_cast<float>(config.routed_scale);
-    options.groups = config.expert_groups;
-    options.kept_groups = config.kept_expert_groups;
-    options.group_rank = config.group_rank;
-    options.near_share = static_cast<float>(op.routing().near_share);
-    return options;
+/// How a router chooses.
+[[nodiscard]] inline RouterOptions router_options(Routing const& routing) {
+    auto const& rule = routing.rule;
+    return {.experts_per_token = routing.experts_per_token,
+            .score = rule.score,
+            .renormalises = rule.renormalises,
+            .scale = static_cast<float>(rule.scale),
+            .groups = rule.groups,
+            .kept_groups = rule.kept_groups,
+            .group_rank = rule.group_rank,
+            .near_share = static_cast<float>(rule.near_share)};
 }
 
 template <ComputeBackend Backend, ReductionPolicy Policy>
@@ -32,7 +31,7 @@ struct ExecutedOp<RouteOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
         auto correction = from.hold_vector(op.parameters[0], op.routing().experts);
         if (!correction) return correction.error();
         return HeldOperation<Backend, Policy>{
-            HeldRouter<Backend>{std::move(*correction), router_options(from.model().config, op)}};
+            HeldRouter<Backend>{std::move(*correction), router_options(op.routing())}};
     }
 
     [[nodiscard]] static Result<> count(MemoryTally& to, CountedBlock const&, Operation const& op, ParameterFormat) {

@@ -219,7 +219,7 @@ namespace detail {
                 if (!rope) return rope.error();
                 table.rope = std::move(*rope);
             }
-            if (op.kind == OpKind::attention && model.config.alibi) {
+            if (op.kind == OpKind::attention && op.attention().has_slopes) {
                 auto const heads = cuts.empty() ? HeadShare{{0, op.attention().heads}, {}, 1}
                                                 : *cuts[static_cast<std::size_t>(program.place().rank)].heads;
                 auto const all = alibi_slopes(cuts.empty() ? op.attention().heads : cuts.back().heads->query.end);

@@ -108,7 +108,7 @@ struct GptOss {
 
     static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
         return detail::decoder_program(config, layout, tree, [&](BlockBuilder& body, ValueId in) {
-            auto const routes = body.route(body.linear(in, "router", "mlp.router"), config.experts_per_token);
+            auto const routes = body.route(body.linear(in, "router", "mlp.router"), config);
             auto const gate_up = body.stacked_experts(in, routes, "gate_up", "mlp.experts.gate_up_proj",
                                                       "mlp.experts.gate_up_proj_bias", {.alternates = true});
             auto const activated = body.gated_halves(gate_up, config.activation);

@@ -202,7 +202,7 @@ private:
         return body.linear(body.attention(q, k, v, shape), "attention_out", "self_attn.o_proj");
     }
     static constexpr ValueId append_experts(BlockBuilder& body, ModelConfig const& config, ValueId in) {
-        auto const routes = body.route(body.linear(in, "router", "feed_forward.router"), config.experts_per_token);
+        auto const routes = body.route(body.linear(in, "router", "feed_forward.router"), config);
         auto const both = body.stacked_experts(in, routes, "gate_up", "feed_forward.experts.gate_up_proj", {},
                                                {.weighs_inputs = true});
         auto const activated = body.gated_halves(both, config.activation);

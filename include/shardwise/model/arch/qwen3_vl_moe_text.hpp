@@ -82,7 +82,7 @@ struct Qwen3VlMoeText {
     static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
         return detail::decoder_program(config, layout, tree, [&](BlockBuilder& body, ValueId in) {
             if (!body.has("mlp.experts")) return detail::append_gated_mlp(body, config, in);
-            auto const routes = body.route(body.linear(in, "router", "mlp.gate"), config.experts_per_token);
+            auto const routes = body.route(body.linear(in, "router", "mlp.gate"), config);
             auto const both = body.stacked_experts(in, routes, "gate_up", "mlp.experts.gate_up_proj", {});
             auto const activated = body.gated_halves(both, config.activation);
             return body.combine(body.stacked_experts(activated, routes, "experts_out", "mlp.experts.down_proj", {}),

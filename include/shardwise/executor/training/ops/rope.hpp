@@ -17,8 +17,8 @@ struct TrainedOp<RopeOp> : NeedsNoScratch, HasNoParameters {
     [[nodiscard]] static Result<> forward(TrainingWalk const& walk, Operation const& op, std::size_t) {
         auto const out = walk.value(op.output);
         if (auto const copied = copy_rows<float>(walk.value(op.inputs[0]), out, walk.stream); !copied) return copied;
-        return rope<float>(turning(out, op), walk.positions, walk.frequencies, op.attention().key_dim, layout_of(walk),
-                           walk.stream, walk.rope_scale, first_of(op));
+        return rope<float>(turning(out, op), walk.positions, walk.frequencies, op.attention().key_dim,
+                           op.attention().rope_layout, walk.stream, walk.rope_scale, first_of(op));
     }
     /// The output's gradient is read by nothing else: it is rotated in place.
     [[nodiscard]] static Result<> inputs(TrainingWalk const& walk, Operation const& op, std::size_t,
@@ -26,7 +26,7 @@ struct TrainedOp<RopeOp> : NeedsNoScratch, HasNoParameters {
         auto const gradient = walk.gradient(step.reads);
         auto const done =
             rope_backward<float>(turning(gradient, op), walk.positions, walk.frequencies, op.attention().key_dim,
-                                 layout_of(walk), walk.stream, walk.rope_scale, first_of(op));
+                                 op.attention().rope_layout, walk.stream, walk.rope_scale, first_of(op));
         if (!done) return done;
         return add_backward(gradient, walk.gradient(step.writes[0]), step.is_added[0], walk.stream);
     }
@@ -38,9 +38,6 @@ private:
         auto const rotated = (shape.heads + shape.kv_heads) * shape.key_dim;
         bool const is_fused = values.extent(1) == rotated + shape.kv_heads * shape.value_dim;
         return is_fused ? values.columns(0, rotated) : values;
-    }
-    [[nodiscard]] static RopeLayout layout_of(TrainingWalk const& walk) {
-        return walk.model.config.interleaved_rope ? RopeLayout::interleaved : RopeLayout::half;
     }
     [[nodiscard]] static std::int64_t first_of(Operation const& op) {
         return op.attention().rotary > 0 ? op.attention().key_dim - op.attention().rotary : 0;

@@ -80,8 +80,11 @@ struct ConfigKeys {
             .kv_heads = config.kv_heads,
             .key_dim = config.head_dim,
             .value_dim = config.head_dim,
+            .rope_layout = rope_layout(config),
             .is_causal = is_causal,
-            .score_scale = config.score_scale};
+            .bias_buckets = config.position_buckets,
+            .score_scale = config.score_scale,
+            .has_slopes = config.alibi};
 }
 
 /// up -> act -> down, by the paths of the two linear layers.

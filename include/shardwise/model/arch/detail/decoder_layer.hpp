@@ -91,8 +91,10 @@ constexpr void assume_head_scale(ModelConfig& config) {
             .kv_heads = config.kv_heads,
             .key_dim = config.head_dim,
             .value_dim = config.head_dim,
+            .rope_layout = rope_layout(config),
             .window = window,
-            .score_scale = config.query_scale > 0.0 ? 1.0 / square_root(config.query_scale) : config.score_scale};
+            .score_scale = config.query_scale > 0.0 ? 1.0 / square_root(config.query_scale) : config.score_scale,
+            .has_slopes = config.alibi};
 }
 
 /// The q, k, v and o projections of config's heads; q may make several rows of each head (qwen3_next: a gate as well).

@@ -95,6 +95,7 @@ struct DeepseekLayout {
             .value_dim = config.v_head_dim,
             .latent = config.kv_lora_rank + config.qk_rope_head_dim,
             .rotary = config.qk_rope_head_dim,
+            .rope_layout = rope_layout(config),
             .has_yarn_scores = true};
 }
 

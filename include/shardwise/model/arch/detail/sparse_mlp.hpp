@@ -119,8 +119,8 @@ inline constexpr std::array endings_of_numbered_experts{
 /// router -> route -> gate, up -> act(gate) * up -> down -> combine, over the experts that each token chose.
 [[nodiscard]] constexpr ValueId append_experts(BlockBuilder& body, ModelConfig const& config, ValueId normed,
                                                SparseMlpNames const& names = {}) {
-    auto const routes = body.route(body.linear(normed, "router", names.router), config.experts_per_token,
-                                   names.correction, names.near_share);
+    auto const routes =
+        body.route(body.linear(normed, "router", names.router), config, names.correction, names.near_share);
     auto const gate = body.experts(normed, routes, "gate", names.gate);
     auto const up = body.experts(normed, routes, "up", names.up);
     auto const activated = body.gated(gate, up, config.activation);
