@@ -6,10 +6,12 @@
 #include <shardwise/backend/detail/lt_products.hpp>
 #include <shardwise/quant/half_types.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <optional>
 #include <string_view>
+#include <thread>
 
 namespace shardwise::testing {
 
@@ -96,6 +98,8 @@ struct FakeLt {
     static Result<std::optional<Algorithm>> find(Handle, Operation operation, Layout first, Layout second, Layout sum,
                                                  Preference preference) {
         if (auto const result = FakeMachine::get().enter("lt_find"); !result) return result.error();
+        // About as long as a vendor's takes.
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
         auto const& alignment = preference->alignment;
         auto const is_refused = [](FakeLayout const& layout, std::int64_t bytes) {
             return layout.element != detail::RowElement::f32 && (bytes < 16 || layout.row_bytes() % 16 != 0);

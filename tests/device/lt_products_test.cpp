@@ -9,6 +9,7 @@
 #include "fake_vendor.hpp"
 
 #include <array>
+#include <barrier>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -65,7 +66,7 @@ std::vector<T> integers(std::int64_t count, int first) {
 template <class T, class Out = T>
 class Product {
 public:
-    Product(Fake::Context& context, std::int64_t rows, std::int64_t outputs, std::int64_t inputs)
+    Product(Fake::Context& context, std::int64_t rows, std::int64_t outputs, std::int64_t inputs, int first_bias = 2)
         : rows_(rows),
           outputs_(outputs),
           inputs_(inputs),
@@ -73,7 +74,8 @@ public:
           rows_of_weight_(integers<T>(outputs * inputs, 4)),
           stream_(context.make_stream()),
           in_(send(context, values_)),
-          bias_(send(context, integers<float>(outputs, 2))),
+          first_bias_(first_bias),
+          bias_(send(context, integers<float>(outputs, first_bias))),
           out_(send(context, std::vector<Out>(static_cast<std::size_t>(rows * outputs), Out(77.0F)))) {
         WeightSource const source{
             detail::format_of_rows<T>, outputs, inputs, std::as_bytes(std::span(rows_of_weight_)), {}};
@@ -93,7 +95,7 @@ public:
         REQUIRE(
             Fake::copy<Out>(std::as_const(out_).view(), TensorView<Out, 1, Host>(made.data(), {out_.size()}), stream_));
         REQUIRE(stream_.synchronize(Deadline::after(10s)));
-        auto const bias = integers<float>(outputs_, 2);
+        auto const bias = integers<float>(outputs_, first_bias_);
         for (std::int64_t row = 0; row < rows_; ++row) {
             for (std::int64_t output = 0; output < outputs_; ++output) {
                 float sum = has_bias ? bias[static_cast<std::size_t>(output)] : 0.0F;
@@ -128,6 +130,7 @@ private:
     Fake::Stream stream_;
     std::vector<Fake::Weight> weight_;
     Buffer<T, Fake> in_;
+    int first_bias_;
     Buffer<float, Fake> bias_;
     Buffer<Out, Fake> out_;
 };
@@ -182,15 +185,18 @@ TEST_CASE(
     using Factor = TensorView<float const, 2, Fake>;
     Calls const found("lt_find");
     int kinds = 0;
-    auto const check_kind = [&](Factor a, Factor b, TensorView<float, 2, Fake> to, GemmOptions options) {
-        ++kinds;
-        for (int time = 0; time < 2; ++time) REQUIRE(Fake::gemm<float>(a, b, to, options, stream));
-        CHECK(found.made() == kinds);
+    auto const first_result = [&](TensorView<float, 2, Fake> to) {
         float made = 0.0F;
         REQUIRE(Fake::copy<float>(TensorView<float const, 1, Fake>(to.data(), {1}),
                                   TensorView<float, 1, Host>(&made, {1}), stream));
         REQUIRE(stream.synchronize(Deadline::after(10s)));
-        CHECK(made == 3.0F);
+        return made;
+    };
+    auto const check_kind = [&](Factor a, Factor b, TensorView<float, 2, Fake> to, GemmOptions options) {
+        ++kinds;
+        for (int time = 0; time < 2; ++time) REQUIRE(Fake::gemm<float>(a, b, to, options, stream));
+        CHECK(found.made() == kinds);
+        CHECK(first_result(to) == 3.0F);
     };
     auto* const at = factor.data();
     auto* const to = out.data();
@@ -207,10 +213,10 @@ TEST_CASE(
     check_kind({at, {3, 3}}, {at, {3, 3}}, {to, {3, 3}}, {});
     stream.lend_to_products({});
     // Adding to what is there is none.
-    REQUIRE(Fake::gemm<float>(Factor{at, {3, 3}}, Factor{at, {3, 3}}, TensorView<float, 2, Fake>{to, {3, 3}},
-                              {.accumulates = true}, stream));
+    TensorView<float, 2, Fake> const sum{to, {3, 3}};
+    REQUIRE(Fake::gemm<float>(Factor{at, {3, 3}}, Factor{at, {3, 3}}, sum, {.accumulates = true}, stream));
     CHECK(found.made() == kinds);
-    REQUIRE(stream.synchronize(Deadline::after(10s)));
+    CHECK(first_result(sum) == 6.0F);
 }
 
 TEST_CASE("LtProducts: the kinds that are kept are bounded, and the one that was used longest ago goes") {
@@ -218,11 +224,12 @@ TEST_CASE("LtProducts: the kinds that are kept are bounded, and the one that was
     auto const context = std::move(*Fake::Context::open());
     auto stream = context->make_stream();
     auto const most = static_cast<std::int64_t>(FakeApi::Products::most_kept);
-    auto memory = std::move(*Buffer<float, Fake>::allocate(*context, most + 2));
+    auto memory = std::move(*Buffer<float, Fake>::allocate(*context, most + 1));
+    auto out = std::move(*Buffer<float, Fake>::allocate(*context, most + 1));
     auto const multiply = [&](std::int64_t rows) {
         REQUIRE(Fake::gemm<float>(TensorView<float const, 2, Fake>(memory.data(), {rows, 1}),
                                   TensorView<float const, 2, Fake>(memory.data(), {1, 1}),
-                                  TensorView<float, 2, Fake>(memory.data(), {rows, 1}), {}, stream));
+                                  TensorView<float, 2, Fake>(out.data(), {rows, 1}), {}, stream));
     };
     Calls const found("lt_find");
     for (std::int64_t rows = 1; rows <= most; ++rows) multiply(rows);
@@ -247,9 +254,11 @@ TEST_CASE("LtProducts: several threads find a kind once") {
     for (int i = 0; i < 4; ++i) products.push_back(std::make_unique<Product<Bfloat16>>(*context, 20, 8, 8));
     Calls const found("lt_find");
     {
+        std::barrier start(static_cast<std::ptrdiff_t>(products.size()));
         std::vector<std::thread> threads;
         for (auto& each : products) {
-            threads.emplace_back([&each] {
+            threads.emplace_back([&] {
+                start.arrive_and_wait();
                 for (int time = 0; time < 20; ++time) (void)each->multiply();
             });
         }
@@ -352,7 +361,7 @@ TEST_CASE("LtProducts: a bias is added by the product where the heuristic takes 
     CHECK(found.made() == 6);
     taken.check(false);
     // Another bias of the same kind is not the first one's.
-    Product<Bfloat16> other(*context, 17, 8, 16);
+    Product<Bfloat16> other(*context, 17, 8, 16, 3);
     check(other, true);
     CHECK(found.made() == 6);
 }

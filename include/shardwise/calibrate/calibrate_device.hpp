@@ -157,7 +157,7 @@ private:
 
     /// With the workspace that a rank lends to its products.
     [[nodiscard]] Result<> measure_products(DeviceTimer<Api>& timer, DeviceCalibration& found) {
-        auto const workspace = Buffer<std::byte, B>::allocate(context_, B::product_workspace().count());
+        auto workspace = Buffer<std::byte, B>::allocate(context_, B::product_workspace().count());
         if (!workspace) return workspace.error();
         timer.stream().lend_to_products({workspace->data(), static_cast<std::size_t>(workspace->size())});
         auto const done = measure_all_products(timer, found);
