@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products by weights of every format: few rows by the rate of the vendor's copy in the same run, many by cuBLASLt's product of bf16.
 
+#include <shardwise/backend/device_product.hpp>
 #include <shardwise/backend/device_weight.hpp>
 #include <shardwise/quant/weight_format.hpp>
 

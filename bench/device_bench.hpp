@@ -89,7 +89,8 @@ public:
             std::exit(77);
         }
         context_ = std::move(*context);
-        stream_ = std::make_unique<Stream>(context_->make_stream());
+        workspace_.emplace(memory<std::byte>(Device::product_workspace().count()));
+        open_stream();
         first_.emplace(timed_event());
         last_.emplace(timed_event());
     }
@@ -113,7 +114,7 @@ public:
         } catch (std::exception const& error) {
             add_failure(name, error.what());
             // A failed stream takes nothing more.
-            stream_ = std::make_unique<Stream>(context_->make_stream());
+            open_stream();
         }
     }
 
@@ -291,6 +292,11 @@ private:
         std::nth_element(times.begin(), middle, times.end());
         return *middle;
     }
+    /// One as a rank's steps have it: with a workspace for the vendor's products.
+    void open_stream() {
+        stream_ = std::make_unique<Stream>(context_->make_stream());
+        stream_->lend_to_products({workspace_->data(), static_cast<std::size_t>(workspace_->size())});
+    }
     static std::string number(double value) {
         char text[32];
         std::snprintf(text, sizeof text, "%.4g", value);
@@ -306,6 +312,7 @@ private:
     bool is_quick_ = false;
     std::vector<std::string> only_;
     std::unique_ptr<Context> context_;
+    std::optional<Memory<std::byte>> workspace_;
     std::unique_ptr<Stream> stream_;
     std::optional<Timed> first_;
     std::optional<Timed> last_;

@@ -7,6 +7,7 @@
 #   shardwise_add_kernels(engine)
 #   set(SHARDWISE_CUDA_JIT ON) or set(SHARDWISE_HIP_JIT ON), before find_package: the vendor's kernels are compiled when they are first
 #   called, without nvcc or hipcc
+#   set(SHARDWISE_HIPBLASLT ON), before find_package: shardwise::hip links hipBLASLt for its products
 #   shardwise_add_kernels(engine FORMATS bf16 q4_0 ELEMENTS bf16 HEADS 64 128)   # the kernels of these alone
 
 # A file that was found in an earlier run may be another installation's.
@@ -25,6 +26,7 @@ set(SHARDWISE_KERNELS "all" CACHE STRING
 
 option(SHARDWISE_CUDA_JIT "CUDA's kernels are compiled by NVRTC when they are first called: there need be no nvcc" OFF)
 option(SHARDWISE_HIP_JIT "HIP's kernels are compiled by hipRTC when they are first called: there need be no hipcc" OFF)
+option(SHARDWISE_HIPBLASLT "HIP's products of many rows by dense weights are hipBLASLt's, which is linked" OFF)
 
 # shardwise_try_hip(): sets shardwise_hip_works in the cache: whether hipcc makes an object; no is asked again. It does not without ROCm's device
 # libraries, which only it knows where to look for.
@@ -112,6 +114,17 @@ function(shardwise_add_device vendor missing)
         endif()
         # hipRTC is opened where a kernel is compiled.
         set(links "${shardwise_hip_library}" ${CMAKE_DL_LIBS})
+        if(SHARDWISE_HIPBLASLT)
+            find_path(shardwise_hipblaslt_include hipblaslt/hipblaslt.h HINTS /opt/rocm/include)
+            find_library(shardwise_hipblaslt_library hipblaslt HINTS /opt/rocm/lib)
+            mark_as_advanced(shardwise_hipblaslt_include shardwise_hipblaslt_library)
+            if(NOT shardwise_hipblaslt_include OR NOT shardwise_hipblaslt_library)
+                set(${missing} "hipBLASLt with its headers, for SHARDWISE_HIPBLASLT (ROCm 6 or later: hipblaslt-dev)"
+                    PARENT_SCOPE)
+                return()
+            endif()
+            list(PREPEND links "${shardwise_hipblaslt_library}")
+        endif()
     endif()
     mark_as_advanced(shardwise_${vendor}_compiler)
     string(TOUPPER "${vendor}" upper)
@@ -121,6 +134,10 @@ function(shardwise_add_device vendor missing)
     if(vendor STREQUAL "hip")
         target_compile_definitions(shardwise::hip INTERFACE __HIP_PLATFORM_AMD__=1)
         target_include_directories(shardwise::hip SYSTEM INTERFACE "${shardwise_hip_include}")
+        if(SHARDWISE_HIPBLASLT)
+            target_compile_definitions(shardwise::hip INTERFACE SHARDWISE_HAS_HIPBLASLT=1)
+            target_include_directories(shardwise::hip SYSTEM INTERFACE "${shardwise_hipblaslt_include}")
+        endif()
     endif()
 endfunction()
 

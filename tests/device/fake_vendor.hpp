@@ -3,7 +3,9 @@
 
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/backend/detail/device_code.hpp>
+#include <shardwise/backend/detail/lt_products.hpp>
 #include <shardwise/backend/device.hpp>
+#include <shardwise/backend/device_product.hpp>
 #include <shardwise/backend/device_sums.hpp>
 #include <shardwise/backend/device_weight.hpp>
 #include <shardwise/kernels/detail/pack.hpp>
@@ -52,6 +54,11 @@ struct FakeMachine {
     std::atomic<int> streams{0};
     std::atomic<int> events{0};
     std::atomic<int> graphs{0};
+    /// Of the library of products (fake_lt.hpp): handles, descriptors and the like.
+    std::atomic<int> lt_objects{0};
+    /// Of so many rows it has no algorithm.
+    std::atomic<std::int64_t> rows_without_algorithm{-1};
+    std::atomic<int> products_with_workspace{0};
 
     /// The call of that name fails, after it has succeeded `after` times.
     void fail(std::string call, int after = 0) {
@@ -95,7 +102,7 @@ struct FakeMachine {
         return calls_[call];
     }
     [[nodiscard]] bool is_empty() const {
-        return memory == 0 && pinned == 0 && streams == 0 && events == 0 && graphs == 0;
+        return memory == 0 && pinned == 0 && streams == 0 && events == 0 && graphs == 0 && lt_objects == 0;
     }
 
     [[nodiscard]] Result<> enter(std::string_view call, ErrorCode code = ErrorCode::backend_failure) {
@@ -184,14 +191,14 @@ struct FakeEvent {
     std::shared_ptr<Time> at = std::make_shared<Time>();
 };
 
-class FakeProducts;
+struct FakeLt;
 
 /// The vendor functions of a FakeMachine.
 struct FakeApi {
     using Stream = FakeStream*;
     using Event = FakeEvent*;
     using Graph = FakeGraph*;
-    using Products = FakeProducts;
+    using Products = detail::LtProducts<FakeLt>;
 
     static constexpr std::string_view name = "fake";
     static constexpr std::int32_t warp_size = 32;
@@ -405,17 +412,11 @@ struct FakeApi {
     }
 };
 
-class FakeProducts {
-public:
-    [[nodiscard]] static Result<std::unique_ptr<FakeProducts>> open() {
-        if (auto const result = FakeMachine::get().enter("open_products"); !result) return result.error();
-        return std::make_unique<FakeProducts>();
-    }
-    template <class T>
-    [[nodiscard]] Result<> multiply(detail::GemmCall const& call, FakeStream* stream) {
-        return detail::launch_gemm<FakeApi, T>(call, stream);
-    }
-};
+}  // namespace shardwise::testing
+
+#include "fake_lt.hpp"
+
+namespace shardwise::testing {
 
 using Fake = DeviceBackend<FakeApi>;
 

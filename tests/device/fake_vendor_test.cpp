@@ -308,16 +308,16 @@ TEST_CASE("DeviceBackend: products that cannot be opened stop the stream, and ar
     auto const context = std::move(*FakeContext::open());
     auto buffer = std::move(*Buffer<float, Fake>::allocate(*context, 4));
     TensorView<float const, 2, Fake> const factor = buffer.matrix(2, 2);
-    FakeMachine::get().fail("open_products");
+    FakeMachine::get().fail("lt_create");
     auto stream = context->make_stream();
     REQUIRE(Fake::gemm<float>(factor, factor, buffer.matrix(2, 2), {}, stream));
-    CHECK(stream.synchronize(Deadline::after(10s)).error().subject() == "open_products");
+    CHECK(stream.synchronize(Deadline::after(10s)).error().subject() == "lt_create");
     FakeMachine::get().mend();
     auto const first = context->products();
     REQUIRE(first);
-    auto const opened = FakeMachine::get().calls("open_products");
+    auto const opened = FakeMachine::get().calls("lt_create");
     CHECK(*context->products() == *first);
-    CHECK(FakeMachine::get().calls("open_products") == opened);
+    CHECK(FakeMachine::get().calls("lt_create") == opened);
 }
 
 TEST_CASE("DeviceBackend: a weight whose upload fails in the middle leaves nothing behind") {

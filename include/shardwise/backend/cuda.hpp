@@ -2,9 +2,10 @@
 #pragma once
 
 #include <shardwise/backend/compute_backend.hpp>
-#include <shardwise/backend/detail/cublaslt_products.hpp>
+#include <shardwise/backend/detail/cublaslt.hpp>
 #include <shardwise/backend/detail/cuda_api.hpp>
 #include <shardwise/backend/device.hpp>
+#include <shardwise/backend/device_product.hpp>
 #include <shardwise/backend/device_sums.hpp>
 #include <shardwise/backend/device_weight.hpp>
 

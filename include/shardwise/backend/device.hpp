@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/buffer.hpp>
 #include <shardwise/backend/detail/device_calls.hpp>
+#include <shardwise/backend/detail/product_aid.hpp>
 #include <shardwise/backend/device_context.hpp>
 #include <shardwise/backend/device_event.hpp>
 #include <shardwise/backend/device_stream.hpp>
@@ -48,6 +49,11 @@ struct DeviceBackend {
     static constexpr std::int32_t warp_size = Api::warp_size;
     /// True where all blocks of a kernel that fits run at once, so that one may wait for another.
     static constexpr bool co_resident_blocks = Api::co_resident_blocks;
+    /// Rows that products by weights take without the vendor's: with more arithmetic binds, not the reading of the weight.
+    static constexpr std::int64_t max_own_rows = 16;
+    /// What the vendor's products of a stream use of memory that is lent to it (DeviceStream::lend_to_products): with less they take
+    /// algorithms that need less. None of our own.
+    [[nodiscard]] static constexpr Bytes product_workspace() { return Bytes{Api::Products::workspace_bytes}; }
     /// Products that one call of multiply_sums adds up.
     static constexpr std::int64_t max_sum_products = detail::max_sum_products;
 
@@ -119,35 +125,8 @@ struct DeviceBackend {
     template <class T, class Out>
     [[nodiscard]] static Result<> gemm(TensorView<T const, 2, DeviceBackend> a, TensorView<T const, 2, DeviceBackend> b,
                                        TensorView<Out, 2, DeviceBackend> out, GemmOptions options, Stream& stream) {
-        static_assert(std::same_as<Out, float> || std::same_as<Out, T>, "products are floats, or as their factors");
-        if (auto const known = check_views("gemm", a, b, out); !known) return known;
-        auto const factor = [](TensorView<T const, 2, DeviceBackend> const& view, bool is_transposed) {
-            auto const row = row_distance(view);
-            return is_transposed ? detail::GemmCall::Factor{view.data(), 1, row, true}
-                                 : detail::GemmCall::Factor{view.data(), row, 1, false};
-        };
-        if (auto const known = refuse_rounding("gemm", options); !known) return known;
-        auto const extents = gemm_extents("gemm", a, b, out, options);
-        if (!extents) return extents.error();
-        auto const [m, n, k] = *extents;
-        if (out.empty()) return {};
-        detail::GemmCall const call{factor(a, options.is_a_transposed),
-                                    factor(b, options.is_b_transposed),
-                                    out.data(),
-                                    row_distance(out),
-                                    m,
-                                    n,
-                                    k,
-                                    options.accumulates,
-                                    detail::row_element<Out>};
-        if (k == 0) {
-            if (!options.accumulates) clear(out, stream);
-            return {};
-        }
-        auto const products = stream.context().products();
-        if (!products) return stream.fail(products.error()), Result<>{};
-        stream.submit([&](typename Api::Stream native) { return (*products)->template multiply<T>(call, native); });
-        return {};
+        auto const done = multiply_matrices<T>(a, b, nullptr, out, options, stream);
+        return done ? Result<>{} : Result<>(done.error());
     }
 
     /// Brings a weight into the order in which `multiply` reads it; `source` is not needed afterwards.
@@ -165,7 +144,7 @@ struct DeviceBackend {
                                                         std::int64_t inputs, std::int64_t group = 0);
 
     /// out = in * weight^T for one row or many, sums in float. Rows are float, bfloat16 or halves; of the two the results are as the rows or
-    /// float. Defined in backend/device_weight.hpp.
+    /// float. Defined in backend/device_product.hpp.
     ///
     /// Shapes  in [rows, inputs], out [rows, outputs]
     /// Memory  `out` does not overlap `in`; both and the weight stay alive until it is done
@@ -180,8 +159,18 @@ struct DeviceBackend {
         return multiply(TensorView<T const, 2, DeviceBackend>(in), weight, out, stream);
     }
 
+    /// The same with a bias, a number for each output, where the vendor's product adds it: returns whether it did. If not, all else is
+    /// done, and the bias is left to the caller. Defined in backend/device_product.hpp.
+    ///
+    /// Errors  shape_mismatch
+    template <class T, class Out>
+    [[nodiscard]] static Result<bool> multiply_with_bias(TensorView<T const, 2, DeviceBackend> in,
+                                                         DeviceWeight<Api> const& weight,
+                                                         TensorView<float const, 1, DeviceBackend> bias,
+                                                         TensorView<Out, 2, DeviceBackend> out, Stream& stream);
+
     /// out = in * weight[:, inputs]^T by a kernel whose sums do not depend on where in the weight the inputs lie or on the rows
-    /// and outputs beside, as those of the product above may. Defined in backend/device_weight.hpp.
+    /// and outputs beside, as those of the product above may. Defined in backend/device_product.hpp.
     ///
     /// Shapes  in [rows, inputs.size()], out [rows, outputs]; inputs begin and end where the format's blocks do
     /// Memory  as above
@@ -227,6 +216,52 @@ private:
         bool const is_more = bytes.count() > std::numeric_limits<std::int64_t>::max() - allocation_grain;
         return is_more ? bytes : Bytes{round_up(bytes.count(), allocation_grain)};
     }
+    /// As `gemm`, with a number for each column of `out`, or null: true where the product has added them.
+    template <class T, class Out>
+    static Result<bool> multiply_matrices(TensorView<T const, 2, DeviceBackend> a,
+                                          TensorView<T const, 2, DeviceBackend> b, float const* bias,
+                                          TensorView<Out, 2, DeviceBackend> out, GemmOptions options, Stream& stream) {
+        static_assert(std::same_as<Out, float> || std::same_as<Out, T>, "products are floats, or as their factors");
+        if (auto const known = check_views("gemm", a, b, out); !known) return known.error();
+        auto const factor = [](TensorView<T const, 2, DeviceBackend> const& view, bool is_transposed) {
+            auto const row = row_distance(view);
+            return is_transposed ? detail::GemmCall::Factor{view.data(), 1, row, true}
+                                 : detail::GemmCall::Factor{view.data(), row, 1, false};
+        };
+        if (auto const known = refuse_rounding("gemm", options); !known) return known.error();
+        auto const extents = gemm_extents("gemm", a, b, out, options);
+        if (!extents) return extents.error();
+        auto const [m, n, k] = *extents;
+        if (out.empty()) return false;
+        detail::GemmCall const call{factor(a, options.is_a_transposed),
+                                    factor(b, options.is_b_transposed),
+                                    out.data(),
+                                    row_distance(out),
+                                    m,
+                                    n,
+                                    k,
+                                    options.accumulates,
+                                    detail::row_element<Out>};
+        if (k == 0) {
+            if (!options.accumulates) clear(out, stream);
+            return false;
+        }
+        auto const products = stream.context().products();
+        if (!products) return stream.fail(products.error()), false;
+        bool has_bias = false;
+        stream.submit([&](typename Api::Stream native) -> Result<> {
+            detail::ProductAid const aid{bias, stream.lent_to_products()};
+            auto const done = (*products)->template multiply<T>(call, aid, native);
+            if (!done) return done.error();
+            has_bias = *done;
+            return {};
+        });
+        return has_bias;
+    }
+    /// By the vendor's product, or our own kernel. True where `bias`, which may be null, was added.
+    template <class T, class Out>
+    static Result<bool> multiply_either(TensorView<T const, 2, DeviceBackend> in, DeviceWeight<Api> const& weight,
+                                        float const* bias, TensorView<Out, 2, DeviceBackend> out, Stream& stream);
     /// The product by a range of inputs; where `is_fixed`, in an order that does not depend on the number of rows.
     template <class T, class Out>
     static Result<> submit_product(TensorView<T const, 2, DeviceBackend> in, DeviceWeight<Api> const& weight,

@@ -148,9 +148,9 @@ public:
         if (!products_) {
             detail::DeviceScope<Api> const scope(options_.device);
             if (!scope.result()) return scope.result().error();
-            auto made = Products::open();
-            if (!made) return made.error();
-            products_ = std::move(*made);
+            auto made = std::make_unique<Products>();
+            if (auto const opened = made->open(); !opened) return opened.error();
+            products_ = std::move(made);
         }
         return products_.get();
     }

@@ -9,10 +9,12 @@
 #include <shardwise/core/result.hpp>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -42,7 +44,8 @@ public:
           failure_(std::move(other.failure_)),
           faults_(std::move(other.faults_)),
           standing_(std::move(other.standing_)),
-          watcher_(std::move(other.watcher_)) {}
+          watcher_(std::move(other.watcher_)),
+          lent_(other.lent_) {}
     DeviceStream& operator=(DeviceStream&&) = delete;
     /// Waits for what was put in, at most as long as the context's limit; a stream that it did not make is left alone.
     ~DeviceStream() {
@@ -108,6 +111,10 @@ public:
     /// Whether what is put in is taken down rather than run (DeviceGraph::capture says so).
     [[nodiscard]] bool is_captured() const { return is_captured_; }
     void set_captured(bool is_captured) { is_captured_ = is_captured; }
+    /// Memory of the device, aligned as allocations are, that products of this stream use one after another: as much as
+    /// DeviceBackend::product_workspace says is of use. Who lends it keeps it until what was put in since is done. None: {}.
+    void lend_to_products(std::span<std::byte> memory) { lent_ = memory; }
+    [[nodiscard]] std::span<std::byte> lent_to_products() const { return lent_; }
     /// Stops the stream, as a failure of its work would.
     void fail(Error const& error) {
         if (!failure_) failure_ = error;
@@ -156,6 +163,7 @@ private:
     std::vector<Fault> faults_;
     std::vector<Fault> standing_;
     Watcher watcher_;
+    std::span<std::byte> lent_;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -5,6 +5,7 @@
 #include <shardwise/backend/detail/multiply_sums_call.hpp>
 #include <shardwise/backend/device.hpp>
 #include <shardwise/backend/device_format.hpp>
+#include <shardwise/backend/device_product.hpp>
 #include <shardwise/backend/device_weight.hpp>
 #include <shardwise/core/error.hpp>
 #include <shardwise/core/result.hpp>

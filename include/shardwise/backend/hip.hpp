@@ -3,12 +3,18 @@
 
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/backend/detail/hip_api.hpp>
-#include <shardwise/backend/detail/tiled_products.hpp>
 #include <shardwise/backend/device.hpp>
+#include <shardwise/backend/device_product.hpp>
 #include <shardwise/backend/device_sums.hpp>
 #include <shardwise/backend/device_weight.hpp>
 
 #include <hip/hip_runtime_api.h>
+
+#if defined(SHARDWISE_HAS_HIPBLASLT)
+#include <shardwise/backend/detail/hipblaslt.hpp>
+#else
+#include <shardwise/backend/detail/hip_products.hpp>
+#endif
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 

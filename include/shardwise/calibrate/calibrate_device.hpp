@@ -4,6 +4,7 @@
 #include <shardwise/backend/buffer.hpp>
 #include <shardwise/backend/device.hpp>
 #include <shardwise/backend/device_graph.hpp>
+#include <shardwise/backend/device_product.hpp>
 #include <shardwise/backend/device_weight.hpp>
 #include <shardwise/backend/memory_counter.hpp>
 #include <shardwise/backend/pinned_memory.hpp>
@@ -154,7 +155,16 @@ private:
         return {};
     }
 
+    /// With the workspace that a rank lends to its products.
     [[nodiscard]] Result<> measure_products(DeviceTimer<Api>& timer, DeviceCalibration& found) {
+        auto workspace = Buffer<std::byte, B>::allocate(context_, B::product_workspace().count());
+        if (!workspace) return workspace.error();
+        timer.stream().lend_to_products({workspace->data(), static_cast<std::size_t>(workspace->size())});
+        auto const done = measure_all_products(timer, found);
+        timer.stream().lend_to_products({});
+        return done;
+    }
+    [[nodiscard]] Result<> measure_all_products(DeviceTimer<Api>& timer, DeviceCalibration& found) {
         for (auto const& each : calibrated_formats) {
             auto const large = measure_product(timer, each.format, next("products"), options_.extent);
             if (!large) return large.error();
@@ -197,7 +207,8 @@ private:
 /// for many rows and for one, attention by length and element type of the cache. Nothing else should run on it meanwhile.
 ///
 /// Memory  on the device at most about three times `probe_bytes` or, where those are more, the largest product in fp32 with its
-///         activations (128 MiB by default) or the shortest sequences; pinned on the host `probe_bytes`; all of it is given back
+///         activations (128 MiB by default) or the shortest sequences, and the workspace of the vendor's products; pinned on the host
+///         `probe_bytes`; all of it is given back
 /// Errors  invalid_argument for impossible options; out_of_memory; backend_failure; deadline_exceeded, naming what was not
 ///         measured in time
 template <class Api>

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/backend/device_product.hpp>
 #include <shardwise/backend/host/isa.hpp>
 #include <shardwise/backend/host/multiply.hpp>
 #include <shardwise/backend/host/packed_weight.hpp>
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/executor/activation_element.hpp>
 #include <shardwise/executor/block_cut.hpp>
 #include <shardwise/executor/executor_limits.hpp>
 #include <shardwise/executor/held_weight_bytes.hpp>
@@ -48,6 +50,13 @@ struct CountedBlock {
     [[nodiscard]] InputPieces const& pieces(ValueId id) const { return *cut.pieces[static_cast<std::size_t>(id)]; }
 };
 
+/// The format of weights that lie as a device's activations do.
+template <ComputeBackend Backend>
+[[nodiscard]] WeightFormat format_of_activations(CountedBlock const& block) {
+    return visit_activations<Backend>(block.limits.activations,
+                                      [](auto element) { return format_of_rows<decltype(element)>; });
+}
+
 /// What operations take of a rank's memory once they are loaded.
 ///
 /// Units  bytes
@@ -56,7 +65,7 @@ struct MemoryTally {
     /// Of the weights what products read.
     std::int64_t packed = 0;
     std::int64_t cache = 0;
-    /// The most that any product needs of the memory in which it prepares its input.
+    /// The most that any product needs of the memory in which it prepares its input, or of the vendor's workspace.
     std::int64_t prepared = 0;
     /// What one allocation is a multiple of.
     std::int64_t grain = 1;
@@ -100,8 +109,13 @@ struct MemoryTally {
             if (!bytes) return bytes.error();
             add_packed(layers * bytes->count());
             if (layers > 0) formats.push_back(format_held<Backend>(held.format, inputs, held.group));
-            // Devices bring nothing into a form of its own.
-            if (HasHostMemory<Backend>) prepared = std::max(prepared, prepared_buffer_bytes(kernel, row_bytes, rows));
+            if constexpr (HasHostMemory<Backend>) {
+                prepared = std::max(prepared, prepared_buffer_bytes(kernel, row_bytes, rows));
+            } else if (!Policy::has_fixed_tree && rows > Backend::max_own_rows &&
+                       format_held<Backend>(held.format, inputs, held.group) == format_of_activations<Backend>(block)) {
+                // The vendor's product, which has a workspace.
+                prepared = std::max(prepared, Backend::product_workspace().count());
+            }
             return {};
         };
         if (block.value(op.output).spread != Spread::partial) {

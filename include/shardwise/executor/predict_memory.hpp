@@ -39,7 +39,7 @@ struct PredictedMemory {
     Bytes activations{};
     /// Scratch of kernels and sums, the table of a step, its cosines and sines.
     Bytes scratch{};
-    /// Activations that a product brings into a form of its own while it runs.
+    /// Activations that a product brings into a form of its own while it runs; on devices the workspace of the vendor's products.
     Bytes products{};
     /// The most that there is of weights while layers are loaded and moved out; 0 where all stay.
     Bytes loading{};

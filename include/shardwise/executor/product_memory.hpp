@@ -13,8 +13,8 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// Memory in which the products of a rank bring activations into a kernel's form, one after another: allocated once, and lent to the
-/// stream of each step. Devices need none.
+/// Memory in which the products of a rank bring activations into a kernel's form, one after another, or on devices the workspace of the
+/// vendor's products: allocated once, and lent to the stream of each step.
 template <ComputeBackend Backend>
 class ProductMemory {
 public:
@@ -27,23 +27,22 @@ public:
     template <ReductionPolicy Policy>
     [[nodiscard]] Result<> add(detail::OperationLoader<Backend> const& loader, BlockBody const& body,
                                BlockCut const& cut, ExecutorLimits const& limits) {
+        // Where there is none, products say so; devices have another.
+        auto level = IsaLevel::portable;
         if constexpr (HasHostMemory<Backend>) {
-            // Where there is none, products say so.
-            auto const& isa = loader.context().isa();
-            auto const level = isa ? *isa : IsaLevel::portable;
-            detail::CountedBlock const block{loader.model(),   body,   cut,  loader.place(),
-                                             loader.experts(), limits, level};
-            detail::MemoryTally tally;
-            for (auto const& op : body.operations()) {
-                if (weights_of(op.kind) == OpWeights::none || op.parameters[0].empty()) continue;
-                auto const held = loader.format_of(op);
-                if (!held) return held.error();
-                auto const done = detail::visit_executed<Backend, Policy>(
-                    op.kind, [&](auto of) { return of.count(tally, block, op, *held); });
-                if (!done) return done;
-            }
-            needed_ = std::max(needed_, tally.prepared);
+            if (auto const& isa = loader.context().isa()) level = *isa;
         }
+        detail::CountedBlock const block{loader.model(), body, cut, loader.place(), loader.experts(), limits, level};
+        detail::MemoryTally tally;
+        for (auto const& op : body.operations()) {
+            if (weights_of(op.kind) == OpWeights::none || op.parameters[0].empty()) continue;
+            auto const held = loader.format_of(op);
+            if (!held) return held.error();
+            auto const done = detail::visit_executed<Backend, Policy>(
+                op.kind, [&](auto of) { return of.count(tally, block, op, *held); });
+            if (!done) return done;
+        }
+        needed_ = std::max(needed_, tally.prepared);
         return {};
     }
     /// Errors  out_of_memory
@@ -59,12 +58,9 @@ public:
     class Loan {
     public:
         Loan(ProductMemory& memory, Stream& stream) : stream_(stream) {
-            if constexpr (HasHostMemory<Backend>)
-                stream.lend_to_products({memory.memory_.data(), static_cast<std::size_t>(memory.memory_.size())});
+            stream.lend_to_products({memory.memory_.data(), static_cast<std::size_t>(memory.memory_.size())});
         }
-        ~Loan() {
-            if constexpr (HasHostMemory<Backend>) stream_.lend_to_products({});
-        }
+        ~Loan() { stream_.lend_to_products({}); }
         Loan(Loan const&) = delete;
         Loan& operator=(Loan const&) = delete;
 

@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/backend/detail/any_api.hpp>
+#include <shardwise/backend/device_product.hpp>
 #include <shardwise/backend/device_sums.hpp>
 #include <shardwise/backend/device_weight.hpp>
 #include <shardwise/backend/host/products.hpp>

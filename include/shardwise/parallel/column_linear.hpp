@@ -7,9 +7,9 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/kernels/expert_table.hpp>
-#include <shardwise/parallel/detail/bound_product.hpp>
 #include <shardwise/parallel/detail/check_rank_columns.hpp>
 #include <shardwise/parallel/detail/held_bias.hpp>
+#include <shardwise/parallel/detail/product_with_bias.hpp>
 #include <shardwise/parallel/weight_slice.hpp>
 
 #include <concepts>
@@ -94,11 +94,10 @@ public:
         SHARDWISE_ASSERT(in.extent(1) == inputs_ && out.extent(1) == outputs_ && in.extent(0) == out.extent(0));
         if (!weight_ || in.extent(0) == 0) return {};
         // The host's bits do not depend on the rows beside.
-        auto const multiplied = is_fixed_ && !std::same_as<Backend, Host>
-                                    ? Backend::multiply(in, *weight_, UnitRange{0, inputs_}, out, stream)
-                                    : detail::multiply_bound<Backend>(in, *weight_, out, stream);
-        if (!multiplied) return multiplied;
-        if (bias_.size() == 0) return {};
+        if (!is_fixed_ || std::same_as<Backend, Host>)
+            return detail::multiply_add_bound<Backend>(in, *weight_, bias_, out, stream);
+        auto const multiplied = Backend::multiply(in, *weight_, UnitRange{0, inputs_}, out, stream);
+        if (!multiplied || bias_.size() == 0) return multiplied;
         return detail::add_bias<Out, Backend>(bias_, out, stream);
     }
 

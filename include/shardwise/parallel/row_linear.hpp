@@ -16,6 +16,7 @@
 #include <shardwise/parallel/detail/check_rank_columns.hpp>
 #include <shardwise/parallel/detail/held_bias.hpp>
 #include <shardwise/parallel/detail/product_tree.hpp>
+#include <shardwise/parallel/detail/product_with_bias.hpp>
 #include <shardwise/parallel/detail/round_sum.hpp>
 #include <shardwise/parallel/place.hpp>
 #include <shardwise/parallel/policy.hpp>
@@ -131,6 +132,9 @@ public:
             });
             if (!done) return done;
         } else {
+            // Of one rank the product is the sum.
+            if (place_.ranks == 1 && weight_)
+                return detail::multiply_add_bound<Backend>(in, *weight_, bias_, out, stream);
             if (auto const done = multiply_all(in, out, stream); !done) return done;
             submit_all_reduce(comm, TensorView<T, 1, Backend>{out.data(), {out.elements()}}, ReduceOp::sum, stream);
         }

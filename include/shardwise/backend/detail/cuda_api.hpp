@@ -11,7 +11,9 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-class CublasLtProducts;
+template <class Lt>
+class LtProducts;
+struct CublasLt;
 
 /// A status of the CUDA runtime as a result: the call's name, and what CUDA says of it.
 [[nodiscard]] inline Result<> cuda_result(cudaError_t status, std::string_view call) {
@@ -28,7 +30,7 @@ struct CudaApi {
     using Stream = cudaStream_t;
     using Event = cudaEvent_t;
     using Graph = cudaGraphExec_t;
-    using Products = CublasLtProducts;
+    using Products = LtProducts<CublasLt>;
 
     static constexpr std::string_view name = "cuda";
     static constexpr std::int32_t warp_size = 32;

@@ -11,8 +11,8 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-template <class Api>
-class TiledProducts;
+/// By hipBLASLt or our own kernel: backend/hip.hpp knows.
+class HipProducts;
 
 /// A status of the HIP runtime as a result: the call's name, and what HIP says of it.
 [[nodiscard]] inline Result<> hip_result(hipError_t status, std::string_view call) {
@@ -28,7 +28,7 @@ struct HipApi {
     using Stream = hipStream_t;
     using Event = hipEvent_t;
     using Graph = hipGraphExec_t;
-    using Products = TiledProducts<HipApi>;
+    using Products = HipProducts;
 
     static constexpr std::string_view name = "hip";
     /// The wavefront of CDNA and GCN (gfx9), and that of RDNA (gfx10 to gfx12): a binary has kernels for both.

@@ -2,9 +2,10 @@
 #pragma once
 
 #include <shardwise/backend/detail/device_calls.hpp>
+#include <shardwise/backend/detail/product_aid.hpp>
 #include <shardwise/core/result.hpp>
 
-#include <memory>
+#include <cstdint>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
@@ -12,11 +13,17 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 template <class Api>
 class TiledProducts {
 public:
-    [[nodiscard]] static Result<std::unique_ptr<TiledProducts>> open() { return std::make_unique<TiledProducts>(); }
+    /// It uses nothing beside the matrices.
+    static constexpr std::int64_t workspace_bytes = 0;
 
+    [[nodiscard]] Result<> open() { return {}; }
+
+    /// Never with the bias: false.
     template <class T>
-    [[nodiscard]] Result<> multiply(GemmCall const& call, typename Api::Stream stream) {
-        return launch_gemm<Api, T>(call, stream);
+    [[nodiscard]] Result<bool> multiply(GemmCall const& call, ProductAid const&, typename Api::Stream stream) {
+        auto const launched = launch_gemm<Api, T>(call, stream);
+        if (!launched) return launched.error();
+        return false;
     }
 };
 
