@@ -202,8 +202,8 @@ struct FakeApi {
     /// Whether ranks add up by kernels that wait for each other without being asked to.
     static constexpr bool tries_peers = true;
     static constexpr std::int64_t ticks_per_microsecond = 1000;
-    /// The vendor's library of collectives, as the loader finds it.
-    static constexpr std::string_view nccl_name = "libshardwise-no-nccl.so";
+    /// The vendor's library of collectives, as the loader finds it: none, where a test does not name one.
+    static inline std::string_view nccl_name = "libshardwise-no-nccl.so";
 
     static FakeMachine& machine() { return FakeMachine::get(); }
     static std::int32_t& current() {

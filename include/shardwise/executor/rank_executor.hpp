@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/backend/apart_memory.hpp>
 #include <shardwise/backend/brief_memory.hpp>
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/comm/device/device_communicator.hpp>
@@ -49,8 +50,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 ///   1 gives `create` its place among the groups, {groups, its own};
 ///   2 makes one exchange, `executor.make_exchange(home, peers)`, on a communicator of the ranks that have its
 ///     tensor-parallel number in all groups, and keeps it as long as the executor;
-///   3 gives it to every `forward`. Groups step together until the last has ended (an all_reduce over the peers of what is left
-///     tells): one that has nothing to compute calls `join_step` instead.
+///   3 gives it to every `forward`. Groups step together until the last has ended: one without anything to compute calls `join_step`.
 ///
 /// Policy  Fast or Deterministic, which gives the same bits for any number of ranks
 template <ComputeBackend Backend, ReductionPolicy Policy>
@@ -191,6 +191,8 @@ public:
     [[nodiscard]] Bytes activation_bytes() const {
         return arena_.bytes() + scratch_.bytes() + step_.bytes() + rotations_.bytes();
     }
+    /// How values lie in the arena, which its collectives move: alike on ranks where every value has one offset on all of them.
+    [[nodiscard]] std::uint64_t arena_layout() const { return layout_of(bodies_, blocks_); }
     /// And where products bring their input into a form of its own.
     [[nodiscard]] Bytes product_bytes() const { return product_memory_.bytes(); }
 
@@ -337,9 +339,7 @@ private:
         auto cache = KvCache<Backend>::create(context, layers, kv_capacity(limits_));
         if (!cache) return cache.error();
         cache_ = std::move(*cache);
-        auto arena_memory = decltype(arena_)::allocate(context, arena.count());
-        if (!arena_memory) return arena_memory.error();
-        arena_ = std::move(*arena_memory);
+        if (auto const made = detail::allocate_apart(arena_, context, arena.count()); !made) return made;
         auto scratch_memory = decltype(scratch_)::allocate(context, scratch);
         if (!scratch_memory) return scratch_memory.error();
         scratch_ = std::move(*scratch_memory);
