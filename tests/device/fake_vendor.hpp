@@ -59,11 +59,26 @@ struct FakeMachine {
         failing_ = std::move(call);
         after_ = after;
     }
-    void mend() { fail(""); }
+    void mend() {
+        fail("");
+        std::lock_guard const lock(mutex_);
+        refused_.clear();
+    }
+    /// The call of that name fails from now on, as one that the vendor, or who runs the program, does not allow.
+    void refuse(std::string call) {
+        std::lock_guard const lock(mutex_);
+        refused_.insert(std::move(call));
+    }
     /// The process ends as if it was killed, at its so many-th call of the vendor from now on.
     void die_at_call(int number) {
         std::lock_guard const lock(mutex_);
         calls_to_live_ = number;
+    }
+
+    /// The same at its first call of that name.
+    void die_at(std::string call) {
+        std::lock_guard const lock(mutex_);
+        last_call_ = std::move(call);
     }
 
     /// From now on a kernel's first launch on a device, and an allocation, wait until all that was put into the device's streams is done, and
@@ -102,6 +117,8 @@ struct FakeMachine {
         std::lock_guard const lock(mutex_);
         ++calls_[std::string(call)];
         if (calls_to_live_ > 0 && --calls_to_live_ == 0) (void)std::raise(SIGKILL);
+        if (last_call_ == call) (void)std::raise(SIGKILL);
+        if (refused_.contains(call)) return Error{ErrorCode::unsupported}.in(call).because("is refused");
         if (failing_ != call || after_-- > 0) return {};
         return Error{code}.in(call).because("was told to fail");
     }
@@ -123,6 +140,8 @@ private:
     int after_ = 0;
     int calls_to_live_ = 0;
     std::map<std::string, int> calls_;
+    std::set<std::string, std::less<>> refused_;
+    std::string last_call_;
 };
 
 /// What was put into a stream while it was captured.
@@ -259,6 +278,27 @@ struct FakeApi {
         return machine().shared.open(handle);
     }
     static void close_shared(void* memory) { machine().shared.close_opened(memory); }
+    static Result<void*> allocate_mapped(std::size_t bytes) {
+        if (auto const result = machine().enter("allocate_mapped", ErrorCode::out_of_memory); !result)
+            return result.error();
+        auto memory = machine().shared.make(bytes, true);
+        if (memory) ++machine().memory;
+        return memory;
+    }
+    static Result<int> export_mapped(void* memory) {
+        if (auto const result = machine().enter("export_mapped"); !result) return result.error();
+        return machine().shared.export_descriptor(memory);
+    }
+    static Result<void*> open_mapped(int descriptor, std::size_t bytes) {
+        if (auto const result = machine().enter("open_mapped"); !result) return result.error();
+        return machine().shared.open_descriptor(descriptor, bytes);
+    }
+    static void release_mapped(void* memory, std::size_t) {
+        if (machine().shared.release(memory, true))
+            --machine().memory;
+        else
+            machine().shared.close_opened(memory, true);
+    }
     static Result<void*> allocate_pinned(std::size_t bytes) {
         if (auto const result = machine().enter("allocate_pinned", ErrorCode::out_of_memory); !result) {
             return result.error();
