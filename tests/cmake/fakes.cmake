@@ -25,3 +25,6 @@ shardwise_fake(slow_reads slow_reads.cpp)
 # NCCL between processes, over the fake vendor's streams.
 shardwise_fake(fake_nccl nccl.cpp)
 target_include_directories(fake_nccl PRIVATE "${PROJECT_SOURCE_DIR}/include")
+# CUDA's driver, which maps memory by file descriptors.
+shardwise_fake(fake_cuda_mapping cuda_mapping.cpp)
+target_include_directories(fake_cuda_mapping PRIVATE "${PROJECT_SOURCE_DIR}/include")

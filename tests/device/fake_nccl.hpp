@@ -35,8 +35,13 @@ public:
     /// A status that asking a communicator of a rank finds from now on.
     std::atomic<int> async_status{0};
     std::atomic<int> async_rank{-1};
-    /// Communicators that are alive.
+    /// Whether it makes windows of its memory; where it does not it takes the call.
+    std::atomic<bool> makes_windows{true};
+    /// Communicators that are alive, and blocks of memory.
     std::atomic<int> alive{0};
+    NcclHeap heap;
+    /// How often a communicator was to end, and memory to go, that was registered still.
+    std::atomic<int> broken_rules{0};
 
     static FakeNccl& get() {
         static FakeNccl library;
@@ -47,6 +52,7 @@ public:
         asks_in_progress = 0;
         async_status = 0;
         async_rank = -1;
+        makes_windows = true;
     }
 
     [[nodiscard]] static NcclTable table();
@@ -63,6 +69,8 @@ private:
             std::map<int, std::shared_ptr<Group>> parts;
         };
         std::map<int, Split> splits;
+        /// By the number of a window, what each rank asks for: bytes and flags.
+        std::map<int, std::map<int, std::pair<std::size_t, int>>> windows;
     };
     struct Comm {
         std::shared_ptr<Group> group;
@@ -74,6 +82,9 @@ private:
         std::map<int, int> sent{};
         std::map<int, int> received{};
         int splits = 0;
+        int windows = 0;
+        NcclKnown known{};
+        bool has_failed = false;
     };
     using Task = NcclCalls::Task;
 
@@ -86,6 +97,22 @@ private:
         if (comm == nullptr) return 0;
         comm->left = library.asks_in_progress;
         return comm->left == 0 ? 0 : NcclTable::in_progress;
+    }
+    static void end(Comm& comm) {
+        comm.known.clear(get().heap);
+        delete &comm;
+        --get().alive;
+    }
+    /// Whether other ranks are waited for that a window is made with. Windows are alike on all ranks.
+    static bool waits_for_window(Comm& comm) {
+        if (comm.known.asked == nullptr) return false;
+        std::lock_guard const lock(comm.group->mutex);
+        auto const& ranks = comm.group->windows[comm.windows];
+        if (static_cast<int>(ranks.size()) < comm.ranks) return true;
+        for (auto const& [rank, asked] : ranks) comm.has_failed = comm.has_failed || asked != ranks.begin()->second;
+        auto* const range = std::exchange(comm.known.asked, nullptr);
+        if (!comm.has_failed) *comm.known.to = range;
+        return false;
     }
     static void put_in_stream(void* stream, Task task) { static_cast<FakeStream*>(stream)->put(std::move(task)); }
     static void put(void* stream, Task task, bool is_send) {
@@ -193,23 +220,25 @@ inline NcclTable FakeNccl::table() {
         *to = comm.release();
         return status;
     };
-    made.finalize = [](NcclTable::Handle comm) { return enter("ncclCommFinalize", &of(comm)); };
+    made.finalize = [](NcclTable::Handle comm) {
+        if (!of(comm).known.ranges.empty()) return ++get().broken_rules, NcclRules::invalid_usage;
+        return enter("ncclCommFinalize", &of(comm));
+    };
     made.destroy = [](NcclTable::Handle comm) {
-        delete &of(comm);
-        --get().alive;
+        end(of(comm));
         return 0;
     };
     made.abort = [](NcclTable::Handle comm) {
         *of(comm).is_aborted = true;
-        delete &of(comm);
-        --get().alive;
+        end(of(comm));
         return 0;
     };
     made.error_string = [](int) -> char const* { return "was told to fail"; };
     made.async_error = [](NcclTable::Handle comm, int* status) {
         auto& own = of(comm);
-        auto const left = own.left;
+        auto const left = own.left != 0 ? own.left : waits_for_window(own) ? 1 : 0;
         if (own.left > 0) --own.left;
+        if (own.has_failed) return *status = NcclRules::invalid_usage, 0;
         *status = left != 0 ? NcclTable::in_progress : get().async_rank == own.rank ? get().async_status.load() : 0;
         return get().failing_ == "ncclCommGetAsyncError" ? NcclRules::internal_error : 0;
     };
@@ -269,6 +298,48 @@ inline NcclTable FakeNccl::table() {
     made.group_end = [] {
         NcclCalls::of_thread().end_group(put_in_stream);
         return enter("ncclGroupEnd", nullptr);
+    };
+    made.allocate = [](void** to, std::size_t bytes) {
+        auto const status = enter("ncclMemAlloc", nullptr);
+        if (status == 0) *to = get().heap.allocate(bytes);
+        return status;
+    };
+    made.release = [](void* memory) {
+        if (!get().heap.release(memory)) ++get().broken_rules;
+        return 0;
+    };
+    made.add_buffer = [](NcclTable::Handle comm, void* begin, std::size_t bytes, void** buffer) {
+        // That of one rank is no work of the communicator's.
+        auto const status = enter("ncclCommRegister", &of(comm));
+        if (status != 0 && status != NcclTable::in_progress) return status;
+        auto* const range = get().heap.add(begin, bytes, false);
+        if (range == nullptr) return NcclRules::invalid_argument;
+        of(comm).known.ranges.push_back(range);
+        return *buffer = range, 0;
+    };
+    made.remove_buffer = [](NcclTable::Handle comm, void* buffer) {
+        if (auto const status = enter("ncclCommDeregister", &of(comm)); status == NcclRules::internal_error)
+            return status;
+        return of(comm).known.remove(get().heap, buffer) ? 0 : NcclRules::invalid_usage;
+    };
+    made.add_window = [](NcclTable::Handle comm, void* begin, std::size_t bytes, NcclTable::Window* window, int flags) {
+        auto& own = of(comm);
+        auto const status = enter("ncclCommWindowRegister", &own);
+        if (status != 0 && status != NcclTable::in_progress) return own.has_failed = true, status;
+        if (!get().makes_windows) return *window = nullptr, 0;
+        auto* const range = get().heap.add(begin, bytes, true);
+        if (range == nullptr) return NcclRules::invalid_argument;
+        own.known.ranges.push_back(range);
+        own.known.asked = range;
+        own.known.to = window;
+        std::lock_guard const lock(own.group->mutex);
+        own.group->windows[++own.windows][own.rank] = {bytes, flags};
+        return NcclTable::in_progress;
+    };
+    made.remove_window = [](NcclTable::Handle comm, NcclTable::Window window) {
+        auto const status = enter("ncclCommWindowDeregister", &of(comm));
+        if (status == NcclRules::internal_error) return status;
+        return of(comm).known.remove(get().heap, window) ? 0 : NcclRules::invalid_usage;
     };
     return made;
 }

@@ -5,6 +5,7 @@
 #include <shardwise/core/result.hpp>
 
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include <mutex>
 #include <string>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace shardwise::testing {
@@ -21,7 +23,7 @@ namespace shardwise::testing {
 /// last process has closed it. Mapped again by whoever knows the process that made it and its descriptor there.
 class FakeShared {
 public:
-    [[nodiscard]] Result<void*> make(std::size_t bytes) {
+    [[nodiscard]] Result<void*> make(std::size_t bytes, bool is_mapped = false) {
         auto const descriptor = memfd_create("shardwise-fake-device", MFD_CLOEXEC);
         if (descriptor < 0) return failure("memfd_create");
         if (ftruncate(descriptor, static_cast<off_t>(mapped(bytes))) != 0) return failure("ftruncate");
@@ -29,14 +31,15 @@ public:
         if (memory == MAP_FAILED) return failure("mmap");
         std::memset(memory, 0xA5, bytes);
         std::lock_guard const lock(mutex_);
-        regions_[memory] = {bytes, descriptor};
+        regions_[memory] = {bytes, descriptor, is_mapped};
         return memory;
     }
     /// False for other memory. What another process has open still is not to be released: that is counted.
-    bool release(void* memory) {
+    bool release(void* memory, bool is_mapped = false) {
         std::lock_guard const lock(mutex_);
         auto const found = regions_.find(memory);
-        if (found == regions_.end() || found->second.descriptor < 0) return false;
+        if (found == regions_.end() || found->second.descriptor < 0 || found->second.is_mapped != is_mapped)
+            return false;
         if (openers(memory, found->second.bytes).load() > 0) ++early_releases_;
         munmap(memory, mapped(found->second.bytes));
         close(found->second.descriptor);
@@ -46,7 +49,7 @@ public:
     [[nodiscard]] Result<detail::SharedHandle> export_handle(void* memory) {
         std::lock_guard const lock(mutex_);
         auto const found = regions_.find(memory);
-        if (found == regions_.end())
+        if (found == regions_.end() || found->second.is_mapped)
             return Error{ErrorCode::backend_failure}.in("export_shared").because("is no shared memory");
         detail::SharedHandle handle;
         Words const words{getpid(), found->second.descriptor, found->second.bytes};
@@ -67,13 +70,35 @@ public:
         if (memory == MAP_FAILED) return failure("mmap");
         openers(memory, words.bytes).fetch_add(1);
         std::lock_guard const lock(mutex_);
-        regions_[memory] = {words.bytes, -1};
+        regions_[memory] = {words.bytes, -1, false};
         return memory;
     }
-    void close_opened(void* memory) {
+    /// The same by a descriptor, which is the caller's.
+    [[nodiscard]] Result<int> export_descriptor(void* memory) {
         std::lock_guard const lock(mutex_);
         auto const found = regions_.find(memory);
-        if (found == regions_.end()) return;
+        if (found == regions_.end() || found->second.descriptor < 0 || !found->second.is_mapped)
+            return Error{ErrorCode::backend_failure}.in("export_mapped").because("is no memory of this process");
+        auto const copy = ::fcntl(found->second.descriptor, F_DUPFD_CLOEXEC, 0);
+        if (copy < 0) return failure("export_mapped");
+        return copy;
+    }
+    [[nodiscard]] Result<void*> open_descriptor(int descriptor, std::size_t bytes) {
+        struct stat facts {};
+        if (::fstat(descriptor, &facts) != 0) return failure("open_mapped");
+        if (facts.st_size != static_cast<off_t>(mapped(bytes)))
+            return Error{ErrorCode::backend_failure}.in("open_mapped").because("is memory of another size");
+        auto* const memory = map(descriptor, bytes);
+        if (memory == MAP_FAILED) return failure("mmap");
+        openers(memory, bytes).fetch_add(1);
+        std::lock_guard const lock(mutex_);
+        regions_[memory] = {bytes, -1, true};
+        return memory;
+    }
+    void close_opened(void* memory, bool is_mapped = false) {
+        std::lock_guard const lock(mutex_);
+        auto const found = regions_.find(memory);
+        if (found == regions_.end() || found->second.is_mapped != is_mapped) return;
         openers(memory, found->second.bytes).fetch_sub(1);
         munmap(memory, mapped(found->second.bytes));
         regions_.erase(found);
@@ -91,6 +116,8 @@ private:
         std::size_t bytes;
         /// -1: of another process.
         int descriptor;
+        /// By descriptors, not by handles.
+        bool is_mapped;
     };
     static constexpr std::size_t page = 4096;
 

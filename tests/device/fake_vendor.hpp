@@ -66,11 +66,26 @@ struct FakeMachine {
         failing_ = std::move(call);
         after_ = after;
     }
-    void mend() { fail(""); }
+    void mend() {
+        fail("");
+        std::lock_guard const lock(mutex_);
+        refused_.clear();
+    }
+    /// The call of that name fails from now on, as one that the vendor, or who runs the program, does not allow.
+    void refuse(std::string call) {
+        std::lock_guard const lock(mutex_);
+        refused_.insert(std::move(call));
+    }
     /// The process ends as if it was killed, at its so many-th call of the vendor from now on.
     void die_at_call(int number) {
         std::lock_guard const lock(mutex_);
         calls_to_live_ = number;
+    }
+
+    /// The same at its first call of that name.
+    void die_at(std::string call) {
+        std::lock_guard const lock(mutex_);
+        last_call_ = std::move(call);
     }
 
     /// From now on a kernel's first launch on a device, and an allocation, wait until all that was put into the device's streams is done, and
@@ -109,6 +124,8 @@ struct FakeMachine {
         std::lock_guard const lock(mutex_);
         ++calls_[std::string(call)];
         if (calls_to_live_ > 0 && --calls_to_live_ == 0) (void)std::raise(SIGKILL);
+        if (last_call_ == call) (void)std::raise(SIGKILL);
+        if (refused_.contains(call)) return Error{ErrorCode::unsupported}.in(call).because("is refused");
         if (failing_ != call || after_-- > 0) return {};
         return Error{code}.in(call).because("was told to fail");
     }
@@ -130,6 +147,8 @@ private:
     int after_ = 0;
     int calls_to_live_ = 0;
     std::map<std::string, int> calls_;
+    std::set<std::string, std::less<>> refused_;
+    std::string last_call_;
 };
 
 /// What was put into a stream while it was captured.
@@ -209,8 +228,8 @@ struct FakeApi {
     /// Whether ranks add up by kernels that wait for each other without being asked to.
     static constexpr bool tries_peers = true;
     static constexpr std::int64_t ticks_per_microsecond = 1000;
-    /// The vendor's library of collectives, as the loader finds it.
-    static constexpr std::string_view nccl_name = "libshardwise-no-nccl.so";
+    /// The vendor's library of collectives, as the loader finds it: none, where a test does not name one.
+    static inline std::string_view nccl_name = "libshardwise-no-nccl.so";
 
     static FakeMachine& machine() { return FakeMachine::get(); }
     static std::int32_t& current() {
@@ -266,6 +285,27 @@ struct FakeApi {
         return machine().shared.open(handle);
     }
     static void close_shared(void* memory) { machine().shared.close_opened(memory); }
+    static Result<void*> allocate_mapped(std::size_t bytes) {
+        if (auto const result = machine().enter("allocate_mapped", ErrorCode::out_of_memory); !result)
+            return result.error();
+        auto memory = machine().shared.make(bytes, true);
+        if (memory) ++machine().memory;
+        return memory;
+    }
+    static Result<int> export_mapped(void* memory) {
+        if (auto const result = machine().enter("export_mapped"); !result) return result.error();
+        return machine().shared.export_descriptor(memory);
+    }
+    static Result<void*> open_mapped(int descriptor, std::size_t bytes) {
+        if (auto const result = machine().enter("open_mapped"); !result) return result.error();
+        return machine().shared.open_descriptor(descriptor, bytes);
+    }
+    static void release_mapped(void* memory, std::size_t) {
+        if (machine().shared.release(memory, true))
+            --machine().memory;
+        else
+            machine().shared.close_opened(memory, true);
+    }
     static Result<void*> allocate_pinned(std::size_t bytes) {
         if (auto const result = machine().enter("allocate_pinned", ErrorCode::out_of_memory); !result) {
             return result.error();

@@ -9,6 +9,7 @@
 #include <shardwise/parallel/tensor_parallel.hpp>
 #include <shardwise/shardwise.hpp>
 
+#include "cuda_mapping_signatures.hpp"
 #include "host_code.hpp"
 #include "nccl_signatures.hpp"
 

@@ -6,6 +6,7 @@
 
 #include "../comm/processes.hpp"
 #include "collected.hpp"
+#include "fake_nccl_library.hpp"
 #include "nccl_collectives.hpp"
 #include "temporary_folder.hpp"
 
@@ -13,8 +14,6 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
-#include <dlfcn.h>
-#include <filesystem>
 #include <functional>
 #include <string>
 #include <thread>
@@ -30,7 +29,6 @@ using shardwise::testing::check_all_succeed;
 using shardwise::testing::Fake;
 using shardwise::testing::FakeApi;
 using shardwise::testing::FakeMachine;
-using shardwise::testing::FakeStream;
 using shardwise::testing::ProcessOutcome;
 
 namespace {
@@ -49,24 +47,14 @@ using Body = std::function<Result<>(Place&)>;
 struct Settings {
     int delay_ms = 0;
     std::string error{};
+    std::string windows{};
     std::chrono::nanoseconds limit = 20s;
 };
 
-std::string library() {
-    return (std::filesystem::path(SHARDWISE_PROGRAM).parent_path().parent_path() / "tests/fakes/libfake_nccl.so")
-        .string();
-}
-
 /// The library, whose tasks go into the fake vendor's streams.
 Result<NcclTable> load() {
-    auto table = load_nccl(library());
-    if (!table) return table;
-    using PutInStream = void (*)(void*, void (*)(void*), void*);
-    auto* const loaded = ::dlopen(library().c_str(), RTLD_NOW | RTLD_LOCAL);
-    auto* const use = reinterpret_cast<void (*)(PutInStream)>(::dlsym(loaded, "shardwise_fake_nccl_streams"));
-    use([](void* stream, void (*task)(void*), void* of) {
-        static_cast<FakeStream*>(stream)->put([task, of] { task(of); });
-    });
+    auto table = load_nccl(testing::fake_nccl_library());
+    if (table) testing::use_fake_streams();
     return table;
 }
 
@@ -82,6 +70,7 @@ std::vector<ProcessOutcome> run_ranks(std::int32_t ranks, Settings const& settin
             ::setenv("SHARDWISE_FAKE_NCCL_FOLDER", folder.path().c_str(), 1);
             ::setenv("SHARDWISE_FAKE_NCCL_DELAY_MS", std::to_string(settings.delay_ms).c_str(), 1);
             ::setenv("SHARDWISE_FAKE_NCCL_ERROR", settings.error.c_str(), 1);
+            ::setenv("SHARDWISE_FAKE_NCCL_WINDOWS", settings.windows.c_str(), 1);
             FakeMachine::get().devices = ranks;
             auto joined = SharedMemory::join(key, rank, ranks, {.timeout = 30s});
             if (!joined) return joined.error();
@@ -142,6 +131,43 @@ TEST_CASE("Nccl: between processes the layers' collectives have the bits of stag
     }));
 }
 
+TEST_CASE("Nccl: between processes memory is a window of all ranks, and one that a rank does not get is gone without") {
+    struct Case {
+        char const* windows;
+        NcclRegistration registration;
+        char const* reason;
+    };
+    for (auto const& one :
+         {Case{"", NcclRegistration::window, ""},
+          {"none", NcclRegistration::buffer, "the arena is no window: the library makes none on these devices"},
+          {"1", NcclRegistration::none, "the arena is no window: "}}) {
+        CAPTURE(std::string(one.windows));
+        auto const moves = [&](Place& place) -> Result<> {
+            auto const memory = place.nccl.allocate(Bytes{70000});
+            if (!memory) return memory.error();
+            if (auto const told = place.nccl.register_memory(7); !told) return told;
+            Error wrong{ErrorCode::invalid_argument};
+            if (place.nccl.memory().registration() != one.registration) return wrong.in("registration");
+            if (place.nccl.memory().reason().find(one.reason) != 0) return wrong.in(place.nccl.memory().reason());
+            TensorView<float, 1, Fake> const sum(static_cast<float*>(*memory) + 100, {16});
+            place.stream.submit([&](FakeApi::Stream native) { return FakeApi::clear(sum.data(), 64, native); });
+            if (auto const put = place.nccl.all_reduce<float>(sum); !put) return put;
+            return testing::collect_all(place.nccl, place.context, place.stream);
+        };
+        // A rank waits for one that has failed half of this.
+        check_all_succeed(run_ranks(3, {.delay_ms = 0, .error = {}, .windows = one.windows, .limit = 6s}, moves));
+    }
+    // What is told to be alike and is not, the library finds.
+    auto const unlike = run_ranks(2, {}, [](Place& place) -> Result<> {
+        auto const memory = place.nccl.allocate(Bytes{70000});
+        if (auto const told = memory ? place.nccl.register_memory(7) : memory.error(); !told) return told;
+        TensorView<float, 1, Fake> const sum(static_cast<float*>(*memory) + place.world.rank(), {16});
+        if (auto const put = place.nccl.all_reduce<float>(sum); !put) return put;
+        return testing::collect_all(place.nccl, place.context, place.stream);
+    });
+    for (auto const& outcome : unlike) CHECK_FALSE(outcome.succeeded);
+}
+
 TEST_CASE("Nccl: between processes an error that the library finds later, and a rank that is killed, end all by name") {
     auto const failed = run_ranks(2, {.delay_ms = 0, .error = "1:2"}, [](Place& place) {
         return testing::collect_all(place.nccl, place.context, place.stream);
@@ -155,7 +181,7 @@ TEST_CASE("Nccl: between processes an error that the library finds later, and a 
     for (int const moment_ms : {0, 20, 60}) {
         CAPTURE(moment_ms);
         auto const lost = run_ranks(
-            3, {.delay_ms = 2, .error = {}, .limit = 10s},
+            3, {.delay_ms = 2, .error = {}, .windows = {}, .limit = 10s},
             [](Place& place) -> Result<> {
                 for (int i = 0; i < 1000; ++i) {
                     auto const done = testing::collect_all(place.nccl, place.context, place.stream);

@@ -20,6 +20,12 @@ template <>
 struct NcclWord<ncclComm_t> {
     using Type = NcclTable::Handle;
 };
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+template <>
+struct NcclWord<ncclWindow_t> {
+    using Type = NcclTable::Window;
+};
+#endif
 template <>
 struct NcclWord<cudaStream_t> {
     using Type = void*;
@@ -64,6 +70,18 @@ static_assert(has_signature<&NcclTable::send, decltype(ncclSend)>);
 static_assert(has_signature<&NcclTable::receive, decltype(ncclRecv)>);
 static_assert(has_signature<&NcclTable::group_start, decltype(ncclGroupStart)>);
 static_assert(has_signature<&NcclTable::group_end, decltype(ncclGroupEnd)>);
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
+static_assert(has_signature<&NcclTable::allocate, decltype(ncclMemAlloc)>);
+static_assert(has_signature<&NcclTable::release, decltype(ncclMemFree)>);
+static_assert(has_signature<&NcclTable::add_buffer, decltype(ncclCommRegister)>);
+static_assert(has_signature<&NcclTable::remove_buffer, decltype(ncclCommDeregister)>);
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+static_assert(has_signature<&NcclTable::add_window, decltype(ncclCommWindowRegister)>);
+static_assert(has_signature<&NcclTable::remove_window, decltype(ncclCommWindowDeregister)>);
+static_assert(NcclTable::symmetric_window == NCCL_WIN_COLL_SYMMETRIC);
+#endif
 
 static_assert(sizeof(NcclTable::UniqueId) == sizeof(ncclUniqueId));
 static_assert(sizeof(NcclTable::Config) <= sizeof(ncclConfig_t));

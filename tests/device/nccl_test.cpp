@@ -47,14 +47,16 @@ struct Mended {
 }
 
 /// Runs body on ranks that are threads, each with a device's context, a stream and the library.
-[[nodiscard]] Result<> run_ranks(std::int32_t ranks, std::chrono::nanoseconds limit, Body const& body) {
+[[nodiscard]] Result<> run_ranks(std::int32_t ranks, std::chrono::nanoseconds limit, Body const& body,
+                                 NcclTable const& table = FakeNccl::table(),
+                                 std::chrono::nanoseconds control_limit = 20s) {
     return run_threads(ranks,
                        [&](Threads& threads) -> Result<> {
                            HostCommunicator world(std::move(threads));
                            auto context = Fake::Context::open();
                            if (!context) return context.error();
                            auto stream = (*context)->make_stream();
-                           auto nccl = Nccl<FakeApi>::join(FakeNccl::table(), world, **context, stream, limit);
+                           auto nccl = Nccl<FakeApi>::join(table, world, **context, stream, limit);
                            if (!nccl) return nccl.error();
                            auto const done = body(**nccl, **context, stream, world);
                            if (!done) (void)world.fail(done.error());
@@ -62,7 +64,7 @@ struct Mended {
                            Kept::get() = {};
                            return done;
                        },
-                       {.timeout = 20s});
+                       {.timeout = control_limit});
 }
 
 }  // namespace
@@ -199,6 +201,155 @@ TEST_CASE(
     }
     CHECK(FakeNccl::get().alive == 0);
     CHECK(alive() == "");
+}
+
+namespace {
+
+/// What became of memory that ranks have registered, on rank 0.
+struct Registered {
+    Result<> done;
+    NcclRegistration registration = NcclRegistration::none;
+    std::string reason;
+};
+
+/// Ranks register memory of so many bytes and such a layout each, and move data in it.
+[[nodiscard]] Registered register_memory(NcclTable const& table, std::function<Bytes(std::int32_t)> const& bytes,
+                                         std::function<std::uint64_t(std::int32_t)> const& layout,
+                                         std::chrono::nanoseconds limit = 10s,
+                                         std::chrono::nanoseconds control_limit = 20s) {
+    Registered out;
+    auto const body = [&](auto& nccl, auto& context, auto& stream, auto& world) -> Result<> {
+        auto const own = bytes(world.rank());
+        auto const memory = nccl.allocate(own);
+        if (auto const told = nccl.register_memory(layout(world.rank())); !told) return told;
+        // All ranks come to the same.
+        auto const registration = nccl.memory().registration();
+        auto const all = detail::exchange_results(world, Result<NcclRegistration>(registration));
+        if (!all) return all.error();
+        for (auto const other : *all)
+            if (other != registration) return Error{ErrorCode::invalid_argument}.in("test").because("differ");
+        if (FakeNccl::get().heap.is_known() != (registration != NcclRegistration::none))
+            return Error{ErrorCode::invalid_argument}.in("test").because("registered in part");
+        if (world.rank() == 0) {
+            out.registration = registration;
+            out.reason = nccl.memory().reason();
+        }
+        if (memory) {
+            auto const count = std::int64_t{16};
+            TensorView<float, 1, Fake> const sum(static_cast<float*>(*memory), {count});
+            std::vector<float> const values(static_cast<std::size_t>(count), 1.0F);
+            (void)Fake::copy<float>(TensorView<float const, 1, Host>(values.data(), {count}), sum, stream);
+            if (auto const put = nccl.template all_reduce<float>(sum); !put) return put;
+            std::vector<float> seen(values.size());
+            (void)Fake::copy<float>(TensorView<float const, 1, Fake>(sum),
+                                    TensorView<float, 1, Host>(seen.data(), {count}), stream);
+            if (auto const waited = stream.synchronize(Deadline::after(10s)); !waited) return waited;
+            if (auto const ok = expect(seen, std::vector<float>(values.size(), 2.0F), "sum"); !ok) return ok;
+        }
+        return collect_all(nccl, context, stream);
+    };
+    out.done = run_ranks(2, limit, body, table, control_limit);
+    CHECK(FakeNccl::get().alive == 0);
+    CHECK(FakeNccl::get().heap.blocks() == 0);
+    CHECK(alive() == "");
+    return out;
+}
+
+constexpr auto alike = [](std::int32_t) { return std::uint64_t{7}; };
+constexpr auto large = [](std::int32_t) { return Bytes{5000}; };
+constexpr auto by_rank = [](std::int32_t rank) { return static_cast<std::uint64_t>(rank); };
+constexpr auto larger_by_rank = [](std::int32_t rank) { return Bytes{5000 + 64 * rank}; };
+
+}  // namespace
+
+TEST_CASE("Nccl: memory of the library is a window where ranks lay it out alike, and else each rank's buffer") {
+    Mended const mended;
+    auto& library = FakeNccl::get();
+    library.broken_rules = 0;
+    for (int const asks : {0, 3}) {
+        library.asks_in_progress = asks;
+        auto const same = register_memory(FakeNccl::table(), large, alike);
+        CHECK_MESSAGE(same.done, (same.done ? "" : same.done.error().message()));
+        CHECK(same.registration == NcclRegistration::window);
+        CHECK(same.reason == "");
+        for (auto const& [bytes, layout] :
+             {std::pair<std::function<Bytes(std::int32_t)>, std::function<std::uint64_t(std::int32_t)>>{large, by_rank},
+              {larger_by_rank, alike}}) {
+            auto const unlike = register_memory(FakeNccl::table(), bytes, layout);
+            CHECK_MESSAGE(unlike.done, (unlike.done ? "" : unlike.done.error().message()));
+            CHECK(unlike.registration == NcclRegistration::buffer);
+            CHECK(unlike.reason == "the arena is no window: ranks lay it out unlike");
+        }
+        library.makes_windows = false;
+        auto const none = register_memory(FakeNccl::table(), large, alike);
+        library.makes_windows = true;
+        CHECK(none.done);
+        CHECK(none.registration == NcclRegistration::buffer);
+        CHECK(none.reason == "the arena is no window: the library makes none on these devices");
+    }
+    library.mend();
+    // Older libraries, which is nothing to speak of.
+    auto table = FakeNccl::table();
+    table.add_window = nullptr;
+    CHECK(register_memory(table, large, alike).registration == NcclRegistration::buffer);
+    table.remove_buffer = nullptr;
+    auto const neither = register_memory(table, large, alike);
+    CHECK(neither.done);
+    CHECK(neither.registration == NcclRegistration::none);
+    CHECK(neither.reason == "");
+    table = FakeNccl::table();
+    table.allocate = nullptr;
+    auto const oldest = register_memory(table, large, alike);
+    CHECK(oldest.done);
+    CHECK(oldest.registration == NcclRegistration::none);
+    CHECK(oldest.reason == "");
+    CHECK(library.broken_rules == 0);
+}
+
+TEST_CASE("Nccl: memory that the library does not take is gone without, on all ranks, and said") {
+    Mended const mended;
+    auto& library = FakeNccl::get();
+    library.broken_rules = 0;
+    struct Failure {
+        char const* call;
+        int rank;
+        NcclRegistration registration;
+        char const* reason;
+    };
+    auto const begin = std::chrono::steady_clock::now();
+    for (auto const& one : {Failure{"ncclMemAlloc", -1, NcclRegistration::none, ""},
+                            Failure{"ncclCommWindowRegister", -1, NcclRegistration::none,
+                                    "the arena is no window: ncclCommWindowRegister"},
+                            Failure{"ncclCommWindowRegister", 1, NcclRegistration::none, "the arena is no window: "},
+                            Failure{"ncclCommWindowRegister", 0, NcclRegistration::none,
+                                    "the arena is no window: ncclCommWindowRegister"},
+                            Failure{"ncclCommWindowDeregister", 1, NcclRegistration::window, ""}}) {
+        CAPTURE(std::string(one.call));
+        CAPTURE(one.rank);
+        library.fail(one.call, one.rank);
+        // Ranks wait in the library for one that has failed, and comes to wait for them elsewhere, half of their limit.
+        auto const found = register_memory(FakeNccl::table(), large, alike, 4s, 3s);
+        library.mend();
+        CHECK_MESSAGE(found.done, (found.done ? "" : found.done.error().message()));
+        CHECK(found.registration == one.registration);
+        CHECK_MESSAGE(found.reason.find(one.reason) == 0, found.reason);
+    }
+    CHECK(library.broken_rules == 1);
+    library.broken_rules = 0;
+    for (auto const rank : {0, 1}) {
+        for (auto const* const call : {"ncclCommRegister", "ncclCommDeregister"}) {
+            library.fail(call, rank);
+            auto const found = register_memory(FakeNccl::table(), large, by_rank, 1s);
+            library.mend();
+            CHECK_MESSAGE(found.done, (found.done ? "" : found.done.error().message()));
+            bool const is_end = std::string(call) == "ncclCommDeregister";
+            CHECK((found.registration == NcclRegistration::buffer) == is_end);
+            CHECK((found.reason.find("the arena is not registered: ") == 0) != is_end);
+        }
+    }
+    // Only where the library did not take it back.
+    CHECK(library.broken_rules == 2);
+    CHECK(std::chrono::steady_clock::now() - begin < 60s);
 }
 
 TEST_CASE("load_nccl: a library that is not there, or is no NCCL, is refused by name") {

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <fcntl.h>
 #include <functional>
 #include <memory>
 #include <string>
@@ -87,8 +88,14 @@ std::vector<ProcessOutcome> run_ranks(std::int32_t ranks, Body const& body,
     return run_processes(bodies, meanwhile, 100s);
 }
 
+int count_open() {
+    int count = 0;
+    for (int i = 0; i < 200; ++i) count += fcntl(i, F_GETFD) >= 0 ? 1 : 0;
+    return count;
+}
+
 /// The collectives of a group of peers have the bits of staged ones, and nothing is left behind.
-Result<> compare_with_staged(Place& place) {
+Result<> compare_with_staged(Place& place, PeerSharing sharing) {
     DeviceCommunicator<FakeApi> staged(place.world);
     auto const before = place.context.memory().current();
     {
@@ -98,6 +105,7 @@ Result<> compare_with_staged(Place& place) {
         if (comm.kind() != "peers" || !comm.repeats() ||
             place.context.memory().current() != before + PeerGroup<FakeApi>::bytes_of_rank(small()))
             return wrong("does not hold what it says");
+        if (comm.peers()->sharing() != sharing) return wrong("shares its memory otherwise");
         auto alike = testing::check_collected<Fake, float>(staged, comm, place.context, place.stream);
         if (alike) alike = testing::check_collected<Fake, Bfloat16>(staged, comm, place.context, place.stream);
         if (alike) alike = testing::check_collected<Fake, Float16>(staged, comm, place.context, place.stream);
@@ -106,6 +114,15 @@ Result<> compare_with_staged(Place& place) {
     if (place.context.memory().current() != before) return wrong("still counts the group's memory");
     if (FakeMachine::get().shared.early_releases() != 0) return wrong("memory went that another process had open");
     return {};
+}
+Result<> compare_by_handles(Place& place) {
+    return compare_with_staged(place, PeerSharing::handles);
+}
+Result<> compare_by_descriptors(Place& place) {
+    auto const before = count_open();
+    auto const done = compare_with_staged(place, PeerSharing::descriptors);
+    if (done && count_open() != before) return wrong("leaves descriptors open");
+    return done;
 }
 
 /// Sums over peers until a rank is gone.
@@ -137,13 +154,14 @@ Result<> add_up_for_ever(Place& place, Progress& progress) {
 
 /// Kills rank `victim` of so many at one of 20 points: at one of its calls of the vendor, of which the first ten points have one each,
 /// or when it has done some sums and a while more. The others end soon, and name it.
-void kill_one(std::int32_t ranks, std::int32_t victim, int point) {
+void kill_one(std::int32_t ranks, std::int32_t victim, int point, PeerSharing sharing = PeerSharing::handles) {
     CAPTURE(ranks);
     CAPTURE(victim);
     CAPTURE(point);
     auto const progress = Progress::make();
     // A rank makes some 25 calls until it is ready, and as many in three turns.
     auto const prepare = [&](std::int32_t rank) {
+        if (sharing == PeerSharing::descriptors) FakeMachine::get().refuse("open_shared");
         if (rank == victim && point < 10) FakeMachine::get().die_at_call(1 + point * 5);
     };
     auto const begin = std::chrono::steady_clock::now();
@@ -213,7 +231,10 @@ TEST_CASE("Peers of processes: what fails on one rank is every rank's error, wit
         CAPTURE(name);
         auto const outcomes = run_ranks(3, [&](Place& place) -> Result<> {
             auto const before = FakeMachine::get().memory.load();
-            if (place.world.rank() == 1) FakeMachine::get().fail(name);
+            if (place.world.rank() == 1) {
+                FakeMachine::get().fail(name);
+                FakeMachine::get().refuse("allocate_mapped");
+            }
             auto const peers = join_peer_processes(place.world, place.context, place.stream, small());
             if (peers) return wrong("is a group");
             FakeMachine::get().mend();
@@ -226,6 +247,32 @@ TEST_CASE("Peers of processes: what fails on one rank is every rank's error, wit
             auto const* const wanted = words;
             CHECK_MESSAGE(outcome.message.find(wanted) != std::string::npos, outcome.message);
             CHECK_MESSAGE(outcome.message.find("rank 1 on fake:1") != std::string::npos, outcome.message);
+        }
+    }
+}
+
+TEST_CASE("Peers of processes: where handles are refused, what fails of descriptors is every rank's error, too") {
+    for (auto const* const call : {"allocate_mapped", "export_mapped", "open_mapped"}) {
+        CAPTURE(call);
+        auto const outcomes = run_ranks(3, [&](Place& place) -> Result<> {
+            auto const before = FakeMachine::get().memory.load();
+            auto const files = count_open();
+            // One rank is refused the one, and another one the other.
+            if (place.world.rank() == 2) FakeMachine::get().refuse("export_shared");
+            if (place.world.rank() == 1) FakeMachine::get().fail(call);
+            auto const peers = join_peer_processes(place.world, place.context, place.stream, small());
+            if (peers) return wrong("is a group");
+            FakeMachine::get().mend();
+            if (auto const met = barrier(place.world); !met) return met;
+            if (FakeMachine::get().memory != before) return wrong("leaves memory behind");
+            if (count_open() != files) return wrong("leaves descriptors open");
+            if (FakeMachine::get().shared.early_releases() != 0) return wrong("memory went that was open");
+            return peers.error();
+        });
+        for (auto const& outcome : outcomes) {
+            CHECK_MESSAGE(outcome.message.find("rank 2 on fake:2") != std::string::npos, outcome.message);
+            CHECK_MESSAGE(outcome.message.find("; by descriptors: peers: rank 1 on fake:1") != std::string::npos,
+                          outcome.message);
         }
     }
 }
@@ -245,20 +292,66 @@ TEST_SUITE_BEGIN("fibers");
 TEST_CASE("Peers of processes: collectives have the bits of staged ones over 2 to 8 processes") {
     for (std::int32_t const ranks : {2, 3, 8}) {
         CAPTURE(ranks);
-        check_all_succeed(run_ranks(ranks, compare_with_staged));
+        check_all_succeed(run_ranks(ranks, compare_by_handles));
     }
 }
 
 TEST_CASE("Peers of processes: a rank that sees its own device alone, or shares one that runs both, works as well") {
-    check_all_succeed(run_ranks(3, compare_with_staged, [](std::int32_t rank) {
+    check_all_succeed(run_ranks(3, compare_by_handles, [](std::int32_t rank) {
         FakeMachine::get().first_device = rank;
         FakeMachine::get().devices = 1;
     }));
-    check_all_succeed(run_ranks(2, compare_with_staged, [](std::int32_t) {
+    check_all_succeed(run_ranks(2, compare_by_handles, [](std::int32_t) {
         FakeMachine::get().devices = 1;
         FakeMachine::get().multiprocessors = 2;
         FakeMachine::get().runs_processes_at_once = true;
     }));
+}
+
+TEST_CASE("Peers of processes: where one rank is refused handles, all share their memory by descriptors") {
+    for (auto const* const call : {"open_shared", "export_shared"}) {
+        for (std::int32_t const ranks : {2, 3, 8}) {
+            CAPTURE(call);
+            CAPTURE(ranks);
+            check_all_succeed(run_ranks(ranks, compare_by_descriptors, [&](std::int32_t rank) {
+                if (rank == ranks - 1) FakeMachine::get().refuse(call);
+            }));
+        }
+    }
+    check_all_succeed(run_ranks(3, compare_by_descriptors, [](std::int32_t rank) {
+        FakeMachine::get().refuse("open_shared");
+        FakeMachine::get().first_device = rank;
+        FakeMachine::get().devices = 1;
+    }));
+}
+
+TEST_CASE("Peers of processes: whoever is killed where handles are refused is named by all others, too") {
+    // In the midst of the exchange of descriptors.
+    for (auto const* const call : {"allocate_mapped", "export_mapped", "open_mapped"}) {
+        CAPTURE(call);
+        auto const outcomes = run_ranks(
+            3,
+            [&](Place& place) -> Result<> {
+                auto const peers = join_peer_processes(place.world, place.context, place.stream, small());
+                return peers ? wrong("is a group") : peers.error();
+            },
+            [&](std::int32_t rank) {
+                FakeMachine::get().refuse("open_shared");
+                if (rank == 1) FakeMachine::get().die_at(call);
+            });
+        CHECK_FALSE(outcomes[1].has_answered);
+        for (auto const rank : {std::size_t{0}, std::size_t{2}}) {
+            auto const& outcome = outcomes[rank];
+            REQUIRE_MESSAGE(outcome.has_answered, outcome.status);
+            CHECK_MESSAGE(outcome.message.find("rank 1: ") != std::string::npos, outcome.message);
+            CHECK(outcome.took < kernel_limit / 2);
+        }
+    }
+    int point = 1;
+    for (std::int32_t const ranks : {2, 3, 5}) {
+        for (int i = 0; i < 4; ++i, point = (point + 3) % 20)
+            kill_one(ranks, point % ranks, point, PeerSharing::descriptors);
+    }
 }
 
 TEST_CASE("Peers of processes: whoever is killed is named by all others, who wait no longer for it") {
@@ -275,14 +368,15 @@ TEST_SUITE_BEGIN("long");
 TEST_CASE("Peers of processes: collectives over every number of processes to 8") {
     for (std::int32_t ranks = 2; ranks <= 8; ++ranks) {
         CAPTURE(ranks);
-        check_all_succeed(run_ranks(ranks, compare_with_staged));
+        check_all_succeed(run_ranks(ranks, compare_by_handles));
     }
 }
 
-TEST_CASE("Peers of processes: 100 runs of which a rank is killed, at 20 points, none hangs") {
+TEST_CASE("Peers of processes: 200 runs of which a rank is killed, at 20 points, none hangs") {
     for (int run = 0; run < 100; ++run) {
         auto const ranks = 2 + run % 7;
         kill_one(ranks, (run / 7) % ranks, run % 20);
+        kill_one(ranks, (run / 7) % ranks, run % 20, PeerSharing::descriptors);
     }
 }
 

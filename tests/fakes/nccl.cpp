@@ -4,106 +4,50 @@
 //   SHARDWISE_FAKE_NCCL_FOLDER    where groups have their folders; whoever sets it removes it
 //   SHARDWISE_FAKE_NCCL_DELAY_MS  every message comes so much later
 //   SHARDWISE_FAKE_NCCL_ERROR     RANK:CALLS: after so many calls the rank's communicator says that it has failed
+//   SHARDWISE_FAKE_NCCL_WINDOWS   none: it makes no windows; RANK: that rank's are refused
+// What is summed in a window lies at the same offset of it on all ranks, or the communicator fails.
 // A rank whose process has ended is found out while a message of it is waited for.
 #include <shardwise/comm/device/nccl_library.hpp>
 #include <shardwise/quant/half_types.hpp>
 
-#include "nccl_rules.hpp"
+#include "nccl_comm.hpp"
 
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <cstddef>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <thread>
-#include <unistd.h>
 #include <utility>
 #include <vector>
 
 using namespace shardwise;
 using shardwise::testing::NcclCalls;
+using shardwise::testing::NcclComm;
+using shardwise::testing::NcclHeap;
 using shardwise::testing::NcclPart;
 using shardwise::testing::NcclRules;
+using shardwise::testing::read_whole;
+using shardwise::testing::setting;
+using shardwise::testing::write_whole;
 
 namespace {
 
 constexpr int invalid_argument = NcclRules::invalid_argument;
 constexpr int remote_error = NcclRules::remote_error;
+constexpr int invalid_usage = NcclRules::invalid_usage;
+
+NcclHeap heap;
+std::atomic<int> broken_rules{0};
 
 using PutInStream = void (*)(void* stream, void (*task)(void*), void* of);
 PutInStream put_in_stream = nullptr;
 
-std::string setting(char const* name) {
-    auto const* const value = std::getenv(name);
-    return value == nullptr ? "" : value;
-}
-
-void write_whole(std::string const& path, std::string_view bytes) {
-    auto const part = path + ".part";
-    std::ofstream(part, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    (void)std::rename(part.c_str(), path.c_str());
-}
-std::optional<std::string> read_whole(std::string const& path) {
-    std::ifstream file(path, std::ios::binary);
-    if (!file) return std::nullopt;
-    return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
-struct Comm {
-    std::string folder;
-    int rank = 0;
-    int ranks = 0;
-    bool has_met = false;
-    int calls = 0;
-    int splits = 0;
-    /// By the other rank.
-    std::map<int, int> sent{};
-    std::map<int, int> received{};
-    std::atomic<bool> is_aborted{false};
-    std::atomic<int> status{0};
-
-    std::string process_file(int of) const { return folder + "/process." + std::to_string(of); }
-    std::string message(int from, int to, int number) const {
-        return folder + "/message." + std::to_string(from) + "." + std::to_string(to) + "." + std::to_string(number);
-    }
-    void come() { write_whole(process_file(rank), std::to_string(getpid())); }
-    bool have_all_come() {
-        for (int of = 0; of < ranks && !has_met; ++of) {
-            if (!std::filesystem::exists(process_file(of))) return false;
-        }
-        return has_met = true;
-    }
-    bool is_gone(int of) const {
-        auto const process = read_whole(process_file(of));
-        auto const state = process ? read_whole("/proc/" + *process + "/stat") : std::nullopt;
-        // "(name) Z": a zombie, which has ended and was not waited for.
-        return !state || state->find(") Z") != std::string::npos;
-    }
-    /// A message, once it is there; none of a rank that is gone, or after this one's end.
-    std::optional<std::string> wait_for(int from, int number) {
-        auto const path = message(from, rank, number);
-        while (!is_aborted && status == 0) {
-            if (auto found = read_whole(path)) {
-                (void)std::remove(path.c_str());
-                return found;
-            }
-            if (is_gone(from) && !std::filesystem::exists(path)) status = remote_error;
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        }
-        return std::nullopt;
-    }
-};
-
-using Shared = std::shared_ptr<Comm>;
+using Shared = std::shared_ptr<NcclComm>;
 Shared& of(NcclTable::Handle handle) {
     return *static_cast<Shared*>(handle);
 }
@@ -132,6 +76,12 @@ void put_send(Shared const& comm, int to, void const* data, std::size_t bytes, v
             write_whole(comm->message(comm->rank, to, number), {static_cast<char const*>(data), bytes});
         },
         true);
+}
+void put_send(Shared const& comm, int to, std::shared_ptr<std::int64_t> const& word, void* stream) {
+    put_send(comm, to, word.get(), sizeof *word, stream);
+    // It lives until it is sent.
+    put(
+        stream, [word] {}, true);
 }
 template <class Take>
 void put_receive(Shared const& comm, int from, void* stream, Take const& take) {
@@ -181,6 +131,19 @@ void put_sum(Shared const& comm, T const* in, T* out, std::size_t count, int roo
     }
 }
 
+/// Ranks that sum in windows do so at one offset.
+void compare_offsets(Shared const& comm, void const* at, void* stream) {
+    auto const own = std::make_shared<std::int64_t>(comm->known.offset(at));
+    for (int to = 0; to < comm->ranks; ++to) put_send(comm, to, own, stream);
+    for (int from = 0; from < comm->ranks; ++from) {
+        put_receive(comm, from, stream, [comm, own](std::string const& message) {
+            std::int64_t other = 0;
+            std::memcpy(&other, message.data(), sizeof other);
+            if (other != *own) comm->status = invalid_usage, ++broken_rules;
+        });
+    }
+}
+
 /// What a call says: that it has begun, or that the communicator has failed.
 int called(Shared const& comm) {
     auto const error = setting("SHARDWISE_FAKE_NCCL_ERROR");
@@ -193,7 +156,7 @@ int called(Shared const& comm) {
 }
 
 int open(NcclTable::Handle* to, std::string folder, int rank, int ranks) {
-    auto comm = std::make_shared<Comm>();
+    auto comm = std::make_shared<NcclComm>();
     comm->folder = std::move(folder);
     comm->rank = rank;
     comm->ranks = ranks;
@@ -203,6 +166,7 @@ int open(NcclTable::Handle* to, std::string folder, int rank, int ranks) {
 }
 
 void close(NcclTable::Handle handle) {
+    of(handle)->known.clear(heap);
     delete static_cast<Shared*>(handle);
 }
 
@@ -213,6 +177,11 @@ extern "C" {
 /// How tasks are put into a stream of the program's.
 void shardwise_fake_nccl_streams(PutInStream put_task) {
     put_in_stream = put_task;
+}
+/// Windows that were made since this was last asked; -1 where a rule was broken or memory is left.
+int shardwise_fake_nccl_windows() {
+    auto const made = NcclComm::windows_made.exchange(0);
+    return broken_rules.exchange(0) != 0 || heap.blocks() != 0 ? -1 : made;
 }
 
 int ncclGetVersion(int* version) {
@@ -250,8 +219,9 @@ int ncclCommSplit(NcclTable::Handle parent, int color, int key, NcclTable::Handl
     std::filesystem::create_directory(folder, ignored);
     return open(to, folder, part.rank, part.ranks);
 }
-int ncclCommFinalize(NcclTable::Handle) {
-    return 0;
+int ncclCommFinalize(NcclTable::Handle comm) {
+    if (of(comm)->known.ranges.empty()) return 0;
+    return ++broken_rules, invalid_usage;
 }
 int ncclCommDestroy(NcclTable::Handle comm) {
     close(comm);
@@ -267,10 +237,13 @@ char const* ncclGetErrorString(int status) {
 }
 int ncclCommGetAsyncError(NcclTable::Handle comm, int* status) {
     auto const& own = of(comm);
-    *status = own->status != 0 ? own->status.load() : own->have_all_come() ? 0 : NcclTable::in_progress;
+    *status = own->status != 0                                   ? own->status.load()
+              : own->have_all_come() && !own->waits_for_window() ? own->status.load()
+                                                                 : NcclTable::in_progress;
     return 0;
 }
 int ncclAllReduce(void const* in, void* out, std::size_t count, int dtype, int, NcclTable::Handle comm, void* stream) {
+    if (!of(comm)->known.ranges.empty()) compare_offsets(of(comm), in, stream);
     auto const put_all = [&]<class T>(T) {
         put_sum(of(comm), static_cast<T const*>(in), static_cast<T*>(out), count, -1, stream);
     };
@@ -310,6 +283,42 @@ int ncclAllGather(void const* in, void* out, std::size_t count, int dtype, NcclT
     for (int from = 0; from < own->ranks; ++from)
         put_copy(own, from, static_cast<char*>(out) + static_cast<std::size_t>(from) * bytes, stream);
     return called(own);
+}
+int ncclMemAlloc(void** to, std::size_t bytes) {
+    *to = heap.allocate(bytes);
+    return 0;
+}
+int ncclMemFree(void* memory) {
+    if (!heap.release(memory)) ++broken_rules;
+    return 0;
+}
+int ncclCommRegister(NcclTable::Handle comm, void* begin, std::size_t bytes, void** buffer) {
+    auto* const range = heap.add(begin, bytes, false);
+    if (range == nullptr) return invalid_argument;
+    of(comm)->known.ranges.push_back(range);
+    *buffer = range;
+    return 0;
+}
+int ncclCommDeregister(NcclTable::Handle comm, void* buffer) {
+    return of(comm)->known.remove(heap, buffer) ? 0 : invalid_usage;
+}
+int ncclCommWindowRegister(NcclTable::Handle comm, void* begin, std::size_t bytes, NcclTable::Window* window,
+                           int flags) {
+    auto const& own = of(comm);
+    auto const how = setting("SHARDWISE_FAKE_NCCL_WINDOWS");
+    if (how == "none") return *window = nullptr, 0;
+    if (how == std::to_string(own->rank)) return own->status = invalid_usage, invalid_usage;
+    auto* const range = heap.add(begin, bytes, true);
+    if (range == nullptr) return invalid_argument;
+    own->known.ranges.push_back(range);
+    own->known.asked = range;
+    own->known.to = window;
+    ++own->windows;
+    write_whole(own->window_file(own->rank), std::to_string(bytes) + " " + std::to_string(flags));
+    return NcclTable::in_progress;
+}
+int ncclCommWindowDeregister(NcclTable::Handle comm, NcclTable::Window window) {
+    return of(comm)->known.remove(heap, window) ? 0 : invalid_usage;
 }
 int ncclSend(void const* in, std::size_t count, int dtype, int peer, NcclTable::Handle comm, void* stream) {
     put_send(of(comm), peer, in, count * size_of(dtype), stream);

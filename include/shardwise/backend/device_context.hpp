@@ -107,17 +107,34 @@ public:
         return {};
     }
     [[nodiscard]] Bytes reserved() const { return block_bytes_; }
+    /// Memory of the device's that somebody else owns, for one buffer: what is allocated while `take_apart` is on, and no larger.
+    /// It outlives that buffer.
+    void set_apart(void* memory, Bytes bytes) {
+        std::lock_guard const lock(mutex_);
+        apart_ = static_cast<std::byte*>(memory);
+        apart_bytes_ = bytes;
+    }
+    /// Whether what is allocated next is that buffer (detail::allocate_apart).
+    void take_apart(bool does) { takes_apart_ = does; }
     /// A part of the block; null where it has no place.
     [[nodiscard]] void* take(Bytes bytes) {
         std::lock_guard const lock(mutex_);
+        if (takes_apart_ && !is_apart_taken_ && bytes <= apart_bytes_) {
+            is_apart_taken_ = true;
+            return apart_;
+        }
         auto const offset = free_.take(bytes.count(), is_brief_);
         return offset ? block_ + *offset : nullptr;
     }
-    /// False for memory that is no part of the block.
+    /// False for memory that is no part of the block, and was not set apart.
     [[nodiscard]] bool give_back(void* memory, Bytes bytes) {
         auto* const at = static_cast<std::byte*>(memory);
         std::lock_guard const lock(mutex_);
         std::less<std::byte*> const before;
+        if (is_apart_taken_ && at == apart_) {
+            is_apart_taken_ = false;
+            return true;
+        }
         if (block_ == nullptr || before(at, block_) || !before(at, block_ + block_bytes_.count())) return false;
         free_.give_back(at - block_, bytes.count());
         return true;
@@ -193,6 +210,10 @@ private:
     std::byte* block_ = nullptr;
     Bytes block_bytes_{};
     detail::FreeRanges free_;
+    std::byte* apart_ = nullptr;
+    Bytes apart_bytes_{};
+    bool takes_apart_ = false;
+    bool is_apart_taken_ = false;
     bool is_brief_ = false;
     bool are_weights_brief_ = false;
     WeightUpload<Api>* upload_ = nullptr;

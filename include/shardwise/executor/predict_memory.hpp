@@ -50,6 +50,10 @@ struct PredictedMemory {
     [[nodiscard]] constexpr Bytes total() const {
         return std::max(weights + kv_cache + activations + scratch + products, loading);
     }
+    /// How much less that is where activations lie elsewhere.
+    [[nodiscard]] constexpr Bytes less_apart() const {
+        return total() - std::max(weights + kv_cache + scratch + products, loading);
+    }
 };
 
 /// How the parameters of a checkpoint are held by ranks that load them with these options.

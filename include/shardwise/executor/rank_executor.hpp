@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/backend/apart_memory.hpp>
 #include <shardwise/backend/brief_memory.hpp>
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/comm/device/device_communicator.hpp>
@@ -49,8 +50,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 ///   1 gives `create` its place among the groups, {groups, its own};
 ///   2 makes one exchange, `executor.make_exchange(home, peers)`, on a communicator of the ranks that have its
 ///     tensor-parallel number in all groups, and keeps it as long as the executor;
-///   3 gives it to every `forward`. Groups step together until the last has ended (an all_reduce over the peers of what is left
-///     tells): one that has nothing to compute calls `join_step` instead.
+///   3 gives it to every `forward`. Groups step together until the last has ended: one without anything to compute calls `join_step`.
 ///
 /// Policy  Fast or Deterministic, which gives the same bits for any number of ranks
 template <ComputeBackend Backend, ReductionPolicy Policy>
@@ -187,6 +187,8 @@ public:
     [[nodiscard]] Bytes activation_bytes() const {
         return arena_.bytes() + scratch_.bytes() + step_.bytes() + rotations_.bytes();
     }
+    /// How values lie in the arena, which its collectives move: alike on ranks where every value has one offset on all of them.
+    [[nodiscard]] std::uint64_t arena_layout() const { return layout_of(bodies_, blocks_); }
     [[nodiscard]] Bytes product_bytes() const { return product_memory_.bytes(); }  // of inputs in a form of their own
 
 private:
@@ -343,7 +345,7 @@ private:
         }
         if (auto const made = take(cache_, KvCache<Backend>::create(context, layers, kv_capacity(limits_))); !made)
             return made;
-        if (auto const made = take(arena_, decltype(arena_)::allocate(context, arena.count())); !made) return made;
+        if (auto const made = detail::allocate_apart(arena_, context, arena.count()); !made) return made;
         if (auto const made = take(scratch_, decltype(scratch_)::allocate(context, scratch)); !made) return made;
         if (auto const done = rotations_.allocate(context, limits_.step_tokens); !done) return done;
         if (auto const done = product_memory_.allocate(context); !done) return done;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/core/checked.hpp>
+#include <shardwise/core/fnv1a.hpp>
 #include <shardwise/executor/block_cut.hpp>
 #include <shardwise/executor/executor_limits.hpp>
 #include <shardwise/kernels/step_bounds.hpp>
@@ -97,6 +98,17 @@ struct PlannedBody {
     auto const number = static_cast<std::size_t>(found - bodies.begin());
     if (found == bodies.end()) bodies.push_back({program, std::move(local), {}});
     return number;
+}
+
+/// A number for where the values of a rank's blocks lie, one block after another.
+template <class Blocks>
+[[nodiscard]] std::uint64_t layout_of(std::vector<PlannedBody> const& bodies, Blocks const& blocks) {
+    auto hash = detail::fnv1a_start;
+    for (auto const& block : blocks) {
+        for (auto const offset : bodies[block.body].plan.layout.offsets)
+            hash = detail::fnv1a_step(hash, static_cast<std::uint64_t>(offset.count()));
+    }
+    return hash;
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -194,10 +194,14 @@ template <ReductionPolicy Policy, ComputeBackend Backend>
         auto const linked = check_linked_kernels<Backend, Policy>(model, parameters, place, limits, {}, {}, {});
         if (!linked) return end(linked.error());
         auto const states = allocated_bytes<Backend>(Bytes{row_bytes * limits.step_tokens});
-        if (auto const fits = agree_on(world, machine.reserve(predicted->total() + states)); !fits) return fits;
+        auto const apart =
+            communicators.set_apart(predicted->activations, machine) ? predicted->less_apart() : Bytes{0};
+        auto const reserved = machine.reserve(predicted->total() + states, apart);
+        if (auto const fits = agree_on(world, reserved); !fits) return fits;
     }
     auto executor = RankExecutor<Backend, Policy>::create(machine.home(), model, parameters, place, limits);
     if (!executor) return end(executor.error());
+    if (auto const told = communicators.register_values(executor->arena_layout()); !told) return end(told.error());
     if (options.log.hears(LogLevel::debug)) {
         options.log(
             LogLevel::debug, world.rank(),

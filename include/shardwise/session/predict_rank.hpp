@@ -41,6 +41,9 @@ struct RankPrediction {
     Bytes own{};
     /// Its session's part of that.
     Bytes session{};
+    /// What collectives move, and how much less the rest is without it.
+    Bytes values{};
+    Bytes less_apart{};
     /// Of a rank on a device, in the host's memory.
     Bytes pinned{};
 };
@@ -54,7 +57,11 @@ template <ComputeBackend Backend, ReductionPolicy Policy>
     if (!held) return held.error();
     auto const beside = TokenChooser<Backend>::bytes_for(limits, model.config.vocab_size);
     if (!beside) return beside.error();
-    RankPrediction out{.own = held->total() + *beside, .session = *beside, .pinned = held->pinned};
+    RankPrediction out{.own = held->total() + *beside,
+                       .session = *beside,
+                       .values = held->activations,
+                       .less_apart = held->less_apart(),
+                       .pinned = held->pinned};
     if constexpr (!HasHostMemory<Backend>) {
         auto const pinned = TokenChooser<Backend>::pinned_for(limits, model.config.vocab_size);
         if (!pinned) return pinned.error();

@@ -38,6 +38,8 @@ public:
         team_ = &team;
         return {};
     }
+    [[nodiscard]] bool set_apart(Bytes, RankMachine<Backend>&) const { return false; }
+    [[nodiscard]] Result<> register_values(std::uint64_t) const { return {}; }
     [[nodiscard]] Type& group() { return *group_; }
     [[nodiscard]] Type& team() { return *team_; }
     /// What rows travel with to the experts of other groups.
@@ -92,6 +94,23 @@ public:
         machine.renew_stream();
         return group_.emplace(group), Result<>{};
     }
+    /// Sets memory apart for the values that collectives move, where a library of them has its own: before anything is reserved. False:
+    /// they lie where all else does.
+    [[nodiscard]] bool set_apart(Bytes values, RankMachine<DeviceBackend<Api>>& machine) {
+        if (!group_ || group_->nccl() == nullptr || values.count() == 0) return false;
+        auto const memory = group_->nccl()->allocate(values);
+        if (memory) machine.home().context.set_apart(*memory, values);
+        return memory.has_value();
+    }
+    /// Tells that library of it, of which every rank of the group calls it once its values lie there.
+    ///
+    /// Errors  as Nccl::register_memory
+    [[nodiscard]] Result<> register_values(std::uint64_t layout) {
+        if (!group_ || group_->nccl() == nullptr) return {};
+        auto const told = group_->nccl()->register_memory(layout);
+        reason_ = group_->nccl()->memory().reason();
+        return told;
+    }
     [[nodiscard]] Type& group() { return *group_; }
     [[nodiscard]] Type& team() { return *team_; }
     /// What rows travel with to the experts of other groups: through the host's memory.
@@ -109,7 +128,7 @@ public:
     [[nodiscard]] std::string_view kind() const {
         return group_->size() == 1 && team_->size() > 1 ? "staged" : group_->kind();
     }
-    /// Why it is not peers where those would have been taken; empty: they are, or were not wanted.
+    /// Why it is not peers where those would have been taken, and what NCCL's library did not take of what it was offered; empty: nothing.
     [[nodiscard]] std::string const& reason() const { return reason_; }
     /// Tells ranks whose kernels wait for this one's that it ends.
     void give_up() {

@@ -54,18 +54,19 @@ public:
         home_.emplace(RankHome<Backend>{host_.context, *context_});
         return {};
     }
-    /// Takes all that the rank will hold as one block, before anything is loaded.
+    /// Takes all that the rank will hold as one block, before anything is loaded; `apart` of what is needed was set apart already.
     ///
     /// Errors  out_of_memory with what is free; backend_failure
-    [[nodiscard]] Result<> reserve(Bytes needed) {
+    [[nodiscard]] Result<> reserve(Bytes needed, Bytes apart = Bytes{0}) {
         auto const free = context_->free_memory();
         if (!free) return free.error();
-        auto const taken = needed <= *free ? context_->reserve(needed) : Result<>(Error{ErrorCode::out_of_memory});
+        auto const rest = needed - apart;
+        auto const taken = rest <= *free ? context_->reserve(rest) : Result<>(Error{ErrorCode::out_of_memory});
         if (taken || taken.error().code() != ErrorCode::out_of_memory) return taken;
         return Error{ErrorCode::out_of_memory}
             .in(std::string(Backend::name) + ":" + std::to_string(context_->device()))
             .needs(needed)
-            .has(*free)
+            .has(*free + apart)
             .fix("use a smaller context, fewer sequences, weights of fewer bits, or more devices");
     }
 
@@ -106,7 +107,7 @@ public:
         return without_vendor(options.devices.vendor);
     }
     /// The system says so itself where it runs out.
-    [[nodiscard]] Result<> reserve(Bytes) const { return {}; }
+    [[nodiscard]] Result<> reserve(Bytes, Bytes = Bytes{0}) const { return {}; }
 
     [[nodiscard]] HostContext& host() { return host_.context; }
     [[nodiscard]] Result<IsaLevel> const& isa() const { return host_.context.isa(); }

@@ -98,7 +98,9 @@ public:
             return linked;
         }
         // What peers see is there already.
-        if (auto const fits = machine_.reserve(predicted_.own); !fits) return fits;
+        bool const is_apart = communicators_.set_apart(predicted_.values, machine_);
+        auto const fits = machine_.reserve(predicted_.own, is_apart ? predicted_.less_apart : Bytes{0});
+        if (!fits) return fits;
         auto load = options_.load;
         if (!is_first()) load.observer = {};
         if (options_.tp > 1) load.share_largest = largest_of_ranks(group());
@@ -110,6 +112,7 @@ public:
             return executor.error();
         }
         executor_.emplace(std::move(*executor));
+        if (auto const told = communicators_.register_values(executor_->arena_layout()); !told) return told;
         if (groups_) {
             auto exchange = executor_->make_exchange(machine_.home(), communicators_.over(groups_->peers()));
             if (!exchange) return exchange.error();

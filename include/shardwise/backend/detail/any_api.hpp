@@ -59,6 +59,10 @@ struct AnyApi {
     static Result<SharedHandle> export_shared(void* memory);
     static Result<void*> open_shared(SharedHandle handle);
     static void close_shared(void* memory);
+    static Result<void*> allocate_mapped(std::size_t bytes);
+    static Result<int> export_mapped(void* memory);
+    static Result<void*> open_mapped(int descriptor, std::size_t bytes);
+    static void release_mapped(void* memory, std::size_t bytes);
     static Result<> begin_capture(Stream stream);
     static Result<Graph> end_capture(Stream stream);
     static Result<> upload_graph(Graph graph, Stream stream);

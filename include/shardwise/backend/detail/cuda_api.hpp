@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/backend/detail/cuda_mapping.hpp>
 #include <shardwise/backend/detail/device_api.hpp>
 
 #include <cstddef>
@@ -197,6 +198,24 @@ struct CudaApi {
         return memory;
     }
     static void close_shared(void* memory) { (void)cudaIpcCloseMemHandle(memory); }
+    static Result<void*> allocate_mapped(std::size_t bytes) {
+        auto const mapping = open_mapping();
+        if (!mapping) return mapping.error();
+        return mapping->allocate(bytes);
+    }
+    static Result<int> export_mapped(void* memory) {
+        auto const mapping = open_mapping();
+        if (!mapping) return mapping.error();
+        return mapping->export_descriptor(memory);
+    }
+    static Result<void*> open_mapped(int descriptor, std::size_t bytes) {
+        auto const mapping = open_mapping();
+        if (!mapping) return mapping.error();
+        return mapping->map(descriptor, bytes);
+    }
+    static void release_mapped(void* memory, std::size_t bytes) {
+        if (auto const mapping = open_mapping()) mapping->release(memory, bytes);
+    }
 
     static Result<> begin_capture(Stream stream) {
         return cuda_result(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
@@ -219,6 +238,14 @@ struct CudaApi {
         return cuda_result(cudaGraphLaunch(graph, stream), "cudaGraphLaunch");
     }
     static void destroy_graph(Graph graph) { (void)cudaGraphExecDestroy(graph); }
+
+private:
+    [[nodiscard]] static Result<CudaMapping> open_mapping() {
+        auto const device = current_device();
+        if (!device) return device.error();
+        // The runtime counts devices as the driver does.
+        return CudaMapping::open(*device);
+    }
 };
 
 static_assert(DeviceApi<CudaApi>);

@@ -34,7 +34,7 @@ struct SharedHandle {
 template <class Api>
 concept DeviceApi = requires(typename Api::Stream stream, typename Api::Event event, typename Api::Graph graph,
                              void* memory, void const* from, std::size_t bytes, std::int32_t device,
-                             SharedHandle handle) {
+                             SharedHandle handle, int descriptor) {
     { Api::name } -> std::convertible_to<std::string_view>;
     // Of the vendor's widest and narrowest warps; launchers count what threads do by the widest.
     { Api::warp_size } -> std::convertible_to<std::int32_t>;
@@ -73,6 +73,12 @@ concept DeviceApi = requires(typename Api::Stream stream, typename Api::Event ev
     { Api::export_shared(memory) } -> std::same_as<Result<SharedHandle>>;
     { Api::open_shared(handle) } -> std::same_as<Result<void*>>;
     Api::close_shared(memory);
+    // The same where handles are refused: memory that another process maps by a file descriptor, which the caller closes, and says how long
+    // it is. Both end with release_mapped, whichever goes first. Unsupported where the vendor has none.
+    { Api::allocate_mapped(bytes) } -> std::same_as<Result<void*>>;
+    { Api::export_mapped(memory) } -> std::same_as<Result<int>>;
+    { Api::open_mapped(descriptor, bytes) } -> std::same_as<Result<void*>>;
+    Api::release_mapped(memory, bytes);
     // What is put into a stream between the two is taken down, not run; the end makes a graph of it that can be launched.
     { Api::begin_capture(stream) } -> std::same_as<Result<>>;
     { Api::end_capture(stream) } -> std::same_as<Result<typename Api::Graph>>;

@@ -208,6 +208,17 @@ struct HipApi {
     static void close_shared(void* memory) {
         (void)hipIpcCloseMemHandle(memory);
     }
+    /// None: hipMemCreate (HIP 5.2) has no fine-grained memory, in which alone kernels see what another device writes while they run.
+    static Result<void*> allocate_mapped(std::size_t) {
+        return no_mapping();
+    }
+    static Result<int> export_mapped(void*) {
+        return no_mapping();
+    }
+    static Result<void*> open_mapped(int, std::size_t) {
+        return no_mapping();
+    }
+    static void release_mapped(void*, std::size_t) {}
 
     static Result<> begin_capture(Stream stream) {
         return hip_result(hipStreamBeginCapture(stream, hipStreamCaptureModeThreadLocal), "hipStreamBeginCapture");
@@ -232,6 +243,14 @@ struct HipApi {
     }
     static void destroy_graph(Graph graph) {
         (void)hipGraphExecDestroy(graph);
+    }
+
+private:
+    [[nodiscard]] static Error no_mapping() {
+        return Error{ErrorCode::unsupported}
+            .in("hip")
+            .because("shares no memory by file descriptors in which kernels wait for each other")
+            .fix("use hipIpc handles, or staged");
     }
 };
 

@@ -7,6 +7,7 @@
 #include <shardwise/comm/all_gather.hpp>
 #include <shardwise/comm/broadcast.hpp>
 #include <shardwise/comm/device/nccl_library.hpp>
+#include <shardwise/comm/device/nccl_memory.hpp>
 #include <shardwise/comm/host_communicator.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/tensor_view.hpp>
@@ -44,12 +45,7 @@ public:
                                                             DeviceContext<Api>& context, Stream& stream,
                                                             std::chrono::nanoseconds limit) {
         std::unique_ptr<Nccl> made(new Nccl(table, control, context, stream, limit));
-        NcclTable::UniqueId id{};
-        auto const asked = control.rank() == 0 ? table.result(table.get_unique_id(&id), "ncclGetUniqueId") : Result<>{};
-        if (auto const agreed = agree_on(control, asked); !agreed) return agreed.error();
-        TensorView<std::int8_t, 1, Host> const bytes(reinterpret_cast<std::int8_t*>(id.internal), {sizeof id.internal});
-        if (auto const told = broadcast(control, bytes, 0); !told) return told.error();
-        if (auto const agreed = agree_on(control, made->open(id)); !agreed) return agreed.error();
+        if (auto const met = made->meet(); !met) return met.error();
         made->begin_watch();
         return made;
     }
@@ -95,18 +91,50 @@ public:
     Nccl& operator=(Nccl const&) = delete;
     ~Nccl() {
         stream_->watch_by({});
-        if (handle_ == nullptr) return;
         detail::DeviceScope<Api> const scope(context_->device());
-        // Who has not failed lets the others end first.
-        auto const ended = table_.result(table_.finalize(handle_), "ncclCommFinalize");
-        if (ended && settle("ncclCommFinalize"))
-            (void)table_.destroy(handle_);
-        else
-            abort();
+        if (handle_ != nullptr) {
+            memory_.remove(handle_);
+            // Who has not failed lets the others end first.
+            auto const ended = table_.result(table_.finalize(handle_), "ncclCommFinalize");
+            if (ended && settle("ncclCommFinalize"))
+                (void)table_.destroy(handle_);
+            else
+                abort();
+        }
+        memory_.release();
     }
 
     [[nodiscard]] std::int32_t rank() const { return control_->rank(); }
     [[nodiscard]] std::int32_t size() const { return control_->size(); }
+
+    /// Memory of the rank's device for what its collectives move, which goes with this; once.
+    ///
+    /// Errors  unsupported where the library has none of its own (before 2.19); those of its call
+    [[nodiscard]] Result<void*> allocate(Bytes bytes) {
+        detail::DeviceScope<Api> const scope(context_->device());
+        if (!scope.result()) return scope.result().error();
+        return memory_.allocate(bytes);
+    }
+    /// Tells the library of that memory, of which every rank calls it before any collective: as a window where it has windows and all ranks
+    /// say one size and one `layout`, as they may where what a collective moves lies at the same offset on all of them; else as each rank's
+    /// buffer. What the library does not do is no error: `memory()` says what came of it, alike on all ranks.
+    ///
+    /// Errors  the failure that ended this group, or ends it: those of join, where a window has ended the library's communicator
+    [[nodiscard]] Result<> register_memory(std::uint64_t layout) {
+        if (failure_) return *failure_;
+        detail::DeviceScope<Api> const scope(context_->device());
+        if (!scope.result()) return scope.result();
+        auto const told = memory_.tell(
+            *control_, handle_, layout,
+            // Who has failed waits for the others, which wait for it in the library, no longer than a call of the control communicator.
+            [this](std::string_view call) { return settle(call, 2); },
+            [this]() -> Result<> {
+                abort();
+                return meet();
+            });
+        return told ? told : stop(told.error());
+    }
+    [[nodiscard]] NcclMemory const& memory() const { return memory_; }
 
     /// Sums `data` over the ranks, in place.
     ///
@@ -194,13 +222,14 @@ public:
     void abort() {
         if (handle_ == nullptr) return;
         detail::DeviceScope<Api> const scope(context_->device());
+        memory_.forget();
         (void)table_.abort(std::exchange(handle_, nullptr));
     }
 
 private:
     Nccl(NcclTable const& table, HostCommunicator& control, DeviceContext<Api>& context, Stream& stream,
          std::chrono::nanoseconds limit)
-        : table_(table), control_(&control), context_(&context), stream_(&stream), limit_(limit) {}
+        : table_(table), memory_(table), control_(&control), context_(&context), stream_(&stream), limit_(limit) {}
 
     void begin_watch() {
         stream_->watch_by([this](std::chrono::nanoseconds waited) { return watch(waited); });
@@ -232,6 +261,15 @@ private:
         return {};
     }
 
+    /// Errors  as join
+    [[nodiscard]] Result<> meet() {
+        NcclTable::UniqueId id{};
+        auto const asked = rank() == 0 ? table_.result(table_.get_unique_id(&id), "ncclGetUniqueId") : Result<>{};
+        if (auto const agreed = agree_on(*control_, asked); !agreed) return agreed;
+        TensorView<std::int8_t, 1, Host> const bytes(reinterpret_cast<std::int8_t*>(id.internal), {sizeof id.internal});
+        if (auto const told = broadcast(*control_, bytes, 0); !told) return told;
+        return agree_on(*control_, open(id));
+    }
     /// Errors  those of the library; deadline_exceeded
     [[nodiscard]] Result<> open(NcclTable::UniqueId const& id) {
         detail::DeviceScope<Api> const scope(context_->device());
@@ -259,14 +297,14 @@ private:
             .fix("look at the other ranks");
     }
     /// Waits until the library has done what it was called for.
-    [[nodiscard]] Result<> settle(std::string_view call) {
+    [[nodiscard]] Result<> settle(std::string_view call, int share = 1) {
         auto const settled = detail::poll(
             [&]() -> Result<bool> {
                 bool in_progress = false;
                 if (auto const sound = ask(call, &in_progress); !sound) return sound.error();
                 return !in_progress;
             },
-            Deadline::after(limit_));
+            Deadline::after(limit_ / share));
         if (!settled) return settled.error();
         if (*settled) return {};
         return Error{ErrorCode::deadline_exceeded}.in(call).because("is still in progress after the group's limit");
@@ -349,6 +387,7 @@ private:
     }
 
     NcclTable table_;
+    NcclMemory memory_;
     HostCommunicator* control_;
     DeviceContext<Api>* context_;
     Stream* stream_;

@@ -20,6 +20,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct NcclTable {
     /// A communicator of the library's.
     using Handle = void*;
+    /// Memory that all ranks of a communicator have registered together.
+    using Window = void*;
     struct UniqueId {
         char internal[128];
     };
@@ -40,6 +42,8 @@ struct NcclTable {
     static constexpr int success = 0;
     static constexpr int in_progress = 7;
     static constexpr int sum = 0;
+    /// NCCL_WIN_COLL_SYMMETRIC: what a collective moves lies at the same offset of the window on all ranks.
+    static constexpr int symmetric_window = 1;
 
     int (*get_version)(int*) = nullptr;
     int (*get_unique_id)(UniqueId*) = nullptr;
@@ -60,6 +64,14 @@ struct NcclTable {
     int (*receive)(void*, std::size_t, int dtype, int peer, Handle, void* stream) = nullptr;
     int (*group_start)() = nullptr;
     int (*group_end)() = nullptr;
+    // Null where the library is older: memory and buffers came with 2.19, windows with 2.27.
+    int (*allocate)(void**, std::size_t) = nullptr;
+    int (*release)(void*) = nullptr;
+    int (*add_buffer)(Handle, void*, std::size_t, void** buffer) = nullptr;
+    int (*remove_buffer)(Handle, void* buffer) = nullptr;
+    /// All ranks call it, with the same size and flags.
+    int (*add_window)(Handle, void*, std::size_t, Window*, int flags) = nullptr;
+    int (*remove_window)(Handle, Window) = nullptr;
 
     /// The library's number of an element type; -1: it has none.
     [[nodiscard]] static constexpr int dtype_of(Dtype dtype) {
@@ -109,6 +121,15 @@ struct NcclTable {
     find(table.receive, "ncclRecv");
     find(table.group_start, "ncclGroupStart");
     find(table.group_end, "ncclGroupEnd");
+    auto const find_later = [&]<class Function>(Function*& to, char const* symbol) {
+        to = library->template find<Function>(symbol);
+    };
+    find_later(table.allocate, "ncclMemAlloc");
+    find_later(table.release, "ncclMemFree");
+    find_later(table.add_buffer, "ncclCommRegister");
+    find_later(table.remove_buffer, "ncclCommDeregister");
+    find_later(table.add_window, "ncclCommWindowRegister");
+    find_later(table.remove_window, "ncclCommWindowDeregister");
     Error old{ErrorCode::unsupported};
     old.in(name).fix("install NCCL 2.18 or later, or use another communicator");
     if (missing != nullptr) return old.at(missing).because("is not in it: the library is too old");

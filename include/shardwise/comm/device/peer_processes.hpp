@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/comm/all_gather.hpp>
 #include <shardwise/comm/barrier.hpp>
+#include <shardwise/comm/detail/descriptor_mail.hpp>
+#include <shardwise/comm/detail/exchange_results.hpp>
 #include <shardwise/comm/detail/process_place.hpp>
 #include <shardwise/comm/device/try_peers.hpp>
 #include <shardwise/comm/host_communicator.hpp>
 #include <shardwise/core/result.hpp>
-#include <shardwise/core/tensor_view.hpp>
 #include <shardwise/kernels/device/peer_group.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
+#include <optional>
 #include <string>
 #include <string_view>
-#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
@@ -47,37 +47,6 @@ struct PeerCard {
         .at(peer)
         .because(std::string(what) + error.message())
         .fix("use staged, or look at that device");
-}
-
-/// Gives every rank what each has come to: all values, or the error of the first rank that has one, the same on all. The group goes on.
-///
-/// Errors  those of the ranks; those of the collective
-template <class T>
-[[nodiscard]] Result<std::vector<T>> exchange_results(HostCommunicator& comm, Result<T> const& own) {
-    struct Word {
-        bool has_value = false;
-        Error error{ErrorCode::backend_failure};
-        T value{};
-    };
-    static_assert(std::is_trivially_copyable_v<Word>, "ranks exchange its bytes");
-    Word word;
-    word.has_value = own.has_value();
-    if (own)
-        word.value = *own;
-    else
-        word.error = own.error();
-    std::vector<Word> words(static_cast<std::size_t>(comm.size()));
-    auto const size = static_cast<std::int64_t>(sizeof(Word));
-    std::vector<std::int64_t> const counts(words.size(), size);
-    TensorView<std::int8_t const, 1, Host> const in(reinterpret_cast<std::int8_t const*>(&word), {size});
-    TensorView<std::int8_t, 1, Host> const out(reinterpret_cast<std::int8_t*>(words.data()), {size * comm.size()});
-    if (auto const told = all_gather(comm, in, out, std::span<std::int64_t const>(counts)); !told) return told.error();
-    std::vector<T> values;
-    for (auto const& one : words) {
-        if (!one.has_value) return one.error;
-        values.push_back(one.value);
-    }
-    return values;
 }
 
 /// What a rank says of itself.
@@ -151,6 +120,80 @@ template <class Api>
     return {};
 }
 
+/// The ranks' memory, and what each has of the others'.
+///
+/// Errors  those of the vendor's calls, with rank and device; those of the exchanges
+template <class Api>
+[[nodiscard]] Result<std::shared_ptr<PeerGroup<Api>>> connect_peers(HostCommunicator& comm, DeviceContext<Api>& context,
+                                                                    std::vector<PeerDevice> const& devices,
+                                                                    PeerOptions const& options, PeerSharing sharing) {
+    using Group = PeerGroup<Api>;
+    auto const names = comm.rank_names();
+    Rank const own{comm.rank()};
+    auto const name = name_peer(names, Api::name, own.value(), context.device());
+    std::unique_ptr<Group> made;
+    // What the others come to this rank's memory with; of descriptors the address at which they are handed over.
+    struct Share {
+        SharedHandle handle{};
+        DescriptorMail::Address address{};
+    };
+    std::optional<DescriptorMail> mail;
+    OwnedDescriptor descriptor;
+    auto const share = [&]() -> Result<Share> {
+        auto opened = Group::open_one(context, own, devices, options, sharing);
+        if (!opened) return fail_peer(name, "cannot have memory for the others: ", opened.error());
+        made = std::move(*opened);
+        Share out;
+        if (sharing == PeerSharing::handles) {
+            auto const handle = made->share(own);
+            if (!handle) return fail_peer(name, "cannot share its memory: ", handle.error());
+            out.handle = *handle;
+            return out;
+        }
+        auto const file = made->share_descriptor(own);
+        if (!file) return fail_peer(name, "cannot share its memory: ", file.error());
+        descriptor = OwnedDescriptor(*file);
+        auto post = DescriptorMail::open();
+        if (!post) return fail_peer(name, "cannot hand over its memory: ", post.error());
+        out.address = mail.emplace(std::move(*post)).address();
+        return out;
+    };
+    auto const shares = exchange_results(comm, share());
+    if (!shares) return shares.error();
+    // Memory goes when no rank looks at it any more; after an error that is not known.
+    std::shared_ptr<Group> group(made.release(), [&comm](Group* ended) {
+        ended->detach();
+        if (!barrier(comm)) ended->keep_memory();
+        delete ended;
+    });
+    auto const attach = [&]() -> Result<std::int32_t> {
+        std::vector<OwnedDescriptor> files;
+        if (sharing == PeerSharing::descriptors) {
+            std::vector<DescriptorMail::Address> addresses;
+            for (auto const& one : *shares) addresses.push_back(one.address);
+            // Who has failed waits for the others, which wait for it here, no longer than a call of the communicator.
+            auto received = mail->exchange(comm, addresses, descriptor.get(), options.limit / 2);
+            if (!received && received.error().code() == ErrorCode::backend_failure)
+                return fail_peer(name, "cannot hand over its memory: ", received.error());
+            if (!received) return received.error();
+            files = std::move(*received);
+        }
+        for (std::int32_t peer = 0; peer < comm.size(); ++peer) {
+            if (peer == own.value()) continue;
+            auto const at = static_cast<std::size_t>(peer);
+            auto const attached = sharing == PeerSharing::handles
+                                      ? group->attach(own, Rank{peer}, devices[at], (*shares)[at].handle)
+                                      : group->attach(own, Rank{peer}, devices[at], files[at].get());
+            if (attached) continue;
+            auto const other = name_peer(names, Api::name, peer, devices[at].number);
+            return fail_peer(name, "cannot reach the memory of " + other + ": ", attached.error());
+        }
+        return 0;
+    };
+    if (auto const attached = exchange_results(comm, attach()); !attached) return attached.error();
+    return group;
+}
+
 }  // namespace detail
 
 /// The most ranks of a group of processes that share a device, of which every rank calls it: the same answer on all.
@@ -171,8 +214,9 @@ template <class Api>
 }
 
 /// The peers of ranks that are processes of one machine, a device each, of which every rank calls it: the same answer on all, and a group
-/// of `comm` that goes on after an error of peers. Memory is shared by the vendor's handles, which ranks exchange over `comm`; a device is
-/// known by its UUID, whatever number processes give it, and must be reached by every other. Processes share a device only where the vendor
+/// of `comm` that goes on after an error of peers. Memory is shared by the vendor's handles, which ranks exchange over `comm`, or where
+/// those are refused by file descriptors, which travel over unix sockets (ranks of one user and one network namespace); a device is known
+/// by its UUID, whatever number processes give it, and must be reached by every other. Processes share a device only where the vendor
 /// runs their kernels at once (CUDA's Multi-Process Service). The group has been tried, as PeerMeeting does.
 ///
 /// Memory  the group ends on all ranks together: the last of its owners waits for the other ranks, at most as long as calls of `comm` do,
@@ -184,10 +228,8 @@ template <class Api>
                                                                           DeviceContext<Api>& context,
                                                                           DeviceStream<Api>& stream,
                                                                           PeerOptions options) {
-    using Group = PeerGroup<Api>;
     auto const names = comm.rank_names();
     Rank const own{comm.rank()};
-    auto const name = detail::name_peer(names, Api::name, own.value(), context.device());
     auto const cards = detail::exchange_results(comm, detail::introduce_peer<Api>(comm, context, options));
     if (!cards) return cards.error();
     if (auto const checked = detail::check_peer_places<Api>(names, *cards); !checked) return checked.error();
@@ -197,40 +239,23 @@ template <class Api>
     for (auto const& one : *cards) devices.push_back(one.device);
     options.numbers.clear();
     for (std::int32_t rank = 0; rank < comm.size(); ++rank) options.numbers.push_back(names.in_whole(rank));
-    std::unique_ptr<Group> made;
-    auto const share = [&]() -> Result<detail::SharedHandle> {
-        auto opened = Group::open_one(context, own, devices, options);
-        if (!opened) return detail::fail_peer(name, "cannot have memory for the others: ", opened.error());
-        made = std::move(*opened);
-        auto const handle = made->share(own);
-        if (!handle) return detail::fail_peer(name, "cannot share its memory: ", handle.error());
-        return handle;
-    };
-    auto const handles = detail::exchange_results(comm, share());
-    if (!handles) return handles.error();
-    // Memory goes when no rank looks at it any more; after an error that is not known.
-    std::shared_ptr<Group> group(made.release(), [&comm](Group* ended) {
-        ended->detach();
-        if (!barrier(comm)) ended->keep_memory();
-        delete ended;
-    });
-    auto const attach = [&]() -> Result<std::int32_t> {
-        for (std::int32_t peer = 0; peer < comm.size(); ++peer) {
-            if (peer == own.value()) continue;
-            auto const at = static_cast<std::size_t>(peer);
-            auto const attached = group->attach(own, Rank{peer}, devices[at], (*handles)[at]);
-            if (attached) continue;
-            auto const other = detail::name_peer(names, Api::name, peer, devices[at].number);
-            return detail::fail_peer(name, "cannot reach the memory of " + other + ": ", attached.error());
+    auto joined = detail::connect_peers<Api>(comm, context, devices, options, PeerSharing::handles);
+    if (!joined && joined.error().code() != ErrorCode::out_of_memory) {
+        auto mapped = detail::connect_peers<Api>(comm, context, devices, options, PeerSharing::descriptors);
+        if (!mapped) {
+            auto error = joined.error();
+            return error.because(std::string(error.reason()) +
+                                 "; by descriptors: " + std::string(mapped.error().message()));
         }
-        return 0;
-    };
-    if (auto const attached = detail::exchange_results(comm, attach()); !attached) return attached.error();
+        joined = std::move(mapped);
+    }
+    if (!joined) return joined.error();
+    auto const& group = *joined;
     if (auto const works = try_peers(comm, *group, context, stream, options.limit); !works) {
         group->leave(own);
         return works.error();
     }
-    return group;
+    return joined;
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

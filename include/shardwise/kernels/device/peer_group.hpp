@@ -66,8 +66,9 @@ public:
     /// Errors  invalid_argument as open; out_of_memory; backend_failure
     [[nodiscard]] static Result<std::unique_ptr<PeerGroup>> open_one(DeviceContext<Api>& context, Rank own,
                                                                      std::span<PeerDevice const> devices,
-                                                                     PeerOptions const& options = {}) {
-        std::unique_ptr<PeerGroup> group(new PeerGroup(options));
+                                                                     PeerOptions const& options = {},
+                                                                     PeerSharing sharing = PeerSharing::handles) {
+        std::unique_ptr<PeerGroup> group(new PeerGroup(options, sharing));
         if (auto const filled = group->fill(context, own, devices); !filled) return filled.error();
         return group;
     }
@@ -220,7 +221,8 @@ private:
         }
     };
 
-    explicit PeerGroup(PeerOptions const& options) : Members(options) {}
+    explicit PeerGroup(PeerOptions const& options, PeerSharing sharing = PeerSharing::handles)
+        : Members(options, sharing) {}
 
     [[nodiscard]] Result<> check(std::string_view name, Rank rank, std::int64_t elements, std::int64_t expected,
                                  DeviceStream<Api> const& stream) const {

@@ -33,6 +33,9 @@ struct PeerOptions {
     std::int64_t two_shot_bytes = -1;
 };
 
+/// How processes come to each other's memory: by the vendor's handles, or by file descriptors where those are refused.
+enum class PeerSharing : std::uint8_t { handles, descriptors };
+
 /// A rank's device, as a group of ranks in several processes has to know it.
 struct PeerDevice {
     detail::DeviceUuid uuid{};
@@ -71,14 +74,15 @@ public:
     void wait_at_most(Rank rank, std::chrono::microseconds limit) { members_[index(rank)].limit = limit; }
     /// Ends what ties the group to a rank's context, which may go then; its memory stays for the others as long as the group.
     void leave(Rank rank) { leave(members_[index(rank)]); }
-    /// What ranks in other processes `attach` this rank's memory with.
+    [[nodiscard]] PeerSharing sharing() const { return sharing_; }
+    /// What ranks in other processes `attach` this rank's memory with: a handle, or a descriptor that the caller closes.
     ///
     /// Errors  those of the vendor's call
     [[nodiscard]] Result<SharedHandle> share(Rank rank) const {
-        auto const& own = member(rank);
-        DeviceScope<Api> const scope(own.device);
-        if (!scope.result()) return scope.result().error();
-        return Api::export_shared(own.memory);
+        return call_on(rank, [&] { return Api::export_shared(member(rank).memory); });
+    }
+    [[nodiscard]] Result<int> share_descriptor(Rank rank) const {
+        return call_on(rank, [&] { return Api::export_mapped(member(rank).memory); });
     }
     /// Brings the memory of a rank in another process, which lies on `device`, to where kernels of rank `own` reach it. That process
     /// keeps it until this group has ended or has called `detach`.
@@ -86,34 +90,18 @@ public:
     /// Errors  invalid_argument for ranks that are not this process's and another's, or are attached; unsupported where the devices
     ///         cannot reach each other; those of the vendor's calls
     [[nodiscard]] Result<> attach(Rank own, Rank peer, PeerDevice const& device, SharedHandle const& handle) {
-        auto const is_there = [&](Rank rank) { return rank.value() >= 0 && rank.value() < size(); };
-        if (!is_there(own) || !is_there(peer) || member(own).is_foreign || !member(peer).is_foreign ||
-            member(peer).memory != nullptr) {
-            return Error{ErrorCode::invalid_argument}
-                .in("peer group")
-                .at("attach")
-                .because("needs a rank of this process and one of another whose memory is not attached")
-                .got(peer.value());
-        }
-        DeviceScope<Api> const scope(member(own).device);
-        if (!scope.result()) return scope.result();
-        auto const number = number_here(device.uuid);
-        if (!number) return number.error();
-        // A device that this process does not see is opened all the same, where the vendor can.
-        if (*number >= 0 && *number != member(own).device) {
-            if (auto const enabled = Api::enable_peer(member(own).device, *number); !enabled) return enabled;
-        }
-        auto const memory = Api::open_shared(handle);
-        if (!memory) return memory.error();
-        members_[index(peer)].memory = *memory;
-        return {};
+        return attach_by(own, peer, device, [&] { return Api::open_shared(handle); });
+    }
+    [[nodiscard]] Result<> attach(Rank own, Rank peer, PeerDevice const& device, int descriptor) {
+        auto const bytes = static_cast<std::size_t>(bytes_of_rank().count());
+        return attach_by(own, peer, device, [&] { return Api::open_mapped(descriptor, bytes); });
     }
     /// Ends what `attach` has brought: no kernel of this process looks at other ranks any more.
     void detach() {
         for (auto& member : members_) {
             if (!member.is_foreign || member.memory == nullptr) continue;
             DeviceScope<Api> const scope(member.device);
-            Api::close_shared(std::exchange(member.memory, nullptr));
+            close(std::exchange(member.memory, nullptr));
         }
     }
     /// Leaves the memory of this process's ranks to the end of the process: others may still look at it.
@@ -154,14 +142,18 @@ protected:
         bool is_foreign = false;
     };
 
-    explicit PeerMembers(PeerOptions const& options) : options_(options), half_bytes_(half_bytes(options)) {}
+    explicit PeerMembers(PeerOptions const& options, PeerSharing sharing = PeerSharing::handles)
+        : options_(options), sharing_(sharing), half_bytes_(half_bytes(options)) {}
     ~PeerMembers() {
         detach();
         for (auto& member : members_) {
             leave(member);
             if (member.is_foreign || member.memory == nullptr) continue;
             DeviceScope<Api> const scope(member.device);
-            Api::release(member.memory);
+            if (sharing_ == PeerSharing::handles)
+                Api::release(member.memory);
+            else
+                close(member.memory);
         }
     }
 
@@ -212,6 +204,44 @@ protected:
     std::vector<Member> members_;
 
 private:
+    template <class Call>
+    [[nodiscard]] auto call_on(Rank rank, Call const& call) const -> decltype(call()) {
+        DeviceScope<Api> const scope(member(rank).device);
+        if (!scope.result()) return scope.result().error();
+        return call();
+    }
+    /// attach, where open() -> Result<void*> brings the memory.
+    template <class Open>
+    [[nodiscard]] Result<> attach_by(Rank own, Rank peer, PeerDevice const& device, Open const& open) {
+        auto const is_there = [&](Rank rank) { return rank.value() >= 0 && rank.value() < size(); };
+        if (!is_there(own) || !is_there(peer) || member(own).is_foreign || !member(peer).is_foreign ||
+            member(peer).memory != nullptr) {
+            return Error{ErrorCode::invalid_argument}
+                .in("peer group")
+                .at("attach")
+                .because("needs a rank of this process and one of another whose memory is not attached")
+                .got(peer.value());
+        }
+        DeviceScope<Api> const scope(member(own).device);
+        if (!scope.result()) return scope.result();
+        auto const number = number_here(device.uuid);
+        if (!number) return number.error();
+        // A device that this process does not see is opened all the same, where the vendor can.
+        if (*number >= 0 && *number != member(own).device) {
+            if (auto const enabled = Api::enable_peer(member(own).device, *number); !enabled) return enabled;
+        }
+        auto const memory = open();
+        if (!memory) return memory.error();
+        members_[index(peer)].memory = *memory;
+        return {};
+    }
+    /// Memory of another rank, or of descriptors.
+    void close(void* memory) const {
+        if (sharing_ == PeerSharing::handles)
+            Api::close_shared(memory);
+        else
+            Api::release_mapped(memory, static_cast<std::size_t>(bytes_of_rank().count()));
+    }
     [[nodiscard]] static std::int64_t half_bytes(PeerOptions const& options) {
         return round_up(options.staging.count(), PeerMemory::line);
     }
@@ -290,7 +320,8 @@ private:
         auto word = Pinned<Api, std::uint32_t>::make();
         if (!word) return word.error();
         auto const bytes = static_cast<std::size_t>(bytes_of_rank(options_).count());
-        auto const memory = Api::allocate_shared(bytes);
+        auto const memory =
+            sharing_ == PeerSharing::handles ? Api::allocate_shared(bytes) : Api::allocate_mapped(bytes);
         if (!memory) return memory.error();
         context.memory().add(bytes_of_rank(options_));
         members_.push_back({&context, context.device(), *memory, std::move(*fault), std::move(*word), options_.limit});
@@ -319,6 +350,7 @@ private:
     }
 
     PeerOptions options_;
+    PeerSharing sharing_;
 
 protected:
     std::int64_t half_bytes_;
