@@ -76,9 +76,8 @@ public:
         if constexpr (requires { rank.context.limit(); }) executor.last_.limit = rank.context.limit();
         ParameterLoader<Backend> loader(rank, parameters, options);
         detail::RankUpload<Backend> upload(rank);
-        std::int64_t count = 0;
+        auto const count = model.program.count();
         std::int64_t number = 0;
-        for (auto const& block : model.program.blocks()) count += block.count;
         auto const before = rank.context.memory().current();
         for (auto const& block : model.program.blocks()) {
             if (block.role == ModuleRole::head && !limits.has_head) break;
@@ -187,7 +186,7 @@ public:
     [[nodiscard]] Bytes activation_bytes() const {
         return arena_.bytes() + scratch_.bytes() + step_.bytes() + rotations_.bytes();
     }
-    /// How values lie in the arena, which its collectives move: alike on ranks where every value has one offset on all of them.
+    /// Alike on ranks in whose arenas, which collectives move, every value has one offset.
     [[nodiscard]] std::uint64_t arena_layout() const { return layout_of(bodies_, blocks_); }
     [[nodiscard]] Bytes product_bytes() const { return product_memory_.bytes(); }  // of inputs in a form of their own
 
@@ -241,8 +240,8 @@ private:
             state.hidden = input.data;
             detail::receive_hidden<Backend>(links, limits_.activations, input.data, tokens * input.width, stream);
         }
-        if (auto const begun = timer_.begin(tokens, std::ssize(parts), stream); !begun) return begun;
         std::size_t at = 0;
+        if (auto const begun = timer_.begin(tokens, std::ssize(parts), stream); !begun) return begun;
         auto const walk = [&](std::size_t end) -> Result<> {
             if (offloaded_.has_any()) tracer_([](TraceRing& ring) { ring.end_gap("fetch weights"); });
             for (; at < end; ++at) {
@@ -282,8 +281,8 @@ private:
     template <class C>
     [[nodiscard]] char const* why_eager(std::int64_t rows, C const& comm, StageLinks<C> const& links) const {
         if (links.from >= 0 || !ends_model_) return "stages hand on through the host's memory";
-        if (auto const* const obstacle = obstacle_to_repeat(comm)) return obstacle;
-        return why_eager(rows);
+        auto const* const obstacle = obstacle_to_repeat(comm);
+        return obstacle != nullptr ? obstacle : why_eager(rows);
     }
 
     [[nodiscard]] Result<Block> load_block(ParameterLoader<Backend>& parameters, shardwise::Block const& block,
@@ -343,8 +342,8 @@ private:
                 layers.push_back(*layer);
             }
         }
-        if (auto const made = take(cache_, KvCache<Backend>::create(context, layers, kv_capacity(limits_))); !made)
-            return made;
+        auto const kv = kv_capacity(limits_);
+        if (auto const made = take(cache_, KvCache<Backend>::create(context, layers, kv)); !made) return made;
         if (auto const made = detail::allocate_apart(arena_, context, arena.count()); !made) return made;
         if (auto const made = take(scratch_, decltype(scratch_)::allocate(context, scratch)); !made) return made;
         if (auto const done = rotations_.allocate(context, limits_.step_tokens); !done) return done;
@@ -352,8 +351,8 @@ private:
         for (auto& block : blocks_) detail::bind_block(block, bodies_[block.body], arena_.data());
         if (auto const fits = detail::check_bound<Backend, Policy>(blocks_, cache_, rotations_); !fits) return fits;
         counted_.first.reserve(static_cast<std::size_t>(model_->config.experts) + 1);
-        return take(step_,
-                    RankStep<Backend>::create(context, limits_, cache_.groups(), step_rule_of(*model_, limits_)));
+        auto const rule = step_rule_of(*model_, limits_);
+        return take(step_, RankStep<Backend>::create(context, limits_, cache_.groups(), rule));
     }
     template <class Made>
     [[nodiscard]] static Result<> take(Made& to, Result<Made> made) {

@@ -122,6 +122,12 @@ public:
     }
     /// True where a decoder reads what an encoder makes of a source.
     [[nodiscard]] constexpr bool has_encoder() const { return !blocks_.empty() && blocks_[0].is_encoder; }
+    /// Blocks in all, each layer of a run for itself.
+    [[nodiscard]] constexpr std::int64_t count() const {
+        std::int64_t sum = 0;
+        for (auto const& block : blocks_) sum += block.count;
+        return sum;
+    }
     /// The numbers of layers are below this, in the longest of its lists.
     [[nodiscard]] constexpr std::int64_t layers() const {
         std::int64_t end = 0;
