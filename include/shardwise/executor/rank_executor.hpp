@@ -180,8 +180,9 @@ public:
     }
     [[nodiscard]] GraphCounts const& graphs() const { return graphs_.counts(); }
     [[nodiscard]] Bytes bytes_read() const { return bytes_read_; }  // of the files' tensors, to load the rank's share
-    // What the rank holds: weights, caches, the arena with its scratch.
-    [[nodiscard]] Bytes weight_bytes() const { return weight_bytes_; }
+    [[nodiscard]] Bytes weight_bytes() const {
+        return weight_bytes_;
+    }  // what it holds, as the next three say of the rest
     [[nodiscard]] Bytes cache_bytes() const { return cache_.bytes(); }
     [[nodiscard]] Bytes activation_bytes() const {
         return arena_.bytes() + scratch_.bytes() + step_.bytes() + rotations_.bytes();
