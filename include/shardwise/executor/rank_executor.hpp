@@ -167,8 +167,7 @@ public:
     [[nodiscard]] bool ends_model() const { return ends_model_; }  // its stage makes the output
     /// Times every block from now on; `times` outlives this. `first` is the first block of this rank's stage.
     void measure(BlockTimes& times, std::int64_t first = 0) { timer_.measure(times, static_cast<std::size_t>(first)); }
-    /// Tells of every operation from now on; on a stream that runs what it is given at once.
-    void trace(Tracer const& tracer) { tracer_ = tracer; }
+    void trace(Tracer const& tracer) { tracer_ = tracer; }  // tells of operations, on a stream that runs them at once
     [[nodiscard]] Model const& model() const { return *model_; }
     [[nodiscard]] KvCache<Backend>& cache() { return cache_; }
     [[nodiscard]] ExecutorOutput const& output() const { return output_; }
@@ -180,9 +179,8 @@ public:
     }
     [[nodiscard]] GraphCounts const& graphs() const { return graphs_.counts(); }
     [[nodiscard]] Bytes bytes_read() const { return bytes_read_; }  // of the files' tensors, to load the rank's share
-    [[nodiscard]] Bytes weight_bytes() const {
-        return weight_bytes_;
-    }  // what it holds, as the next three say of the rest
+    // What the rank holds: weights, caches, the arena with its scratch.
+    [[nodiscard]] Bytes weight_bytes() const { return weight_bytes_; }
     [[nodiscard]] Bytes cache_bytes() const { return cache_.bytes(); }
     [[nodiscard]] Bytes activation_bytes() const {
         return arena_.bytes() + scratch_.bytes() + step_.bytes() + rotations_.bytes();
