@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/backend/brief_memory.hpp>
+#include <shardwise/kernels/device/compiled_kernels.hpp>
 
 #include <doctest/doctest.h>
 
@@ -39,6 +40,27 @@ TEST_CASE("DeviceContext: a device that is not there, or has other warps, is ref
     REQUIRE_FALSE(wide);
     CHECK(wide.error().code() == ErrorCode::unsupported);
     CHECK(wide.error().message().find("got 64, expected 16 to 32") != std::string::npos);
+}
+
+TEST_CASE(
+    "check_device_code: a device that kernels were not compiled for is refused by its name, theirs and the option") {
+    Clean const clean;
+    auto& machine = FakeMachine::get();
+    auto const context = std::move(*FakeContext::open({.device = 1}));
+    CHECK(check_device_code(*context));
+    machine.has_code = false;
+    auto const refused = check_device_code(*context);
+    machine.has_code = true;
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code() == ErrorCode::unsupported);
+    CHECK(refused.error().message() ==
+          "fake:1: fake16: has no kernels in this program, which was compiled for fake16, fake32; configure CMake with "
+          "this processor in SHARDWISE_FAKE_ARCHITECTURES");
+    machine.fail("has_code");
+    auto const failed = check_device_code(*context);
+    REQUIRE_FALSE(failed);
+    CHECK(failed.error().code() == ErrorCode::backend_failure);
+    CHECK(FakeApi::current() == 0);
 }
 
 TEST_CASE("DeviceContext: a driver that does not answer is a backend_failure that names the call") {

@@ -34,6 +34,9 @@ struct FakeMachine {
     std::int32_t devices = 2;
     std::int32_t warp_size = 16;
     std::int32_t multiprocessors = 8;
+    std::string processor = "fake16";
+    /// Whether the program's kernels were compiled for the devices.
+    bool has_code = true;
     /// Which of the machine's devices this process's first one is: a process may see a few of them.
     std::int32_t first_device = 0;
     /// Whether kernels of several processes run at once on a device.

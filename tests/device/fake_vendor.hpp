@@ -47,6 +47,7 @@ struct FakeApi {
     static constexpr std::int64_t ticks_per_microsecond = 1000;
     /// The vendor's library of collectives, as the loader finds it.
     static constexpr std::string_view nccl_name = "libshardwise-no-nccl.so";
+    static constexpr std::string_view architectures_option = "SHARDWISE_FAKE_ARCHITECTURES";
 
     static FakeMachine& machine() { return FakeMachine::get(); }
     static std::int32_t& current() {
@@ -66,7 +67,7 @@ struct FakeApi {
     }
     static Result<detail::DeviceFacts> describe(std::int32_t) {
         if (auto const result = machine().enter("describe"); !result) return result.error();
-        return detail::DeviceFacts{machine().warp_size, machine().multiprocessors};
+        return detail::DeviceFacts{machine().warp_size, machine().multiprocessors, machine().processor};
     }
     static Result<Bytes> free_memory() { return Bytes{machine().free_bytes}; }
 
@@ -330,6 +331,8 @@ struct DeviceLaunch<testing::FakeApi> {
     static Result<> launch(std::string_view name, void (*kernel)(Parameters...), std::int64_t blocks, int threads,
                            testing::FakeStream* stream, Parameters... arguments) {
         if (auto const result = testing::FakeApi::enter(name, stream); !result) return result;
+        if (!testing::FakeMachine::get().has_code)
+            return Error{ErrorCode::backend_failure}.in(name).because("no kernel image for this device");
         auto const lock = testing::FakeMachine::get().drive(stream->device, reinterpret_cast<void const*>(kernel));
         stream->put([=] {
             auto const turn = testing::FakeMachine::get().run_kernel();
@@ -337,6 +340,12 @@ struct DeviceLaunch<testing::FakeApi> {
                                    [=] { kernel(arguments...); });
         });
         return {};
+    }
+    template <class... Parameters>
+    static Result<bool> has_code(void (*)(Parameters...)) {
+        auto& machine = testing::FakeMachine::get();
+        if (auto const result = machine.enter("has_code"); !result) return result.error();
+        return machine.has_code;
     }
 };
 

@@ -375,6 +375,12 @@ TEST_CASE("Models: a device refuses by name what was left out of its kernels, an
     CHECK(unlinked.error().code() == ErrorCode::unsupported);
     CHECK(unlinked.error().message().find("fp32: model.embed_tokens.weight is held in this format") !=
           std::string::npos);
+    testing::FakeMachine::get().has_code = false;
+    auto const elsewhere = testing::run_model<TestDevice>(testing::FormulaModel(full.config), full, requests, nullptr);
+    testing::FakeMachine::get().has_code = true;
+    REQUIRE_FALSE(elsewhere);
+    CHECK(elsewhere.error().code() == ErrorCode::unsupported);
+    CHECK(elsewhere.error().message().find("fake16: has no kernels in this program") != std::string::npos);
     CHECK(testing::FakeMachine::get().calls("allocate") == allocated);
 }
 #endif

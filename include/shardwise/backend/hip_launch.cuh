@@ -24,6 +24,18 @@ struct DeviceLaunch<HipApi> {
                            0, stream, arguments...);
         return hip_result(hipGetLastError(), name);
     }
+
+    /// Whether the program has a kernel for the current device.
+    template <class... Parameters>
+    static Result<bool> has_code(void (*kernel)(Parameters...)) {
+        hipFuncAttributes attributes{};
+        auto const status = hipFuncGetAttributes(&attributes, reinterpret_cast<void const*>(kernel));
+        if (status == hipErrorNoBinaryForGpu || status == hipErrorInvalidDeviceFunction)
+            return (void)hipGetLastError(), false;
+        auto const result = hip_result(status, "hipFuncGetAttributes");
+        if (!result) return (void)hipGetLastError(), result.error();
+        return true;
+    }
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

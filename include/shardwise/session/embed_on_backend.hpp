@@ -196,7 +196,8 @@ template <ReductionPolicy Policy, ComputeBackend Backend>
         auto const states = allocated_bytes<Backend>(Bytes{row_bytes * limits.step_tokens});
         if (auto const fits = agree_on(world, machine.reserve(predicted->total() + states)); !fits) return fits;
     }
-    auto executor = RankExecutor<Backend, Policy>::create(machine.home(), model, parameters, place, limits);
+    LoadOptions const load{.has_checked_kernels = true};
+    auto executor = RankExecutor<Backend, Policy>::create(machine.home(), model, parameters, place, limits, {}, load);
     if (!executor) return end(executor.error());
     if (options.log.hears(LogLevel::debug)) {
         options.log(

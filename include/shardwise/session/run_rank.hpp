@@ -100,6 +100,7 @@ public:
         // What peers see is there already.
         if (auto const fits = machine_.reserve(predicted_.own); !fits) return fits;
         auto load = options_.load;
+        load.has_checked_kernels = true;
         if (!is_first()) load.observer = {};
         if (options_.tp > 1) load.share_largest = largest_of_ranks(group());
         auto executor =

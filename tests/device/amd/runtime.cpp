@@ -85,6 +85,11 @@ hipError_t hipLaunchKernel(void const* host, dim3 blocks, dim3 threads, void** a
     return status == hipSuccess ? status : failed(status);
 }
 
+hipError_t hipFuncGetAttributes(hipFuncAttributes* attributes, void const* host) {
+    *attributes = {};
+    return kernels().count(host) > 0 ? hipSuccess : failed(hipErrorInvalidDeviceFunction);
+}
+
 hipError_t hipGetDeviceCount(int* count) {
     *count = 1;
     return hipSuccess;
