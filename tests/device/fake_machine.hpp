@@ -35,6 +35,7 @@ struct FakeMachine {
     std::int32_t warp_size = 16;
     std::int32_t multiprocessors = 8;
     std::string processor = "fake16";
+    bool has_matrix_unit = true;
     /// Whether the program's kernels were compiled for the devices.
     bool has_code = true;
     /// Which of the machine's devices this process's first one is: a process may see a few of them.

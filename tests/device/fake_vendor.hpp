@@ -67,7 +67,8 @@ struct FakeApi {
     }
     static Result<detail::DeviceFacts> describe(std::int32_t) {
         if (auto const result = machine().enter("describe"); !result) return result.error();
-        return detail::DeviceFacts{machine().warp_size, machine().multiprocessors, machine().processor};
+        return detail::DeviceFacts{machine().warp_size, machine().multiprocessors, machine().processor,
+                                   machine().has_matrix_unit};
     }
     static Result<Bytes> free_memory() { return Bytes{machine().free_bytes}; }
 
@@ -316,9 +317,7 @@ struct MatrixTile<testing::FakeApi> {
         right[1] = {rows, 1};
     }
     static void multiply(Left const& left, Right const& right, int lane, float (&sums)[values]) {
-        auto const value = [](Left const& of, int row, int k) {
-            return from_bf16(of.rows[matrix_place(row, 2 * of.half + k / 8) + k % 8]);
-        };
+        auto const value = [](Left const& of, int row, int k) { return matrix_number(of.rows, row, 16 * of.half + k); };
         for (int i = 0; i < values; ++i) {
             for (int k = 0; k < 16; ++k) sums[i] += value(left, row(lane, i), k) * value(right, column(lane, i), k);
         }

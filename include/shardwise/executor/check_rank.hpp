@@ -23,7 +23,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 /// What a rank is asked of a model, before it loads anything.
 ///
 /// Errors  those of check_model, check_limits, check_activations, check_expert_place and check_load_options; unsupported for scores
-///         of labels that are not executed; those of check_device_code and check_linked_kernels, unless the options say that they were asked
+///         of labels that are not executed; those of check_device_code and check_linked_kernels, unless they were asked already
 template <ComputeBackend Backend, ReductionPolicy Policy>
 [[nodiscard]] Result<> check_rank([[maybe_unused]] RankHome<Backend> const& rank, Model const& model,
                                   StoredParameters const& parameters, TensorPlace place, ExecutorLimits const& limits,

@@ -19,6 +19,8 @@ struct DeviceFacts {
     std::int32_t multiprocessors = 0;
     /// What kernels are compiled for, in the vendor's words: sm_90, gfx90a:sramecc+:xnack-.
     std::string processor{};
+    /// Whether MatrixTile is a unit of the device's; plain sums take its place.
+    bool has_matrix_unit = true;
 };
 
 /// What names a device to every process of a machine, whatever number each knows it by.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/backend/detail/amd_matrix_unit.hpp>
 #include <shardwise/backend/detail/device_api.hpp>
 
 #include <cstddef>
@@ -68,7 +69,8 @@ struct HipApi {
         hipDeviceProp_t properties{};
         auto const result = hip_result(hipGetDeviceProperties(&properties, device), "hipGetDeviceProperties");
         if (!result) return result.error();
-        return DeviceFacts{properties.warpSize, properties.multiProcessorCount, properties.gcnArchName};
+        return DeviceFacts{properties.warpSize, properties.multiProcessorCount, properties.gcnArchName,
+                           has_amd_matrix_unit(properties.gcnArchName)};
     }
     static Result<Bytes> free_memory() {
         std::size_t free = 0;
