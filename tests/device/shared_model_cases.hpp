@@ -3,6 +3,7 @@
 
 #include "activation_cases.hpp"
 #include "encoder_cases.hpp"
+#include "expert_model_cases.hpp"
 #include "model_cases.hpp"
 
 #include <algorithm>
@@ -83,6 +84,23 @@ TEST_CASE_TEMPLATE("Models: experts whose inputs are weighed and scores that gro
     REQUIRE((first && second));
     CHECK(replayed == called);
     if (!HasHostMemory<B> && first->graphs.reason.empty()) CHECK(first->graphs.captured >= 1);
+}
+
+TEST_CASE_TEMPLATE("Models: weighed experts that groups of ranks share make the bits of one group on every back end", B,
+                   SHARDWISE_TEST_BACKENDS) {
+    using namespace shardwise;
+    if (!testing::open_bench<B>()) return;
+    testing::check_over_groups<B>(testing::tiny_llama4, 2);
+    testing::check_over_groups<B>(testing::tiny_scout, 3);
+    if (testing::takes_samples()) return;
+    testing::check_over_groups<B>(testing::tiny_llama4, 3);
+    testing::ModelCase shards{testing::tiny_llama4, 2};
+    shards.ep = 2;
+    testing::check_model<B>(shards);
+    testing::ModelCase halves{testing::tiny_llama4,          1,           3,     8,   4,
+                              testing::held_in(Dtype::bf16), Dtype::bf16, false, 1e-3};
+    halves.ep = 2;
+    testing::check_model<B>(halves);
 }
 
 TEST_CASE_TEMPLATE("Models: an encoder whose ranks share tables gives the host's states on every back end", B,
