@@ -38,11 +38,13 @@ struct BlockCut {
     std::optional<HeadShare> heads;
     /// Of the block's gated delta rule, where it has one: the rank's key heads.
     UnitRange delta_heads;
-    /// By value: the heads of which the operation that makes it keeps something on this rank (KeptHeads), where ranks share them.
-    std::vector<std::int64_t> kept_heads;
     /// By operation: of a norm whose rows are sharded, what the rank adds up of them.
     std::vector<std::optional<NormShare>> norms;
 
+    /// The heads of which such an operation keeps something on this rank (KeptHeads), where ranks share them.
+    [[nodiscard]] std::int64_t kept_heads(OpKind kind) const {
+        return kind == OpKind::gated_delta ? delta_heads.size() : heads->kv.size();
+    }
     [[nodiscard]] std::int64_t width(ValueId id) const {
         std::int64_t sum = 0;
         for (auto const& range : columns[static_cast<std::size_t>(id)]) sum += range.size();
@@ -65,7 +67,6 @@ public:
         : body_(body), place_(place), grain_of_(std::move(grain_of)) {
         cut_.columns.resize(body.values().size());
         cut_.pieces.resize(body.values().size());
-        cut_.kept_heads.resize(body.values().size(), 0);
         counted_from_.resize(body.values().size(), 0);
     }
 
@@ -146,7 +147,6 @@ private:
             return not_executed("a gated delta rule whose heads ranks cut");
         UnitRange const heads{own[0].begin / width, own[0].end / width};
         cut_.delta_heads = heads;
-        cut_.kept_heads[static_cast<std::size_t>(op.output)] = heads.size();
         auto const of = [&](std::int64_t columns_of_head) {
             return UnitRange{heads.begin * columns_of_head, heads.end * columns_of_head};
         };
@@ -225,7 +225,6 @@ private:
         if (!share) return share.error();
         if (cut_.heads && !(*cut_.heads == *share)) return not_executed("a block whose attentions are cut unlike");
         cut_.heads = *share;
-        cut_.kept_heads[static_cast<std::size_t>(op.output)] = share->kv.size();
         auto const of = [](UnitRange heads, std::int64_t width, std::int64_t first = 0) {
             return UnitRange{first + heads.begin * width, first + heads.end * width};
         };

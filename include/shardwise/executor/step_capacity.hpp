@@ -22,7 +22,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 [[nodiscard]] inline std::optional<KvLayer> cached_layer(Operation const& op, BlockCut const& cut) {
     auto const kept = kept_heads(op);
     if (!kept.is_kept()) return std::nullopt;
-    auto const heads = kept.split.is_shared() ? cut.kept_heads[static_cast<std::size_t>(op.output)] : 1;
+    auto const heads = kept.split.is_shared() ? cut.kept_heads(op.kind) : 1;
     return KvLayer{.heads = kept.key > 0 ? heads : 0,
                    .key_dim = kept.key,
                    .value_dim = kept.value,

@@ -29,6 +29,10 @@ std::string_view compiled_architectures() {
 /// By a kernel that every list has: all are compiled for the same devices.
 template <class Api>
 Result<bool> has_device_code() {
+    using Code = DeviceCode<Api>;
+    static_assert(Code::warp_size == Api::warp_size || Code::warp_size == Api::least_warp_size,
+                  "kernels and contexts agree on the warp");
+    static_assert(widest_warp<Api> == Api::warp_size, "launchers and kernels agree on the widest warp");
     return DeviceLaunch<Api>::has_code(SHARDWISE_KERNEL(make_turns<1>));
 }
 
