@@ -166,7 +166,9 @@ endfunction()
 
 # shardwise_compile_kernels(VENDOR OBJECT SOURCE [FLAG...]): an object by the vendor's device compiler.
 function(shardwise_compile_kernels vendor object source)
-    set(flags -std=c++20 -c "${source}" -o "${object}" ${ARGN})
+    string(TOUPPER "${vendor}" upper)
+    list(JOIN SHARDWISE_${upper}_ARCHITECTURES "," architectures)
+    set(flags -std=c++20 -c "${source}" -o "${object}" "-DSHARDWISE_ARCHITECTURES=${architectures}" ${ARGN})
     # Generator expressions name the include folder as the build tree or the installed package has it.
     set(folders "$<TARGET_PROPERTY:shardwise::shardwise,INTERFACE_INCLUDE_DIRECTORIES>")
     set(includes "-I$<JOIN:$<FILTER:${folders},EXCLUDE,^$>,;-I>")
@@ -174,6 +176,8 @@ function(shardwise_compile_kernels vendor object source)
         foreach(architecture IN LISTS SHARDWISE_CUDA_ARCHITECTURES)
             list(APPEND flags "--generate-code=arch=compute_${architecture},code=sm_${architecture}")
         endforeach()
+        # nvcc takes what stands behind a comma for a definition of its own.
+        list(TRANSFORM flags REPLACE "," "\\\\," REGEX "^-DSHARDWISE_(KERNELS|ARCHITECTURES)=")
         list(APPEND flags -Xcompiler -fPIC -ccbin "${CMAKE_CXX_COMPILER}" -MD -MF "${object}.d")
         # nvcc 13 takes clang up to 20 and g++ up to 15; another host compiler's objects link just as well.
         set(command "${shardwise_cuda_compiler}")

@@ -35,6 +35,16 @@ inline constexpr auto tiny_modernbert =
     R"("hidden_size":36,"intermediate_size":52,"num_hidden_layers":2,"num_attention_heads":6,)"
     R"("max_position_embeddings":40,"local_attention":6,"num_labels":2,"classifier_pooling":"mean"})";
 
+/// Whether hidden states are those that the host makes, to within sums in another order.
+inline void check_states(std::vector<float> const& found, std::vector<float> const& wanted) {
+    REQUIRE(found.size() == wanted.size());
+    double worst = 0.0;
+    for (std::size_t i = 0; i < found.size(); ++i)
+        worst = std::max(worst, static_cast<double>(std::abs(found[i] - wanted[i])));
+    CAPTURE(worst);
+    CHECK(worst < 1e-4);
+}
+
 /// The hidden states of some texts, one after another; with the head what it pools of each text. Of several ranks those of the last.
 template <class B>
 [[nodiscard]] Result<std::vector<float>> encode_texts(FormulaModel const& model, std::vector<std::int32_t> const& ids,
@@ -112,11 +122,6 @@ TEST_CASE_TEMPLATE("Models: an encoder gives the host's states of several texts 
         REQUIRE_MESSAGE(wanted, (wanted ? "" : wanted.error().message()));
         auto const found = testing::encode_texts<B>(model, ids, parts, has_head);
         REQUIRE_MESSAGE(found, (found ? "" : found.error().message()));
-        REQUIRE(found->size() == wanted->size());
-        double worst = 0.0;
-        for (std::size_t i = 0; i < found->size(); ++i)
-            worst = std::max(worst, static_cast<double>(std::abs((*found)[i] - (*wanted)[i])));
-        CAPTURE(worst);
-        CHECK(worst < 1e-4);
+        testing::check_states(*found, *wanted);
     }
 }

@@ -39,6 +39,36 @@ inline constexpr auto tiny_apertus =
     R"("intermediate_size":52,"num_hidden_layers":2,"num_attention_heads":6,"num_key_value_heads":2,)"
     R"("max_position_embeddings":64})";
 
+/// Experts that groups of ranks share make the host's tokens and, where a row's product does not depend on the rows beside it, the bits of one
+/// group; and what they hold is predicted.
+template <class B>
+void check_over_groups(char const* config, std::int32_t groups) {
+    CAPTURE(std::string(config));
+    CAPTURE(groups);
+    ModelCase of{config};
+    of.ep = groups;
+    check_model<B>(of);
+    of.is_deterministic = true;
+    FormulaModel const model(of.config);
+    auto const requests = model_requests(of);
+    ModelLogits sharded;
+    auto const found = run_model<B>(model, of, requests, &sharded);
+    REQUIRE_MESSAGE(found, (found ? "" : found.error().message()));
+    of.ep = 1;
+    ModelLogits whole;
+    auto const alone = run_model<B>(model, of, requests, &whole);
+    REQUIRE_MESSAGE(alone, (alone ? "" : alone.error().message()));
+    // The first group tells of its own: of three every so many-th.
+    REQUIRE(sharded.size() == (requests.size() - 1) / static_cast<std::size_t>(groups) + 1);
+    for (auto const& [request, rows] : sharded) CHECK(rows == whole[request]);
+    if (!HasHostMemory<B>) CHECK(found->graphs.reason == "rows go to other groups' experts");
+    if (!HasHostMemory<B>) CHECK(found->graphs.captured == 0);
+    for (auto const& rank : found->ranks) {
+        CHECK(rank.pinned == rank.predicted_pinned);
+        if (!HasHostMemory<B>) CHECK(rank.pinned > Bytes{0});
+    }
+}
+
 }  // namespace shardwise::testing
 
 TEST_CASE_TEMPLATE("Models: a tiny one with experts generates the host's tokens on every back end", B,
@@ -52,29 +82,7 @@ TEST_CASE_TEMPLATE("Models: experts that are sharded over groups of ranks make t
                    SHARDWISE_TEST_BACKENDS) {
     using namespace shardwise;
     if (!testing::open_bench<B>()) return;
-    testing::ModelCase of{testing::tiny_mixtral};
-    of.ep = 2;
-    testing::check_model<B>(of);
-    // Tokens that are drawn alike whoever computes them, from the same bits: a row's product does not depend on the rows beside it.
-    of.is_deterministic = true;
-    testing::FormulaModel const model(of.config);
-    auto const requests = testing::model_requests(of);
-    testing::ModelLogits sharded;
-    auto const found = testing::run_model<B>(model, of, requests, &sharded);
-    REQUIRE_MESSAGE(found, (found ? "" : found.error().message()));
-    of.ep = 1;
-    testing::ModelLogits whole;
-    auto const alone = testing::run_model<B>(model, of, requests, &whole);
-    REQUIRE_MESSAGE(alone, (alone ? "" : alone.error().message()));
-    // The first group tells of its own: of three the first and the last.
-    REQUIRE(sharded.size() == 2);
-    for (auto const& [request, rows] : sharded) CHECK(rows == whole[request]);
-    if (!HasHostMemory<B>) CHECK(found->graphs.reason == "rows go to other groups' experts");
-    if (!HasHostMemory<B>) CHECK(found->graphs.captured == 0);
-    for (auto const& rank : found->ranks) {
-        CHECK(rank.pinned == rank.predicted_pinned);
-        if (!HasHostMemory<B>) CHECK(rank.pinned > Bytes{0});
-    }
+    testing::check_over_groups<B>(testing::tiny_mixtral, 2);
 }
 
 TEST_CASE_TEMPLATE("Models: sharded experts of more families, with shards, stages and fixed trees" *

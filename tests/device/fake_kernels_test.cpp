@@ -7,6 +7,9 @@
 // compiled_kernels is specialised before it is instantiated.
 #pragma clang diagnostic ignored "-Winstantiation-after-specialization"
 #endif
+/// The devices that the kernels are for.
+#define SHARDWISE_ARCHITECTURES fake16, fake32
+
 // clang-format off
 #include "fake_vendor.hpp"
 #include "launch_body.hpp"

@@ -204,6 +204,19 @@ void check_model(ModelCase const& of) {
     CHECK(worst <= of.tolerance);
 }
 
+/// A model of small chunks on one rank, on shards under either policy, and in two stages.
+template <class B>
+void check_over_ranks(char const* config) {
+    for (bool const is_deterministic : {false, true}) {
+        for (auto const tp : {1, 2, 3}) {
+            CAPTURE(is_deterministic);
+            CAPTURE(tp);
+            check_model<B>({config, tp, 2, 8, 4, {}, Dtype::f32, is_deterministic});
+        }
+    }
+    check_model<B>({config, 1, 2, 8, 4, {}, Dtype::f32, false, 1e-4, true, 2});
+}
+
 // Tiny models: grouped heads; windows, soft caps and scaled embeddings; heads in one product; norms of heads; turned weights, biases and
 // tables of positions; parallel branches and a part of each head that turns.
 inline constexpr auto tiny_llama =
@@ -341,14 +354,7 @@ TEST_CASE_TEMPLATE("Models: families, formats, caches and ranks" * doctest::test
          {testing::tiny_llama, testing::tiny_gemma2, testing::tiny_gpt2, testing::tiny_mistral, testing::tiny_phi3,
           testing::tiny_qwen3, testing::tiny_opt, testing::tiny_gpt_neox, testing::tiny_deepseek}) {
         CAPTURE(std::string(config));
-        for (bool const is_deterministic : {false, true}) {
-            for (auto const tp : {1, 2, 3}) {
-                CAPTURE(is_deterministic);
-                CAPTURE(tp);
-                testing::check_model<B>({config, tp, 2, 8, 4, {}, Dtype::f32, is_deterministic});
-            }
-        }
-        testing::check_model<B>({config, 1, 2, 8, 4, {}, Dtype::f32, false, 1e-4, true, 2});
+        testing::check_over_ranks<B>(config);
         for (auto const dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
             CAPTURE(traits(dtype).short_name);
             testing::check_model<B>({config, 1, 3, 8, 4, testing::held_in(dtype), Dtype::bf16, false, 1e-3});
@@ -377,6 +383,12 @@ TEST_CASE("Models: a device refuses by name what was left out of its kernels, an
     CHECK(unlinked.error().code() == ErrorCode::unsupported);
     CHECK(unlinked.error().message().find("fp32: model.embed_tokens.weight is held in this format") !=
           std::string::npos);
+    testing::FakeMachine::get().has_code = false;
+    auto const elsewhere = testing::run_model<TestDevice>(testing::FormulaModel(full.config), full, requests, nullptr);
+    testing::FakeMachine::get().has_code = true;
+    REQUIRE_FALSE(elsewhere);
+    CHECK(elsewhere.error().code() == ErrorCode::unsupported);
+    CHECK(elsewhere.error().message().find("fake16: has no kernels in this program") != std::string::npos);
     CHECK(testing::FakeMachine::get().calls("allocate") == allocated);
 }
 #endif

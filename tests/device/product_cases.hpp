@@ -204,6 +204,38 @@ TEST_CASE_TEMPLATE("multiply takes a range of inputs that begins anywhere with t
     }
 }
 
+#if !defined(SHARDWISE_HAS_CUDA) && !defined(SHARDWISE_HAS_HIP)
+TEST_CASE("multiply on a device without a unit for matrices makes many rows by the kernel of few, with their bits") {
+    using Device = shardwise::testing::TestDevice;
+    constexpr std::int64_t rows = 70;
+    constexpr std::int64_t inputs = 192;
+    constexpr std::int64_t outputs = 33;
+    StoredWeight const weight(WeightFormat::q8_0, outputs, inputs);
+    for (bool const has_unit : {true, false}) {
+        CAPTURE(has_unit);
+        shardwise::testing::FakeMachine::get().has_matrix_unit = has_unit;
+        auto const bench = open_bench<Device>();
+        shardwise::testing::FakeMachine::get().has_matrix_unit = true;
+        REQUIRE(bench);
+        auto const held = Device::hold_weight(bench->context(), weight.source());
+        REQUIRE(held);
+        auto const in = bench->send(numbers(rows * inputs, 5));
+        auto const made = [&](std::int64_t first, std::int64_t count) {
+            auto out = bench->send(std::vector<float>(static_cast<std::size_t>(count * outputs)));
+            TensorView<float const, 2, Device> const from(in.data() + first * inputs, {count, inputs});
+            REQUIRE(Device::multiply(from, *held, out.matrix(count, outputs), bench->stream()));
+            return bench->fetch(out);
+        };
+        std::vector<float> apart;
+        for (std::int64_t first = 0; first < rows; first += 7) {
+            auto const some = made(first, 7);
+            apart.insert(apart.end(), some.begin(), some.end());
+        }
+        CHECK((made(0, rows) == apart) == !has_unit);
+    }
+}
+#endif
+
 TEST_CASE("multiply on a device gives a row of a range the same bits whatever rows and outputs are beside it") {
     using Device = shardwise::testing::TestDevice;
     auto const bench = open_bench<Device>();

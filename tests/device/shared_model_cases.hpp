@@ -3,6 +3,7 @@
 
 #include "activation_cases.hpp"
 #include "encoder_cases.hpp"
+#include "expert_model_cases.hpp"
 #include "model_cases.hpp"
 
 #include <algorithm>
@@ -85,6 +86,23 @@ TEST_CASE_TEMPLATE("Models: experts whose inputs are weighed and scores that gro
     if (!HasHostMemory<B> && first->graphs.reason.empty()) CHECK(first->graphs.captured >= 1);
 }
 
+TEST_CASE_TEMPLATE("Models: weighed experts that groups of ranks share make the bits of one group on every back end", B,
+                   SHARDWISE_TEST_BACKENDS) {
+    using namespace shardwise;
+    if (!testing::open_bench<B>()) return;
+    testing::check_over_groups<B>(testing::tiny_llama4, 2);
+    testing::check_over_groups<B>(testing::tiny_scout, 3);
+    if (testing::takes_samples()) return;
+    testing::check_over_groups<B>(testing::tiny_llama4, 3);
+    testing::ModelCase shards{testing::tiny_llama4, 2};
+    shards.ep = 2;
+    testing::check_model<B>(shards);
+    testing::ModelCase halves{testing::tiny_llama4,          1,           3,     8,   4,
+                              testing::held_in(Dtype::bf16), Dtype::bf16, false, 1e-3};
+    halves.ep = 2;
+    testing::check_model<B>(halves);
+}
+
 TEST_CASE_TEMPLATE("Models: an encoder whose ranks share tables gives the host's states on every back end", B,
                    SHARDWISE_TEST_BACKENDS) {
     using namespace shardwise;
@@ -98,12 +116,7 @@ TEST_CASE_TEMPLATE("Models: an encoder whose ranks share tables gives the host's
         CAPTURE(tp);
         auto const found = testing::encode_texts<B>(model, ids, parts, true, Dtype::f32, tp);
         REQUIRE_MESSAGE(found, (found ? "" : found.error().message()));
-        REQUIRE(found->size() == wanted->size());
-        double worst = 0.0;
-        for (std::size_t i = 0; i < found->size(); ++i)
-            worst = std::max(worst, static_cast<double>(std::abs((*found)[i] - (*wanted)[i])));
-        CAPTURE(worst);
-        CHECK(worst < 1e-4);
+        testing::check_states(*found, *wanted);
     }
 }
 
@@ -114,14 +127,7 @@ TEST_CASE_TEMPLATE("Models: shared norms and weighed experts, over ranks and fix
     for (auto const* const config :
          {testing::tiny_olmo2, testing::tiny_minimax_m2, testing::tiny_llama4, testing::tiny_scout}) {
         CAPTURE(std::string(config));
-        for (bool const is_deterministic : {false, true}) {
-            for (auto const tp : {1, 2, 3}) {
-                CAPTURE(is_deterministic);
-                CAPTURE(tp);
-                testing::check_model<B>({config, tp, 2, 8, 4, {}, Dtype::f32, is_deterministic});
-            }
-        }
-        testing::check_model<B>({config, 1, 2, 8, 4, {}, Dtype::f32, false, 1e-4, true, 2});
+        testing::check_over_ranks<B>(config);
         testing::check_model<B>({config, 2, 3, 8, 4, testing::held_in(Dtype::bf16), Dtype::bf16, false, 1e-3});
     }
 }

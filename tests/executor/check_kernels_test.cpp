@@ -13,6 +13,8 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <utility>
 
 using namespace shardwise;
 using detail::KernelList;
@@ -23,6 +25,14 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 template <>
 KernelList compiled_kernels<testing::FakeApi>() {
     return KernelList{"bf16,elements:bf16,heads:64"};
+}
+template <>
+std::string_view compiled_architectures<testing::FakeApi>() {
+    return "fake32";
+}
+template <>
+Result<bool> has_device_code<testing::FakeApi>() {
+    return testing::FakeMachine::get().has_code;
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail
@@ -100,7 +110,7 @@ TEST_CASE("check_kernels: groups of int4 are judged by the share of a weight tha
     CHECK(said("int4", model, {WeightFormat::int4, 80, false}, Dtype::bf16, {.begin = 0, .end = 1}).empty());
 }
 
-TEST_CASE("check_rank: asks a back end's build for its kernels") {
+TEST_CASE("check_rank: asks a back end's build for its kernels, unless they were asked for already") {
     testing::FormulaModel const model(
         R"({"model_type":"llama","vocab_size":96,"hidden_size":128,"intermediate_size":256,"num_hidden_layers":2,)"
         R"("num_attention_heads":4,"num_key_value_heads":4,"head_dim":32,"max_position_embeddings":64})");
@@ -108,16 +118,27 @@ TEST_CASE("check_rank: asks a back end's build for its kernels") {
     auto const parameters = StoredParameters::open(model.source, described);
     REQUIRE(parameters);
     ExecutorLimits limits{.sequences = 1, .context = 16, .step_tokens = 16};
-    auto const said = [&](Dtype activations, Dtype weights) {
+    HostContext host({.threads = 1});
+    auto& machine = testing::FakeMachine::get();
+    auto const context = std::move(*testing::Fake::Context::open());
+    auto const said = [&](Dtype activations, Dtype weights, bool was_asked = false) {
         limits.activations = activations;
         LoadOptions options;
         options.dtype = weights;
-        auto const checked =
-            detail::check_rank<testing::Fake, Fast>(described, *parameters, {}, limits, {}, options, {});
+        options.has_checked_kernels = was_asked;
+        auto const checked = detail::check_rank<testing::Fake, Fast>({host, *context}, described, *parameters, {},
+                                                                     limits, {}, options, {});
         return checked ? "" : checked.error().message();
     };
     CHECK(said(Dtype::bf16, Dtype::bf16).empty());
     CHECK(said(Dtype::f32, Dtype::bf16).find("elements:fp32: activations are of this type") != std::string::npos);
     CHECK(said(Dtype::bf16, Dtype::f32).find("fp32: model.embed_tokens.weight is held in this format") !=
           std::string::npos);
+    CHECK(said(Dtype::bf16, Dtype::f32, true).empty());
+    machine.has_code = false;
+    auto const elsewhere = said(Dtype::bf16, Dtype::bf16);
+    auto const asked = said(Dtype::bf16, Dtype::bf16, true);
+    machine.has_code = true;
+    CHECK(elsewhere.find("fake:0: fake16: has no kernels in this program, which was compiled for fake32") == 0);
+    CHECK(asked.empty());
 }

@@ -93,7 +93,7 @@ TEST_CASE("norm: 4 operations per element for rms, 7 for layer norm") {
     CHECK(op_work(op, context()).traffic == 2 * 48 * 2);
 }
 
-TEST_CASE("norm: ranks add up the squares of rows that none holds whole, a double per row") {
+TEST_CASE("norm: ranks add up the squares of rows that none holds whole, three floats per row") {
     auto const workspace = [](ValueId value, std::int64_t width, std::int64_t tp) {
         Operation const op{.kind = OpKind::norm,
                            .inputs = {value, no_value, no_value, no_value},
@@ -101,8 +101,8 @@ TEST_CASE("norm: ranks add up the squares of rows that none holds whole, a doubl
                            .in_features = width};
         return op_work(op, context({.tp = tp})).workspace;
     };
-    CHECK(workspace(1, 8, 2) == Bytes{6 * 8});  // over all query heads
-    CHECK(workspace(2, 4, 2) == Bytes{6 * 8});
+    CHECK(workspace(1, 8, 2) == Bytes{6 * 12});  // over all query heads
+    CHECK(workspace(2, 4, 2) == Bytes{6 * 12});
     CHECK(workspace(1, 8, 1) == Bytes{0});
     CHECK(workspace(1, 2, 2) == Bytes{0});  // of each head
     CHECK(workspace(0, 8, 2) == Bytes{0});  // of what every rank holds

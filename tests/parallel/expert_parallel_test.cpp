@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -75,6 +76,16 @@ void check(Job const& job, std::int32_t ranks, std::int64_t experts_with_gaps = 
                 ids[static_cast<std::size_t>(t * chosen + i)] = job.id(own.begin + t, i);
             }
         }
+        // By expert, then by token.
+        std::vector<float> pair_rows(static_cast<std::size_t>(own.size() * chosen * width) + 1);
+        std::size_t next = 0;
+        for (std::int64_t e = 0; e < shape.experts; ++e) {
+            for (std::int64_t pair = 0; pair < own.size() * chosen; ++pair) {
+                if (ids[static_cast<std::size_t>(pair)] != e) continue;
+                for (std::int64_t c = 0; c < width; ++c)
+                    pair_rows[next++] = rows[static_cast<std::size_t>(pair / chosen * width + c)];
+            }
+        }
         std::int64_t calls = 0;
         auto const expert = [&](std::int64_t local, TensorView<float const, 2, Host> in, TensorView<float, 2, Host> out,
                                 HostStream&) -> Result<> {
@@ -93,10 +104,21 @@ void check(Job const& job, std::int32_t ranks, std::int64_t experts_with_gaps = 
         // One call per expert that has rows.
         CHECK(calls <= layer->local_experts().size() - experts_with_gaps);
         pairs += layer->pairs_computed();
-        for (std::int64_t t = 0; t < own.size(); ++t) {
-            for (std::int64_t c = 0; c < width; ++c)
-                CHECK(rows[static_cast<std::size_t>(t * width + c)] == job.result(own.begin + t, c));
-        }
+        auto const check_results = [&] {
+            for (std::int64_t t = 0; t < own.size(); ++t) {
+                for (std::int64_t c = 0; c < width; ++c)
+                    CHECK(rows[static_cast<std::size_t>(t * width + c)] == job.result(own.begin + t, c));
+            }
+        };
+        check_results();
+        // Of a row for each pair the same.
+        std::fill(rows.begin(), rows.end(), -1.0F);
+        TensorView<float const, 2, Host> const all(pair_rows.data(), {own.size() * chosen, width});
+        auto const again = layer->forward(all, TensorView<std::int32_t, 2, Host>(ids.data(), {own.size(), chosen}),
+                                          TensorView<float, 2, Host>(weights.data(), {own.size(), chosen}), view,
+                                          expert, stream, soon(), ExpertInput::of_pairs);
+        if (!again) return again;
+        check_results();
         return {};
     });
     CHECK_MESSAGE(done, (done ? "" : done.error().message()));
@@ -133,9 +155,11 @@ TEST_CASE("ExpertParallel: what cannot be is refused on every rank") {
             auto const layer = Layer::create(context, comm, shape);
             return layer ? std::string() : layer.error().message();
         };
-        CHECK(message_of({0, 1, 3, 2}) == "expert parallelism: experts: are less than one (got 0, expected at least 1)");
+        CHECK(message_of({0, 1, 3, 2}) ==
+              "expert parallelism: experts: are less than one (got 0, expected at least 1)");
         CHECK(message_of({4, 1, 0, 2}) == "expert parallelism: width: is less than one (got 0, expected at least 1)");
-        CHECK(message_of({4, 1, 3, -2}) == "expert parallelism: max_tokens: are less than none (got -2, expected at least 0)");
+        CHECK(message_of({4, 1, 3, -2}) ==
+              "expert parallelism: max_tokens: are less than none (got -2, expected at least 0)");
         auto const huge = Layer::create(context, comm, {4, 2, std::int64_t{1} << 40, std::int64_t{1} << 40});
         REQUIRE_FALSE(huge);
         CHECK(huge.error().code() == ErrorCode::size_overflow);

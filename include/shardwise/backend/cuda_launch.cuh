@@ -10,8 +10,6 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-static_assert(DeviceCode<CudaApi>::warp_size == CudaApi::warp_size, "kernels and contexts agree on the warp");
-
 template <>
 struct DeviceLaunch<CudaApi> {
     template <class... Parameters>
@@ -19,6 +17,18 @@ struct DeviceLaunch<CudaApi> {
                            cudaStream_t stream, Parameters... arguments) {
         kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), 0, stream>>>(arguments...);
         return cuda_result(cudaGetLastError(), name);
+    }
+
+    /// Whether the program has a kernel for the current device.
+    template <class... Parameters>
+    static Result<bool> has_code(void (*kernel)(Parameters...)) {
+        cudaFuncAttributes attributes{};
+        auto const status = cudaFuncGetAttributes(&attributes, reinterpret_cast<void const*>(kernel));
+        if (status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction)
+            return (void)cudaGetLastError(), false;
+        auto const result = cuda_result(status, "cudaFuncGetAttributes");
+        if (!result) return (void)cudaGetLastError(), result.error();
+        return true;
     }
 };
 

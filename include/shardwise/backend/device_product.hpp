@@ -147,7 +147,7 @@ Result<> DeviceBackend<Api>::submit_product(TensorView<T const, 2, DeviceBackend
                                     .out = out.data(),
                                     .out_row = out.stride(0),
                                     .rows = in.extent(0),
-                                    .is_fixed = is_fixed,
+                                    .has_tiles = !is_fixed && stream.context().facts().has_matrix_unit,
                                     .in_element = detail::row_element<T>,
                                     .out_element = detail::row_element<Out>};
     stream.submit([&](typename Api::Stream native) { return detail::launch_multiply<Api>(call, native); });

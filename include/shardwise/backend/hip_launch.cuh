@@ -10,11 +10,6 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-static_assert(DeviceCode<HipApi>::warp_size == HipApi::warp_size ||
-                  DeviceCode<HipApi>::warp_size == HipApi::least_warp_size,
-              "kernels and contexts agree on the warp");
-static_assert(widest_warp<HipApi> == HipApi::warp_size, "launchers and kernels agree on the widest warp");
-
 template <>
 struct DeviceLaunch<HipApi> {
     template <class... Parameters>
@@ -23,6 +18,18 @@ struct DeviceLaunch<HipApi> {
         hipLaunchKernelGGL(kernel, dim3(static_cast<std::uint32_t>(blocks)), dim3(static_cast<std::uint32_t>(threads)),
                            0, stream, arguments...);
         return hip_result(hipGetLastError(), name);
+    }
+
+    /// Whether the program has a kernel for the current device.
+    template <class... Parameters>
+    static Result<bool> has_code(void (*kernel)(Parameters...)) {
+        hipFuncAttributes attributes{};
+        auto const status = hipFuncGetAttributes(&attributes, reinterpret_cast<void const*>(kernel));
+        if (status == hipErrorNoBinaryForGpu || status == hipErrorInvalidDeviceFunction)
+            return (void)hipGetLastError(), false;
+        auto const result = hip_result(status, "hipFuncGetAttributes");
+        if (!result) return (void)hipGetLastError(), result.error();
+        return true;
     }
 };
 

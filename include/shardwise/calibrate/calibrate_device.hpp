@@ -17,6 +17,7 @@
 #include <shardwise/calibrate/rate_probe.hpp>
 #include <shardwise/core/observer.hpp>
 #include <shardwise/core/tensor_view.hpp>
+#include <shardwise/kernels/device/compiled_kernels.hpp>
 #include <shardwise/kernels/device/fill.hpp>
 
 #include <algorithm>
@@ -55,6 +56,7 @@ public:
         : context_(context), options_(options), observer_(observer), deadline_(Deadline::after(options.limit)) {}
 
     [[nodiscard]] Result<DeviceCalibration> run() {
+        if (auto const runs = check_device_code(context_); !runs) return runs.error();
         auto timer = DeviceTimer<Api>::open(context_);
         if (!timer) return timer.error();
         DeviceCalibration found;

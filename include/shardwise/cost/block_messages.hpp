@@ -26,7 +26,7 @@ struct BlockMessages {
 struct BlockMessage {
     enum class Kind : std::uint8_t {
         reduction,           // of partial sums, in the forward pass
-        squares,             // of a norm's rows, in either pass: a number per row
+        squares,             // of a norm's rows, in either pass: square_bytes
         backward_reduction,  // the same in the backward pass
         exchange,            // of rows with the ranks that hold their experts, there and back
         losses,              // three sums of a number per token

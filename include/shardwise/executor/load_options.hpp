@@ -27,6 +27,8 @@ struct LoadOptions {
     Adapter const* adapter = nullptr;
     /// Hears of each block; what it refers to outlives the loading.
     Observer observer{};
+    /// Whoever loads has asked check_device_code and check_linked_kernels already, which are asked otherwise.
+    bool has_checked_kernels = false;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -70,7 +70,7 @@ public:
                                                      ExecutorLimits const& limits, TensorPlace experts = {},
                                                      LoadOptions const& options = {}, StageBlocks const& stage = {}) {
         auto const checked =
-            detail::check_rank<Backend, Policy>(model, parameters, place, limits, experts, options, stage);
+            detail::check_rank<Backend, Policy>(rank, model, parameters, place, limits, experts, options, stage);
         if (!checked) return checked.error();
         RankExecutor executor(model, place, limits, experts);
         if constexpr (requires { rank.context.limit(); }) executor.last_.limit = rank.context.limit();

@@ -50,7 +50,7 @@ Result<> launch_multiply_as(MultiplyCall const& call, typename Api::Stream strea
     }
     // fp32 of many rows is the vendor's.
     if constexpr (MatrixTile<Api>::is_there && format != WeightFormat::f32) {
-        if (!call.is_fixed && call.rows > 24 && call.rows > MatrixTile<Api>::few_results / call.weight.outputs) {
+        if (call.has_tiles && call.rows > 24 && call.rows > MatrixTile<Api>::few_results / call.weight.outputs) {
             switch (call.in_element) {
                 case RowElement::f32:
                     return launch_multiply_tiles<Api, format, 64, float>(call, stream);

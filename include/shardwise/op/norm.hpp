@@ -15,15 +15,15 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
            !op.norm().is_first_part && op.in_features == made.width;
 }
 
-/// What ranks add up for each row of such a norm: its squares in double.
+/// What ranks add up for each row of such a norm: its squares, in three floats on a device. The host's double is less.
 [[nodiscard]] constexpr Bytes square_bytes(std::int64_t rows) {
-    return Bytes{8 * rows};
+    return Bytes{12 * rows};
 }
 
 /// A norm over the last axis, or over each head of it, with one weight or one for each head.
 ///
 /// Shapes  in and out [rows, width]
-/// Memory  where ranks add up their squares, a number per row
+/// Memory  where ranks add up their squares, square_bytes
 /// Units   operations per element: rms 4 (square, sum, scale, weight), layer 7 (sum, centre, square, sum, scale,
 ///         weight, bias)
 struct NormOp : OpTraits<OpKind::norm, OpUnit::vectors> {

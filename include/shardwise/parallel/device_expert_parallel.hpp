@@ -80,21 +80,26 @@ public:
     [[nodiscard]] Result<> forward(TensorView<std::type_identity_t<T> const, 2, Backend> in,
                                    TensorView<std::int32_t const, 2, Backend> ids,
                                    TensorView<float const, 2, Backend> weights, TensorView<T, 2, Backend> out,
-                                   Expert&& expert, Stream& stream, Deadline deadline) {
+                                   Expert&& expert, Stream& stream, Deadline deadline,
+                                   ExpertInput input = ExpertInput::of_tokens) {
         auto& comm = traffic_.comm();
         auto const& shape = traffic_.shape();
         if (auto const known = check_element<T>(); !known) return comm.fail(known.error());
-        auto const checked = detail::check_routed(shape, in, ids, weights, out);
+        auto const checked = detail::check_routed(shape, in, ids, weights, out, input);
         if (!checked) return comm.fail(checked.error());
         // A layer before this one may still copy from the pinned memory: the stream is waited for below before the host writes there.
-        if (auto const fetched = fetch<T>(in, ids, stream, deadline); !fetched) return comm.fail(fetched.error());
+        auto* const sent_rows = this->sent_rows<T>();
+        auto* const by_expert = this->by_expert<T>();
+        bool const is_of_tokens = input == ExpertInput::of_tokens;
+        auto const fetched = fetch<T>(in, is_of_tokens ? by_expert : sent_rows, ids, stream, deadline);
+        if (!fetched) return comm.fail(fetched.error());
         TensorView<std::int32_t const, 2, Host> const chosen(this->ids(), {ids.extent(0), ids.extent(1)});
         if (auto const ordered = traffic_.order(chosen); !ordered) return comm.fail(ordered.error());
-        auto* const sent_rows = this->sent_rows<T>();
         auto* const by_rank = this->by_rank<T>();
-        auto* const by_expert = this->by_expert<T>();
         TensorView<T const, 2, Host> const own(by_expert, {in.extent(0), shape.width});
-        if (auto const sent = traffic_.dispatch(own, sent_rows, by_rank); !sent) return sent;
+        if (is_of_tokens) traffic_.gather(own, input, sent_rows);
+        T const* const gathered = sent_rows;
+        if (auto const sent = traffic_.dispatch(gathered, by_rank); !sent) return sent;
         traffic_.group(by_rank, by_expert);
         if (auto const computed = compute<T>(expert, stream, deadline); !computed) return comm.fail(computed.error());
         auto const returned = traffic_.give_back(by_rank, by_expert, sent_rows);
@@ -196,9 +201,9 @@ private:
     }
 
     template <class T>
-    [[nodiscard]] Result<> fetch(TensorView<T const, 2, Backend> in, TensorView<std::int32_t const, 2, Backend> ids,
-                                 Stream& stream, Deadline deadline) {
-        if (auto const put = take_rows_down(in, by_expert<T>(), stream); !put) return put;
+    [[nodiscard]] Result<> fetch(TensorView<T const, 2, Backend> in, T* to,
+                                 TensorView<std::int32_t const, 2, Backend> ids, Stream& stream, Deadline deadline) {
+        if (auto const put = take_rows_down(in, to, stream); !put) return put;
         if (auto const put = take_rows_down(ids, this->ids(), stream); !put) return put;
         return stream.synchronize(deadline);
     }

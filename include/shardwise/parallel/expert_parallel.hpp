@@ -69,7 +69,7 @@ public:
     /// out = sum over each token's experts of weight * expert(row). All ranks call it in the same step, also without tokens.
     ///
     /// Shapes  in, out [tokens, width], may be the same; ids, weights [tokens, experts_per_token], as `route` makes them;
-    ///         tokens at most max_tokens, another number on each rank
+    ///         tokens at most max_tokens, another number on each rank; where `input` is of pairs, in [tokens * experts_per_token, width]
     /// Order   waits for `stream` before rows are sent and before results are, until `deadline`: where rows go is known
     ///         only then. The other ranks are waited for as long as the group's timeout says
     /// Errors  shape_mismatch; invalid_argument for an id that is no expert; capacity_exceeded where tokens name an expert twice
@@ -78,14 +78,17 @@ public:
     [[nodiscard]] Result<> forward(TensorView<float const, 2, Backend> in,
                                    TensorView<std::int32_t const, 2, Backend> ids,
                                    TensorView<float const, 2, Backend> weights, TensorView<float, 2, Backend> out,
-                                   Expert&& expert, Stream& stream, Deadline deadline) {
+                                   Expert&& expert, Stream& stream, Deadline deadline,
+                                   ExpertInput input = ExpertInput::of_tokens) {
         auto const& shape = traffic_.shape();
         auto& comm = traffic_.comm();
-        auto const checked = detail::check_routed(shape, in, ids, weights, out);
+        auto const checked = detail::check_routed(shape, in, ids, weights, out, input);
         if (!checked) return comm.fail(checked.error());
         if (auto const done = stream.synchronize(deadline); !done) return comm.fail(done.error());
         if (auto const ordered = traffic_.order(ids); !ordered) return comm.fail(ordered.error());
-        if (auto const sent = traffic_.dispatch(in, sent_.data(), by_rank_.data()); !sent) return sent;
+        traffic_.gather(in, input, sent_.data());
+        float const* const gathered = sent_.data();
+        if (auto const sent = traffic_.dispatch(gathered, by_rank_.data()); !sent) return sent;
         traffic_.group(by_rank_.data(), by_expert_.data());
         Result<> computed =
             traffic_.for_each_expert([&](std::int64_t i, std::int64_t at, std::int64_t rows) -> Result<> {

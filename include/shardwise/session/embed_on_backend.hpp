@@ -199,7 +199,8 @@ template <ReductionPolicy Policy, ComputeBackend Backend>
         auto const reserved = machine.reserve(predicted->total() + states, apart);
         if (auto const fits = agree_on(world, reserved); !fits) return fits;
     }
-    auto executor = RankExecutor<Backend, Policy>::create(machine.home(), model, parameters, place, limits);
+    LoadOptions const load{.has_checked_kernels = true};
+    auto executor = RankExecutor<Backend, Policy>::create(machine.home(), model, parameters, place, limits, {}, load);
     if (!executor) return end(executor.error());
     if (auto const told = communicators.register_values(executor->arena_layout()); !told) return end(told.error());
     if (options.log.hears(LogLevel::debug)) {

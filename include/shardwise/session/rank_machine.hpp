@@ -7,6 +7,7 @@
 #include <shardwise/comm/host_communicator.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/rank_home.hpp>
+#include <shardwise/kernels/device/compiled_kernels.hpp>
 #include <shardwise/session/run_options.hpp>
 #include <shardwise/session/without_vendor.hpp>
 
@@ -36,7 +37,7 @@ public:
 
     /// Opens the device of a rank: of `options.devices` in turn, so that ranks may share one.
     ///
-    /// Errors  unsupported for what runs are not asked of devices yet; those of the context
+    /// Errors  unsupported for what runs are not asked of devices yet; those of the context and of check_device_code
     [[nodiscard]] Result<> open(RunOptions const& options, std::int32_t rank) {
         if (auto const checked = check(options); !checked) return checked;
         if (options.devices.is_processor(rank)) {
@@ -49,6 +50,7 @@ public:
         auto const device = options.devices.empty() ? 0 : options.devices.of_rank(rank);
         auto context = Backend::Context::open({.device = device, .limit = options.timeout});
         if (!context) return context.error();
+        if (auto const runs = check_device_code(**context); !runs) return runs;
         context_ = std::move(*context);
         stream_.emplace(context_->make_stream());
         home_.emplace(RankHome<Backend>{host_.context, *context_});

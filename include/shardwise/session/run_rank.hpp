@@ -102,6 +102,7 @@ public:
         auto const fits = machine_.reserve(predicted_.own, is_apart ? predicted_.less_apart : Bytes{0});
         if (!fits) return fits;
         auto load = options_.load;
+        load.has_checked_kernels = true;
         if (!is_first()) load.observer = {};
         if (options_.tp > 1) load.share_largest = largest_of_ranks(group());
         auto executor =

@@ -31,6 +31,8 @@ struct AnyApi {
     static constexpr std::int64_t ticks_per_microsecond = 1000;
     /// The vendor's library of collectives, as the loader finds it.
     static constexpr std::string_view nccl_name = "no library";
+    /// CMake's, which says what kernels are compiled for.
+    static constexpr std::string_view architectures_option = "no option";
 
     static Result<std::int32_t> count_devices();
     static Result<std::int32_t> current_device();

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <cuda_runtime_api.h>
+#include <string>
 #include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
@@ -43,6 +44,8 @@ struct CudaApi {
     static constexpr std::int64_t ticks_per_microsecond = 1000;
     /// The vendor's library of collectives, as the loader finds it.
     static constexpr std::string_view nccl_name = "libnccl.so.2";
+    /// CMake's, which says what kernels are compiled for.
+    static constexpr std::string_view architectures_option = "SHARDWISE_CUDA_ARCHITECTURES";
 
     static Result<std::int32_t> count_devices() {
         int count = 0;
@@ -66,6 +69,15 @@ struct CudaApi {
         result = cuda_result(cudaDeviceGetAttribute(&facts.multiprocessors, cudaDevAttrMultiProcessorCount, device),
                              "cudaDeviceGetAttribute");
         if (!result) return result.error();
+        int major = 0;
+        int minor = 0;
+        result = cuda_result(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+                             "cudaDeviceGetAttribute");
+        if (!result) return result.error();
+        result = cuda_result(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
+                             "cudaDeviceGetAttribute");
+        if (!result) return result.error();
+        facts.processor = "sm_" + std::to_string(major) + std::to_string(minor);
         return facts;
     }
     static Result<Bytes> free_memory() {

@@ -8,6 +8,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
@@ -16,6 +17,10 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 struct DeviceFacts {
     std::int32_t warp_size = 0;
     std::int32_t multiprocessors = 0;
+    /// What kernels are compiled for, in the vendor's words: sm_90, gfx90a:sramecc+:xnack-.
+    std::string processor{};
+    /// Whether MatrixTile is a unit of the device's; plain sums take its place.
+    bool has_matrix_unit = true;
 };
 
 /// What names a device to every process of a machine, whatever number each knows it by.
@@ -41,6 +46,7 @@ concept DeviceApi = requires(typename Api::Stream stream, typename Api::Event ev
     { Api::least_warp_size } -> std::convertible_to<std::int32_t>;
     { Api::co_resident_blocks } -> std::convertible_to<bool>;
     { Api::nccl_name } -> std::convertible_to<std::string_view>;
+    { Api::architectures_option } -> std::convertible_to<std::string_view>;
     { Api::tries_peers } -> std::convertible_to<bool>;
     { Api::count_devices() } -> std::same_as<Result<std::int32_t>>;
     { Api::current_device() } -> std::same_as<Result<std::int32_t>>;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/backend/detail/amd_matrix_unit.hpp>
 #include <shardwise/backend/detail/device_api.hpp>
 
 #include <cstddef>
@@ -45,6 +46,8 @@ struct HipApi {
     static constexpr std::int64_t ticks_per_microsecond = 100;
     /// The vendor's library of collectives, as the loader finds it.
     static constexpr std::string_view nccl_name = "librccl.so.1";
+    /// CMake's, which says what kernels are compiled for.
+    static constexpr std::string_view architectures_option = "SHARDWISE_HIP_ARCHITECTURES";
 
     static Result<std::int32_t> count_devices() {
         int count = 0;
@@ -66,7 +69,8 @@ struct HipApi {
         hipDeviceProp_t properties{};
         auto const result = hip_result(hipGetDeviceProperties(&properties, device), "hipGetDeviceProperties");
         if (!result) return result.error();
-        return DeviceFacts{properties.warpSize, properties.multiProcessorCount};
+        return DeviceFacts{properties.warpSize, properties.multiProcessorCount, properties.gcnArchName,
+                           has_amd_matrix_unit(properties.gcnArchName)};
     }
     static Result<Bytes> free_memory() {
         std::size_t free = 0;

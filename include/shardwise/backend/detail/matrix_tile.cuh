@@ -15,6 +15,13 @@ constexpr int matrix_inputs = 32;
     return row * matrix_inputs + ((eight ^ (row / 2 % 4)) * 8);
 }
 
+/// The number `k` of a row; they lie in words of two.
+[[nodiscard]] SHARDWISE_DEVICE inline float matrix_number(std::uint16_t const* rows, int row, int k) {
+    auto const at = matrix_place(row, k / 8) + k % 8;
+    auto const word = reinterpret_cast<std::uint32_t const*>(rows)[at / 2];
+    return float_of_bits(at % 2 == 0 ? word << 16U : word & 0xFFFF0000U);
+}
+
 /// How a warp multiplies small matrices of bfloat16 that lie in shared memory: sums [16, columns] += left [16, 16] * right [columns, 16]^T,
 /// in float. Where `is_there` is false a vendor has none, and its products of many rows are those of few.
 template <class Api>
@@ -85,7 +92,8 @@ private:
 #endif
 
 /// MFMA of CDNA 2 and 3 (gfx90a, gfx942), which flushes numbers below the normal ones on gfx90a; WMMA of RDNA 3 (gfx11); plain sums
-/// on what has neither.
+/// on what has neither (has_amd_matrix_unit), where products are those of few rows: they multiply once for each number and activation,
+/// plain sums once for each of the parts of both.
 ///
 /// Source  AMD Instinct MI200 ISA, 7.1 (V_MFMA_F32_16X16X16BF16_1K), and CDNA 3 ISA, 7.1; RDNA 3 ISA, 7.9 (V_WMMA_F32_16X16X16_BF16)
 template <>
@@ -160,7 +168,7 @@ struct MatrixTile<HipApi> {
         for (int i = 0; i < values; ++i) sums[i] = made[i];
 #else
         auto const number = [](Left const& of, int row, int k) {
-            return float_of_bits(std::uint32_t{of.rows[matrix_place(row, 2 * of.half + k / 8) + k % 8]} << 16U);
+            return matrix_number(of.rows, row, 16 * of.half + k);
         };
         for (int k = 0; k < 16; ++k) {
             auto const other = number(right, column(lane, 0), k);

@@ -40,8 +40,8 @@ struct MultiplyCall {
     void* out;
     std::int64_t out_row;
     std::int64_t rows;
-    /// True where a row's bits may not depend on how many there are.
-    bool is_fixed;
+    /// Whether many rows may be tiles of matrices, whose bits are others than those of few.
+    bool has_tiles;
     RowElement in_element = RowElement::f32;
     /// Of floats they are floats as well.
     RowElement out_element = RowElement::f32;

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <sys/stat.h>
@@ -37,22 +38,23 @@ public:
         return {};
     }
 
-    /// What a request's code is called: it changes with everything that code depends on. `compiler` is the compiler's identity().
+    /// What stands for the sources of requests in the names of their code.
+    [[nodiscard]] static std::string digest_of(std::span<detail::DeviceSource const> sources) {
+        Parts parts;
+        for (auto const& source : sources) parts.add(source.name).add(source.text);
+        return parts.hash.hex();
+    }
+    /// What a request's code is called: it changes with everything that code depends on. `compiler` is the compiler's identity(), `sources`
+    /// the digest of the request's.
+    [[nodiscard]] static std::string name_of(KernelRequest const& request, std::string_view compiler,
+                                             std::string_view sources) {
+        Parts parts;
+        parts.add(format).add(compiler).add(request.architecture);
+        for (auto const& option : request.options) parts.add(option);
+        return parts.add(request.kernel).add(request.unit).add(sources).hash.hex();
+    }
     [[nodiscard]] static std::string name_of(KernelRequest const& request, std::string_view compiler) {
-        Sha256 hash;
-        // The length before each part: parts that are cut elsewhere are others.
-        auto const add = [&](std::string_view part) { hash.add(std::to_string(part.size()) + ":").add(part); };
-        add(format);
-        add(compiler);
-        add(request.architecture);
-        for (auto const& option : request.options) add(option);
-        add(request.kernel);
-        add(request.unit);
-        for (auto const& source : request.sources) {
-            add(source.name);
-            add(source.text);
-        }
-        return hash.hex();
+        return name_of(request, compiler, digest_of(request.sources));
     }
 
     /// The code of that name; none where there is no file, or one that is not as it was written.
@@ -92,6 +94,16 @@ private:
     static constexpr std::size_t head = format.size() + 64;
     /// No kernel comes near.
     static constexpr std::uint64_t max_size = std::uint64_t{1} << 28U;
+
+    /// A hash of parts, with the length before each: parts that are cut elsewhere are others.
+    struct Parts {
+        Sha256 hash;
+
+        Parts& add(std::string_view part) {
+            hash.add(std::to_string(part.size()) + ":").add(part);
+            return *this;
+        }
+    };
 
     [[nodiscard]] bool is_own() const {
         struct stat status {};

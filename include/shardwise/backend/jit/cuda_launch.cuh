@@ -8,8 +8,6 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-static_assert(DeviceCode<CudaApi>::warp_size == CudaApi::warp_size, "kernels and contexts agree on the warp");
-
 template <>
 struct DeviceLaunch<CudaApi> : JitLauncher<CudaJit, CudaApi::Stream> {};
 

@@ -8,11 +8,6 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-static_assert(DeviceCode<HipApi>::warp_size == HipApi::warp_size ||
-                  DeviceCode<HipApi>::warp_size == HipApi::least_warp_size,
-              "kernels and contexts agree on the warp");
-static_assert(widest_warp<HipApi> == HipApi::warp_size, "launchers and kernels agree on the widest warp");
-
 template <>
 struct DeviceLaunch<HipApi> : JitLauncher<HipJit, HipApi::Stream> {};
 

@@ -54,7 +54,7 @@ private:
         auto const architecture = Vendor::architecture(driver_, *compiler_);
         if (!architecture) return architecture.error();
         auto const request = Vendor::request(device_sources(), kernel.name(), *architecture);
-        auto const name = CodeCache::name_of(request, compiler_->identity());
+        auto const name = CodeCache::name_of(request, compiler_->identity(), sources_);
         bool is_kept = false;
         auto const code = kernel.code_for(request.architecture, [&]() -> Result<KernelCode> {
             if (auto kept = cache_.find(name)) return is_kept = true, *std::move(kept);
@@ -79,6 +79,8 @@ private:
     Driver driver_;
     Result<Compiler> compiler_;
     CodeCache cache_;
+    /// Of all that kernels are compiled from, once for all of them.
+    std::string sources_ = CodeCache::digest_of(device_sources());
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

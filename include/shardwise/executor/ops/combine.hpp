@@ -4,6 +4,7 @@
 #include <shardwise/executor/ops/activation.hpp>
 #include <shardwise/executor/ops/executed_op.hpp>
 #include <shardwise/executor/routes.hpp>
+#include <shardwise/executor/weighed_rows.hpp>
 #include <shardwise/kernels/combine_rows.hpp>
 
 #include <algorithm>
@@ -81,8 +82,38 @@ private:
             }
             return {};
         };
-        return walk.exchange->forward(walk.view(between.front().inputs[0]), chosen.ids, chosen.weights,
-                                      walk.view(op.output), expert, walk.stream, far_deadline());
+        auto const& experts = between.front();
+        ConstMatrix in = walk.view(experts.inputs[0]);
+        bool const is_weighed = experts.op->routing().weighs_inputs;
+        if (is_weighed) {
+            auto const weighed = weigh_sent(walk, experts, chosen);
+            if (!weighed) return weighed.error();
+            in = *weighed;
+        }
+        return walk.exchange->forward(in, chosen.ids, chosen.weights, walk.view(op.output), expert, walk.stream,
+                                      far_deadline(), is_weighed ? ExpertInput::of_pairs : ExpertInput::of_tokens);
+    }
+
+    /// The rows that are sent where experts' inputs are weighed, in the scratch, which has them until they have gone.
+    template <Communicator C, ActivationElement T>
+    [[nodiscard]] static Result<TensorView<T const, 2, Backend>> weigh_sent(BlockWalk<Backend, Policy, C, T>& walk,
+                                                                            Bound const& experts,
+                                                                            Routes<Backend> const& chosen) {
+        TensorView<T const, 2, Backend> const in = walk.view(experts.inputs[0]);
+        auto const pairs = chosen.ids.elements();
+        auto* const memory = walk.step.scratch.data();
+        TensorView<T, 2, Backend> const rows(reinterpret_cast<T*>(memory), {pairs, in.extent(1)});
+        if (pairs > 0) {
+            auto* const behind = memory + floats_of(rows.elements(), walk.step.activations);
+            RoutingTable<Backend> const table(reinterpret_cast<std::int32_t*>(behind), pairs,
+                                              experts.op->routing().experts);
+            TensorView<std::int32_t const, 2, Backend> const ids = chosen.ids;
+            auto done = order_experts(ids, RoutingOrder::row_of_pair, table.order, table.first, walk.stream);
+            TensorView<std::int32_t const, 1, Backend> const places = table.order;
+            if (done) done = weigh_routed(walk, in, chosen, places, rows);
+            if (!done) return done.error();
+        }
+        return TensorView<T const, 2, Backend>(rows);
     }
 
     /// One expert's rows through the operations `between`: values between them lie where the arena has those of the rank's

@@ -4,9 +4,8 @@
 #include <shardwise/executor/ops/executed_op.hpp>
 #include <shardwise/executor/ops/load_experts.hpp>
 #include <shardwise/executor/routes.hpp>
-#include <shardwise/kernels/fill.hpp>
+#include <shardwise/executor/weighed_rows.hpp>
 #include <shardwise/kernels/take_rows.hpp>
-#include <shardwise/kernels/weigh_rows.hpp>
 
 #include <concepts>
 
@@ -19,8 +18,6 @@ struct ExecutedOp<ExpertsOp, Backend, Policy> {
 
     [[nodiscard]] static Result<Held> load(OperationLoader<Backend> const& from, Operation const& op,
                                            BlockBody const& body, BlockCut const& cut) {
-        if (op.routing().weighs_inputs && from.experts().ranks > 1)
-            return not_executed("experts whose inputs are weighed, over groups of ranks,");
         ExpertLoader<Backend, Policy> const experts(from, op);
         if (body.values()[static_cast<std::size_t>(op.output)].spread == Spread::partial) {
             auto rows = experts.load_rows(*cut.pieces[static_cast<std::size_t>(op.inputs[0])]);
@@ -50,6 +47,8 @@ struct ExecutedOp<ExpertsOp, Backend, Policy> {
         // Gathered rows of one expert, which every token may have chosen; where they are weighed, those of all experts.
         if (block.value(op.output).spread != Spread::partial) {
             auto const rows = block.limits.step_tokens * (op.routing().weighs_inputs ? chosen : 1);
+            if (op.routing().weighs_inputs && block.experts.ranks > 1)
+                return sent_floats(rows, op.in_features, op.routing().experts, block.limits.activations);
             return floats_of(rows * op.in_features, block.limits.activations);
         }
         ExpertRows<Backend, Policy> const rows(block.pieces(op.inputs[0]), block.place, op.out_features);
@@ -136,34 +135,25 @@ private:
                                                    BoundOperation<Backend, Policy> const& op) {
         auto const table = order_rows(walk, op, RoutingOrder::row_of_pair);
         if (!table) return table.error();
-        auto& stream = walk.stream;
         Routes<Backend> const routes(walk.floats(op.inputs[1]));
         TensorView<T const, 2, Backend> const in = walk.view(op.inputs[0]);
         TensorView<T, 2, Backend> const weighed(reinterpret_cast<T*>(walk.step.scratch.data()),
                                                 {walk.routed_rows, in.extent(1)});
         TensorView<T const, 2, Backend> const rows = weighed;
         TensorView<std::int32_t const, 1, Backend> const places = table->order;
-        TensorView<float const, 2, Backend> const weights = routes.weights;
-        Result<> done;
-        if constexpr (std::same_as<Backend, Host>)
-            done = weigh_rows_bound<T>(in, places, weights, weighed, stream);
-        else
-            done = weigh_rows<T>(in, places, weights, weighed, stream);
-        // The weights have been taken: what follows is a plain sum over a token's experts.
-        if (done) done = fill<float>(routes.weights, 1.0F, stream);
-        if (!done) return done;
+        if (auto const done = weigh_routed(walk, in, routes, places, weighed); !done) return done;
         auto const out = walk.view(op.output);
         auto const& columns = std::get<ExpertColumns<Backend>>(op.held);
         if constexpr (!HasHostMemory<Backend>) {
             if (walk.routed_rows <= few_rows && has_table(op.held))
                 return columns.table.multiply(rows, TensorView<std::int32_t const, 1, Backend>{}, table->first, out,
-                                              stream);
+                                              walk.stream);
         }
         auto const first = count_rows(walk, op.op->inputs[1], *table);
         if (!first) return first.error();
         return ExpertRuns{0, *first}.for_each({0, out.extent(0)}, [&](std::size_t expert, UnitRange range) {
             return columns.experts[expert].forward_bound(rows.rows(range.begin, range.size()),
-                                                         out.rows(range.begin, range.size()), stream);
+                                                         out.rows(range.begin, range.size()), walk.stream);
         });
     }
     [[nodiscard]] static bool has_table(Held const& held) {

@@ -9,9 +9,13 @@
 #include <shardwise/kernels/detail/pack.hpp>
 #include <shardwise/kernels/detail/square_sums_call.hpp>
 #include <shardwise/kernels/square_cut.hpp>
+#include <shardwise/op/norm.hpp>
 
 #include <algorithm>
 #include <cstdint>
+
+// What is planned for.
+static_assert(shardwise::square_bytes(1).count() == shardwise::detail::square_floats * sizeof(float));
 
 // The two halves of an RMS norm of rows that no rank holds whole; parallel/device_sharded_norm.hpp adds up the sums between them.
 

@@ -33,6 +33,8 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 template KernelList compiled_kernels<KernelApi>();
+template std::string_view compiled_architectures<KernelApi>();
+template Result<bool> has_device_code<KernelApi>();
 
 template Result<> launch_rms_norm<KernelApi>(RmsNormCall<float> const&, KernelApi::Stream);
 template Result<> launch_rms_norm<KernelApi>(RmsNormCall<Bfloat16> const&, KernelApi::Stream);

@@ -31,6 +31,10 @@ struct ExpertShape {
     Dtype rows = Dtype::f32;
 };
 
+/// What experts are given: each token's row, or a row for each pair of a token and an expert, in the order of experts and then of tokens
+/// (RoutingOrder::row_of_pair).
+enum class ExpertInput : std::uint8_t { of_tokens, of_pairs };
+
 namespace detail {
 
 /// Elements of the rows that a rank sends, and of those that it gets at most.
@@ -81,10 +85,10 @@ struct ExpertRoom {
 /// Errors  shape_mismatch
 template <class In, class Ids, class Weights, class Out>
 [[nodiscard]] Result<> check_routed(ExpertShape const& shape, In const& in, Ids const& ids, Weights const& weights,
-                                    Out const& out) {
+                                    Out const& out, ExpertInput input) {
     if (auto const known = check_views("expert_parallel", in, ids, weights, out); !known) return known;
     auto const refused = [] { return Error{ErrorCode::shape_mismatch}.in("expert parallelism"); };
-    auto const tokens = in.extent(0);
+    auto const tokens = out.extent(0);
     if (tokens > shape.max_tokens)
         return refused().because("has more tokens than it was made for").got(tokens).at_most(shape.max_tokens);
     if (in.extent(1) != shape.width || out.extent(1) != shape.width)
@@ -95,11 +99,10 @@ template <class In, class Ids, class Weights, class Out>
             .got(ids.extent(1))
             .expected(shape.experts_per_token);
     }
-    if (ids.extent(0) != tokens || weights.extent(0) != tokens || out.extent(0) != tokens)
-        return refused()
-            .because("ids, weights and output do not have a row per token")
-            .got(out.extent(0))
-            .expected(tokens);
+    if (ids.extent(0) != tokens || weights.extent(0) != tokens)
+        return refused().because("ids and weights do not have a row per token").got(ids.extent(0)).expected(tokens);
+    auto const rows = input == ExpertInput::of_tokens ? tokens : ids.elements();
+    if (in.extent(0) != rows) return refused().because("has another number of rows").got(in.extent(0)).expected(rows);
     return {};
 }
 
@@ -125,15 +128,21 @@ public:
     /// Errors  invalid_argument for an id that is no expert
     [[nodiscard]] Result<> order(TensorView<std::int32_t const, 2, Host> ids) { return exchange_.order(ids); }
 
-    /// Sends each pair's row, in the order of `sent`, and takes the other ranks', by rank and then by expert.
+    /// Puts each pair's row where it is sent from; those of pairs lie in that order already.
+    template <class T>
+    void gather(TensorView<T const, 2, Host> in, ExpertInput input, T* sent) const {
+        auto const chosen = input == ExpertInput::of_tokens ? shape_.experts_per_token : 1;
+        for (std::int64_t pair = 0; pair < in.extent(0) * chosen; ++pair) {
+            auto const place = input == ExpertInput::of_tokens ? exchange_.place(pair) : pair;
+            std::memcpy(sent + place * shape_.width, in.row(pair / chosen), row_bytes<T>());
+        }
+    }
+
+    /// Sends the rows that were gathered, and takes the other ranks', by rank and then by expert.
     ///
     /// Errors  capacity_exceeded where tokens name an expert twice and more rows come than there is memory for; those of the collectives
     template <class T>
-    [[nodiscard]] Result<> dispatch(TensorView<T const, 2, Host> in, T* sent, T* by_rank) {
-        auto const chosen = shape_.experts_per_token;
-        for (std::int64_t pair = 0; pair < in.extent(0) * chosen; ++pair) {
-            std::memcpy(sent + exchange_.place(pair) * shape_.width, in.row(pair / chosen), row_bytes<T>());
-        }
+    [[nodiscard]] Result<> dispatch(T const* sent, T* by_rank) {
         // How many rows each expert gets from each rank, then the rows.
         List<std::int64_t> asked(static_cast<std::size_t>(comm_->size()));
         List<std::int64_t> told(static_cast<std::size_t>(comm_->size()), local().size());

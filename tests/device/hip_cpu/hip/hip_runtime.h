@@ -93,11 +93,16 @@ inline long long wall_clock64() {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count() / 10;
 }
 
+/// What it says of a device has no name of a processor: that of one whose products of many rows are tiles.
+struct NamedProperties : hipDeviceProp_t {
+    char gcnArchName[16] = "gfx90a";
+};
 /// It reports the lanes and cores of the processor, but shuffles among `warpSize` threads, and never runs blocks at once.
-inline hipError_t describe_hip_cpu(hipDeviceProp_t* properties, int device) {
+inline hipError_t describe_hip_cpu(NamedProperties* properties, int device) {
     auto const status = hipGetDeviceProperties(properties, device);
     properties->warpSize = warpSize;
     properties->multiProcessorCount = 8;
     return status;
 }
 #define hipGetDeviceProperties describe_hip_cpu
+#define hipDeviceProp_t NamedProperties
