@@ -98,10 +98,9 @@ foreach(vendor cuda hip)
         foreach(family IN LISTS shardwise_kernel_families)
             list(APPEND sources "${PROJECT_SOURCE_DIR}/include/shardwise/kernels/instantiate/${family}.cu")
         endforeach()
-        # The first architecture alone, and its PTX for processors of others.
+        # The first architecture alone, and its PTX for devices of others.
         set(all_architectures ${SHARDWISE_CUDA_ARCHITECTURES})
         list(GET all_architectures 0 first)
-        list(APPEND flags "--generate-code=arch=compute_${first},code=compute_${first}")
         set(SHARDWISE_CUDA_ARCHITECTURES ${first})
     endif()
     foreach(source IN LISTS sources)
