@@ -51,7 +51,8 @@ for end in json md; do
     [[ -d $stem.$end ]] && fail "$stem.$end is a folder" 2
 done
 work=$(mktemp -d) || fail "no folder for what is read on the way"
-trap 'rm -rf "$work"' EXIT
+table_job=""
+trap '[[ -z $table_job ]] || kill -- "-$table_job" 2>/dev/null; rm -rf "$work"' EXIT
 SECONDS=0
 
 # left MOST: the seconds that a part may take, at most what is left of all of them.
@@ -135,6 +136,20 @@ if [[ -z $prebuilt ]]; then
     } >"$work/build.txt" 2>&1 || { tail -40 "$work/build.txt" >&2; build_text="failed in part"; }
     [[ $build_text == "failed in part" ]] || build_text="built"
     build_text+=" in $((SECONDS - start)) s"
+fi
+
+# What bounds each kernel by its code, for the device found: compiled once more beside all that follows, on a core that is left over.
+code_architecture=""
+case $vendor in
+    cuda) code_architecture=sm_$(ask_nvidia compute_cap | tr -d ' .') ;;
+    hip) code_architecture=$device ;;
+esac
+if [[ $code_architecture =~ ^(sm_|gfx)[0-9a-f]+$ ]] && (($(nproc) >= 4)) && command -v python3 >/dev/null; then
+    set -m
+    nice taskset -c "$(($(nproc) - 1))" python3 "$source_folder/scripts/check_device_code.py" --vendor "$vendor" \
+        --architectures "$code_architecture" --work "$work/code" --table "$work/table.md" >"$work/table.txt" 2>&1 &
+    table_job=$!
+    set +m
 fi
 
 # Libraries of the vendor that the loader does not find: where toolkits and Python packages have them.
@@ -433,6 +448,16 @@ kernel_state=$( ((is_quick)) && echo quick || echo full)
                 shown(part("peer")), shown(part("theirs")), shown(part("ratio")), part("goal") == "0" ? "-" : part("goal"),
                 part("met") == "true" ? "yes" : part("met") == "false" ? "**no**" : "-"
         }' "$work/rows.txt"
+    echo
+    echo "## What bounds the kernels by their code"
+    echo
+    if [[ -s $work/table.md ]]; then
+        echo "To be read beside what was measured above: scripts/check_device_code.py --table says what the columns are."
+        echo
+        cat "$work/table.md"
+    else
+        echo "Not made: $(grep -s -m 1 'skipped: ' "$work/table.txt" || echo "no compiler for the device found, or no time")."
+    fi
     if [[ -s $work/failures.txt ]]; then
         echo
         echo "## What failed"
