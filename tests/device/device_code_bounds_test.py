@@ -17,8 +17,9 @@ def expect(what, got, wanted):
 load = [("LDG.E.128", " R4, desc[UR6][R2.64] "), ("LDG.E.128.CONSTANT", " R8, desc[UR6][R2.64+0x10] ")]
 expect("two loads of 16 bytes", bounds.cuda_flight(load), 32)
 expect("a load after a use", bounds.cuda_flight([load[0], ("FADD", " R12, R7, R6 "), load[1]]), 16)
-expect("the later one used first", bounds.cuda_flight([*load, ("FADD", " R12, R11, R1 "), ("LDG.E.U16", " R0, [R2] ")]), 32)
-expect("the earlier one used first", bounds.cuda_flight([*load, ("FADD", " R12, R4, R1 "), ("LDG.E.64", " R20, [R2] ")]), 32)
+others = [("LDG.E.128", f" R{first}, desc[UR6][R2.64] ") for first in (20, 24)]
+expect("the later one used first", bounds.cuda_flight([*load, ("FADD", " R12, R11, R1 "), *others]), 32)
+expect("the earlier one used first", bounds.cuda_flight([*load, ("FADD", " R12, R4, R1 "), *others]), 48)
 expect("three loads", bounds.cuda_flight([*load, ("LDG.E.64", " R20, desc[UR6][R2.64] ")]), 40)
 copies = [("LDGSTS.E.BYPASS.128", " [R3], desc[UR6][R4.64] ")] * 3
 expect("cp.async", bounds.cuda_flight([*copies, ("LDGDEPBAR", ""), ("DEPBAR.LE", " SB0, 0x0 "), copies[0]]), 48)
