@@ -285,6 +285,14 @@ inline constexpr WeightFormat format_of_rows = std::same_as<T, float>      ? Wei
                                                : std::same_as<T, Bfloat16> ? WeightFormat::bf16
                                                                            : WeightFormat::f16;
 
+/// Products of more rows than this are the vendor's where the weight lies as rows of T do: arithmetic binds, not the reading of the
+/// weight. All others are kernels of ours.
+inline constexpr std::int64_t few_product_rows = 16;
+template <class T>
+[[nodiscard]] constexpr bool is_vendor_format(WeightFormat format) {
+    return format == format_of_rows<T>;
+}
+
 /// True for floats, and for halves whose rows are whole packs: of others a vendor's product has few kernels, or none.
 template <class T, class Out, class Backend>
 [[nodiscard]] bool is_for_vendor(TensorView<T const, 2, Backend> const& in, TensorView<Out, 2, Backend> const& out) {
@@ -343,9 +351,8 @@ template <class Api>
 template <class T, class Out>
 Result<> DeviceBackend<Api>::multiply(TensorView<T const, 2, DeviceBackend> in, DeviceWeight<Api> const& weight,
                                       TensorView<Out, 2, DeviceBackend> out, Stream& stream) {
-    // From here on arithmetic binds, not the reading of the weight, and the vendor's product is the better one.
-    constexpr std::int64_t few_rows = 16;
-    if (weight.format() == detail::format_of_rows<T> && in.extent(0) > few_rows && detail::is_for_vendor(in, out)) {
+    if (detail::is_vendor_format<T>(weight.format()) && in.extent(0) > detail::few_product_rows &&
+        detail::is_for_vendor(in, out)) {
         auto const checked = detail::check_device_product<Api>("multiply", in, weight, {0, weight.inputs()}, out);
         if (!checked || out.empty()) return checked;
         auto const view = weight.view();
