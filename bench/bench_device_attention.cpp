@@ -105,7 +105,7 @@ int main(int argc, char** argv) {
             measure<Cache>(run,
                            "decode, " + element + ", " + std::to_string(dim) + " wide, " + std::to_string(count) +
                                " x " + std::to_string(length),
-                           dim, count, length, 1, count * length >= 32768 ? 0.8 : 0.0);
+                           dim, count, length, 1, count * length >= 32768 ? 0.85 : 0.0);
         }
     };
     decode(Bfloat16{}, "bf16", 128);

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Generation end to end on a device: a llama with random weights, in tokens per second, against the rate at which the device copies
-// memory, and transformers on the same device.
+// Generation end to end on a device: a llama with random weights, in tokens per second, against the rates at which the device copies
+// memory and multiplies matrices, and transformers on the same device.
 //
-// bench_device_generate [--json] [--quick] [--large]: of 1.1 billion parameters, or with --large of 8 billion. SHARDWISE_PYTHON names
-// the Python that has transformers; without it that row says so.
+// bench_device_generate [--json] [--quick] [--seconds N] [--large]: of 1.1 billion parameters, or with --large of Llama-3-8B's shape,
+// which the goals are of. SHARDWISE_PYTHON names the Python that has transformers; without it that row says so.
 
-#include <shardwise/model/files/checkpoint.hpp>
-#include <shardwise/model/files/hub_cache.hpp>
-#include <shardwise/session/run_on_devices.hpp>
+#include <shardwise/quant/scheme.hpp>
 
 #include "device_bench.hpp"
-#include "generate_model.hpp"
+#include "device_generate.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -20,73 +18,46 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unistd.h>
+#include <utility>
 #include <vector>
 
 namespace {
 
 using namespace shardwise;
+using bench::check;
+using bench::Device;
+using bench::DeviceBench;
+using bench::GeneratedModel;
+using bench::GenerateOptions;
+using bench::scaled;
+using bench::take;
 
-/// A form in which the weights are held, and its bits.
+/// A form in which the weights are held, the bits of an element of the layers and of the head, and what one sequence is to reach.
 struct Form {
     char const* name;
     LoadOptions load;
     double bits;
+    double head_bits;
+    double goal = 0.0;
 };
 
-struct Rates {
-    double prefill = 0.0;
-    double decode = 0.0;
-    double load = 0.0;
+/// Issue 21's of Llama-3-8B's shape: tokens per second of one sequence.
+struct Goals {
+    double bf16 = 0.0;
+    double q4_0 = 0.0;
 };
-
-Rates generate(ModelSource const& source, Model const& model, std::int64_t prompt, std::int64_t made,
-               std::int64_t sequences, LoadOptions const& load) {
-    std::vector<GenerationRequest> requests(static_cast<std::size_t>(sequences));
-    for (auto& request : requests) {
-        for (std::int64_t i = 0; i < prompt; ++i)
-            request.prompt.push_back(static_cast<std::int32_t>(i * 7 % 1000 + 100));
-        request.max_new_tokens = made;
-    }
-    RunOptions options;
-    options.sequences = sequences;
-    options.load = load;
-    options.kv_dtype = Dtype::bf16;
-    options.step_tokens = 1024;
-    OpenCheckpoint files(source);
-    auto const report = bench::take(run_on_devices<bench::Device>(files, model, requests, options));
-    return {static_cast<double>(report.prompt_tokens) / report.prefill_seconds,
-            made > 1 ? static_cast<double>(report.decode_tokens) / report.decode_seconds : 0.0, report.load_seconds};
+Goals goals_of(std::string const& device) {
+    if (device.find("H200") != std::string::npos) return {250.0, 600.0};
+    if (device.find("H100") != std::string::npos) return {170.0, 420.0};
+    return {};
 }
-
-/// Bytes that one token reads: all weights but the embedding's rows.
-double bytes_of(bench::LlamaShape const& shape, double bits) {
-    double bytes = 0.0;
-    for (auto const& matrix : bench::matrices_of(shape)) {
-        if (matrix.outputs == 1 || matrix.name == "model.embed_tokens.weight") continue;
-        auto const elements = static_cast<double>(matrix.outputs) * static_cast<double>(matrix.inputs);
-        // The schemes leave the head as it is stored.
-        bytes += elements * (matrix.name == "lm_head.weight" ? 16.0 : bits) / 8.0;
-    }
-    return bytes;
-}
-
-struct Temporary {
-    std::filesystem::path path =
-        std::filesystem::temp_directory_path() / ("shardwise_device_" + std::to_string(::getpid()));
-    ~Temporary() {
-        std::error_code ignored;
-        std::filesystem::remove_all(path, ignored);
-    }
-};
 
 std::optional<std::string> ask_transformers(std::string const& folder, int tokens) {
     char const* const python = std::getenv("SHARDWISE_PYTHON");
     if (python == nullptr || *python == '\0') return std::nullopt;
     char const* const given = std::getenv("SHARDWISE_GENERATE_PEER");
-    auto const script = given != nullptr
-                            ? std::filesystem::path(given)
-                            : std::filesystem::path(__FILE__).parent_path() / "device_generate_peer.py";
+    auto const script = given != nullptr ? std::filesystem::path(given)
+                                         : std::filesystem::path(__FILE__).parent_path() / "device_generate_peer.py";
     auto const command = "'" + std::string(python) + "' '" + script.string() + "' '" + folder + "/config.json' " +
                          std::to_string(tokens) + " 2>/dev/null";
     auto* const pipe = ::popen(command.c_str(), "r");
@@ -103,9 +74,102 @@ double number_after(std::string const& text, std::string const& key) {
     return at == std::string::npos ? 0.0 : std::strtod(text.c_str() + at + key.size() + 4, nullptr);
 }
 
+/// Multiplications and additions a second of the vendor's product of bf16, of a prompt's rows by the layers' widest matrix.
+double product_rate(DeviceBench& run, std::int64_t rows, std::int64_t outputs, std::int64_t inputs) {
+    auto const weight = run.numbers<Bfloat16>(outputs * inputs, 5);
+    auto const in = run.numbers<Bfloat16>(rows * inputs, 6);
+    auto out = run.memory<float>(rows * outputs);
+    using Factor = TensorView<Bfloat16 const, 2, Device>;
+    auto const seconds = run.time([&](std::int64_t) {
+        check(Device::gemm<Bfloat16>(Factor(in.data(), {rows, inputs}), Factor(weight.data(), {outputs, inputs}),
+                                     out.matrix(rows, outputs), {.is_b_transposed = true}, run.stream()));
+    });
+    return 2.0 * static_cast<double>(rows * outputs * inputs) / seconds;
+}
+
+/// The rates of one form.
+class Measured {
+public:
+    Measured(DeviceBench& run, GeneratedModel const& model, std::string size, bool is_large, Form form,
+             std::optional<std::string> const& peer)
+        : run_(run),
+          model_(model),
+          at_(std::move(size) + " " + form.name),
+          is_large_(is_large),
+          form_(std::move(form)),
+          peer_(peer),
+          bytes_(bench::weight_bytes(model.shape(), form_.bits, form_.head_bits)) {}
+
+    void one_sequence() {
+        run_.section(at_ + ", decode", [&] {
+            auto const rates = generate({.made = made()});
+            one_ = rates.decode;
+            auto const bound = run_.copy_rate() / bytes_;
+            row(", decode", one_, "copy rate by the weights' bytes", bound, 0.0);
+            if (form_.goal > 0.0) row(", decode", one_, "goal on this device", form_.goal, 1.0);
+            if (peer_ && form_.bits == 16.0) row(", decode", one_, "transformers", number_after(*peer_, "decode"), 2.5);
+            run_.add(at_ + ", load", bytes_ * 1e-9 / rates.load_seconds, "GB/s", "", 0.0, 0.0, 0.0);
+        });
+    }
+    void many_sequences() {
+        run_.section(at_ + ", 32 sequences", [&] {
+            auto const tokens = scaled(64, 32);
+            auto const many = generate({.made = tokens, .sequences = 32}).decode;
+            // All weights once in a step, and each sequence's keys and values, half of those that it ends with.
+            auto const cached = bench::cache_bytes(model_.shape()) * (16.0 + static_cast<double>(tokens) / 2.0);
+            row(", 32 sequences", many, "copy rate by bytes of a step",
+                32.0 * run_.copy_rate() / (bytes_ + 32.0 * cached), is_large_ ? 0.8 : 0.0);
+            if (one_ > 0.0) row(", 32 sequences", many, "one sequence", one_, 0.0);
+        });
+    }
+    void prompt() {
+        run_.section(at_ + ", prefill", [&] {
+            auto const rows = scaled(is_large_ ? 2048 : 1024, 64);
+            auto const& shape = model_.shape();
+            auto const reached = generate({.prompt = rows, .made = 1}).prefill;
+            auto const rate = product_rate(run_, rows, shape.ffn, shape.width);
+            auto const name = ", prefill " + std::to_string(rows);
+            row(name, reached, "rate of products, bf16", rate / (2.0 * bench::layer_elements(shape)),
+                is_large_ ? 0.5 : 0.0);
+            if (peer_) row(name, reached, "transformers", number_after(*peer_, "prefill"), 0.0);
+        });
+    }
+    /// Ranks that share the device keep most of what one reaches.
+    void ranks(std::int32_t count, double goal) {
+        run_.section(at_ + ", tp " + std::to_string(count), [&] {
+            if (one_ <= 0.0) throw std::runtime_error("one rank was not measured");
+            auto const rates = generate({.made = made(), .ranks = count});
+            row(", tp " + std::to_string(count) + " on one device", rates.decode, "one rank", one_,
+                is_large_ ? goal : 0.0);
+        });
+    }
+
+private:
+    [[nodiscard]] static std::int64_t made() { return scaled(128, 64); }
+    [[nodiscard]] bench::GenerateRates generate(GenerateOptions options) const {
+        options.load = form_.load;
+        return model_.generate(options);
+    }
+    void row(std::string const& what, double ours, std::string const& peer, double theirs, double goal) {
+        run_.add(at_ + what, ours, "tokens/s", peer, theirs, theirs > 0.0 ? ours / theirs : 0.0, goal);
+    }
+
+    DeviceBench& run_;
+    GeneratedModel const& model_;
+    std::string at_;
+    bool is_large_;
+    Form form_;
+    std::optional<std::string> const& peer_;
+    double bytes_;
+    double one_ = 0.0;
+};
+
 }  // namespace
 
 int main(int argc, char** argv) {
+    // As many queues as ranks: those that share one wait for each other's kernels. The driver reads it at its first call.
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    setenv("GPU_MAX_HW_QUEUES", "16", 0);
     bool is_large = false;
     std::vector<char*> rest;
     for (int i = 0; i < argc; ++i) {
@@ -114,47 +178,35 @@ int main(int argc, char** argv) {
         else
             rest.push_back(argv[i]);
     }
-    bench::DeviceBench bench("device_generate", static_cast<int>(rest.size()), rest.data());
+    DeviceBench run("device_generate", static_cast<int>(rest.size()), rest.data());
     bench::LlamaShape shape;
     if (is_large) shape = {128256, 4096, 14336, 32, 32, 8};
     if (bench::is_emulated) shape = {256, 64, 128, 2, 4, 2};
-    std::string const size = is_large ? "8B" : "1.1B";
-    Temporary const folder;
-    bench.attempt("write", [&] {
-        if (!bench::write_llama(folder.path.string(), shape)) throw std::runtime_error("no room for the weights");
-    });
-    bench.attempt("generate", [&] {
-        auto const source =
-            bench::take(find_model(folder.path.string(), {}, HubCache(HubEnvironment::current())));
-        auto const checkpoint = bench::take(read_checkpoint(source));
-        auto const copy = bench.copy_rate();
+    run.attempt("generate", [&] {
+        GeneratedModel const model(shape);
+        auto const goals = is_large ? goals_of(bench::device_name()) : Goals{};
+        auto const quant = [](char const* name) { return LoadOptions{.quant = take(parse_quant_scheme(name))}; };
+        std::vector<Form> forms{{"bf16", {}, 16.0, 16.0, goals.bf16},
+                                {"q4_0", quant("q4_0-pure"), 4.5, 4.5, goals.q4_0}};
+        // The others leave the head as it is stored.
+        if (!is_large) {
+            forms.push_back({"int4", quant("int4"), 4.5, 16.0});
+            forms.push_back({"int8", quant("int8"), 8.0, 16.0});
+        }
         std::optional<std::string> peer;
-        bench.attempt("transformers", [&] { peer = ask_transformers(folder.path.string(), 64); });
-        for (auto const& form : {Form{"bf16", {}, 16.0},
-                                 Form{"int4", {.quant = *parse_quant_scheme("int4")}, 4.5},
-                                 Form{"int8", {.quant = *parse_quant_scheme("int8")}, 8.0}}) {
-            auto const at = size + " " + form.name;
-            bench.section(at, [&] {
-                auto const made = bench::scaled(128, 64);
-                auto const one = generate(source, checkpoint.model, 16, made, 1, form.load);
-                auto const bound = copy / bytes_of(shape, form.bits);
-                bench.add(at + ", decode", one.decode, "tokens/s", "copy rate by the weights' bytes", bound,
-                          one.decode / bound, 0.0);
-                if (peer && form.bits == 16.0) {
-                    auto const theirs = number_after(*peer, "decode");
-                    bench.add(at + ", decode", one.decode, "tokens/s", "transformers", theirs, one.decode / theirs, 2.5);
-                }
-                auto const many = generate(source, checkpoint.model, 16, bench::scaled(64, 32), 32, form.load);
-                bench.add(at + ", 32 sequences", many.decode, "tokens/s", "one sequence", one.decode,
-                          many.decode / one.decode, 0.0);
-                auto const prompt = generate(source, checkpoint.model, bench::scaled(1024, 64), 1, 1, form.load);
-                bench.add(at + ", prefill 1024", prompt.prefill, "tokens/s", "transformers",
-                          peer ? number_after(*peer, "prefill") : 0.0,
-                          peer ? prompt.prefill / number_after(*peer, "prefill") : 0.0, 0.0);
-                auto const gigabytes = bytes_of(shape, form.bits) / 1e9;
-                bench.add(at + ", load", gigabytes / one.load, "GB/s", "", 0.0, 0.0, 0.0);
-            });
+        run.attempt("transformers", [&] { peer = ask_transformers(model.folder(), 64); });
+        for (auto const& form : forms) {
+            Measured measured(run, model, is_large ? "8B" : "1.1B", is_large, form, peer);
+            measured.one_sequence();
+            measured.many_sequences();
+            bool const is_stored = form.bits == 16.0;
+            if (is_stored || !is_large) measured.prompt();
+            if (!is_stored) continue;
+            measured.ranks(2, 0.95);
+            if (bench::is_emulated || !is_large) continue;
+            measured.ranks(4, 0.90);
+            measured.ranks(8, 0.85);
         }
     });
-    return bench.finish();
+    return run.finish();
 }

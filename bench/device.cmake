@@ -3,8 +3,10 @@
 set(shardwise_bench_folder "${CMAKE_CURRENT_LIST_DIR}")
 
 # shardwise_device_benches(VENDOR): the programs for cuda, hip or fake (tests/device/fake_vendor.hpp), and device_benches_VENDOR, all of
-# them, which nothing else builds. The kernels are compiled once for all, as bench_device_kernels_VENDOR.
+# them, which nothing else builds. The kernels are compiled once for all, as bench_device_kernels_VENDOR, and so are whole models, as
+# bench_device_models_VENDOR.
 function(shardwise_device_benches vendor)
+    set(strict -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow)
     file(GLOB mains CONFIGURE_DEPENDS "${shardwise_bench_folder}/bench_device_*.cpp")
     set(kernels bench_device_kernels_${vendor})
     add_library(${kernels} STATIC EXCLUDE_FROM_ALL)
@@ -20,21 +22,30 @@ function(shardwise_device_benches vendor)
         target_link_libraries(${kernels} PUBLIC shardwise::${vendor})
         shardwise_add_kernels(${kernels})
     endif()
+    set(models bench_device_models_${vendor})
+    set(has_models FALSE)
+    # What loads a model reads JSON.
+    if(TARGET nlohmann_json::nlohmann_json)
+        set(has_models TRUE)
+        add_library(${models} STATIC EXCLUDE_FROM_ALL "${shardwise_bench_folder}/device_generate.cpp")
+        target_link_libraries(${models} PUBLIC ${kernels} shardwise::readers)
+        target_compile_options(${models} PRIVATE ${strict})
+        set_target_properties(${models} PROPERTIES CXX_EXTENSIONS OFF)
+    endif()
     add_custom_target(device_benches_${vendor})
     foreach(main IN LISTS mains)
         cmake_path(GET main STEM name)
-        # What loads a model reads JSON.
-        file(STRINGS "${main}" reading REGEX "include <shardwise/(model/files|session|json)/")
-        if(reading AND NOT TARGET nlohmann_json::nlohmann_json)
+        file(STRINGS "${main}" reading REGEX "include \"device_generate.hpp\"")
+        if(reading AND NOT has_models)
             message(STATUS "${name}: left out, nlohmann_json is not there")
             continue()
         endif()
         add_executable(${name}-${vendor} EXCLUDE_FROM_ALL "${main}")
         target_link_libraries(${name}-${vendor} PRIVATE ${kernels})
         if(reading)
-            target_link_libraries(${name}-${vendor} PRIVATE shardwise::readers)
+            target_link_libraries(${name}-${vendor} PRIVATE ${models})
         endif()
-        target_compile_options(${name}-${vendor} PRIVATE -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow)
+        target_compile_options(${name}-${vendor} PRIVATE ${strict})
         set_target_properties(${name}-${vendor} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin"
                                                            CXX_EXTENSIONS OFF)
         add_dependencies(device_benches_${vendor} ${name}-${vendor})

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/buffer.hpp>
+#include <shardwise/backend/detail/pinned_array.hpp>
 #include <shardwise/backend/device_graph.hpp>
 #include <shardwise/backend/host.hpp>
 #include <shardwise/backend/timed_event.hpp>
@@ -48,7 +49,8 @@ template <class T>
 /// A benchmark of one device: its context and stream, times by events, rows in the form shardwise.bench/1. What fails inside a
 /// `section` is a row that says so, and the next section goes on.
 ///
-/// bench_device_x [--json] [--quick] [WORD...]: all sections, or those whose names hold one of the words.
+/// bench_device_x [--json] [--quick] [--seconds N] [WORD...]: all sections, or those whose names hold one of the words; none begins after
+/// N seconds, and a row says which did not.
 ///
 /// Example
 ///     bench::DeviceBench bench("device_x", argc, argv);
@@ -75,10 +77,13 @@ public:
                 is_json_ = true;
             } else if (word == "--quick") {
                 is_quick_ = true;
+            } else if (word == "--seconds" && i + 1 < argc) {
+                limit_ = std::chrono::seconds(std::atoi(argv[++i]));
             } else if (!word.starts_with("-")) {
                 only_.emplace_back(word);
             } else {
-                std::fprintf(stderr, "bench_%s: takes --json, --quick and words of what to measure\n", name_.c_str());
+                std::fprintf(stderr, "bench_%s: takes --json, --quick, --seconds N and words of what to measure\n",
+                             name_.c_str());
                 std::exit(2);
             }
         }
@@ -103,7 +108,9 @@ public:
     template <class Body>
     void section(std::string const& name, Body const& body) {
         auto const is_wanted = [&](std::string const& word) { return name.find(word) != std::string::npos; };
-        if (only_.empty() || std::any_of(only_.begin(), only_.end(), is_wanted)) attempt(name, body);
+        if (!only_.empty() && std::none_of(only_.begin(), only_.end(), is_wanted)) return;
+        if (std::chrono::steady_clock::now() - begin_ >= limit_) return add_failure(name, "not run: no time left");
+        attempt(name, body);
     }
     /// Runs body(), which may have sections of its own.
     template <class Body>
@@ -219,6 +226,18 @@ public:
         return copy_rate_;
     }
 
+    /// The rate at which pinned memory of the host is copied to the device, in pieces of 64 MiB.
+    [[nodiscard]] double pinned_rate() {
+        auto const bytes = scaled(std::int64_t{64} << 20);
+        auto pinned = take(shardwise::detail::PinnedArray<Device::VendorApi, std::byte>::make(bytes));
+        std::fill(pinned.data(), pinned.data() + bytes, std::byte{1});
+        auto device = memory<std::byte>(bytes);
+        shardwise::TensorView<std::byte const, 1, shardwise::Host> const from(pinned.data(), {bytes});
+        auto const seconds =
+            time([&](std::int64_t) { check(Device::template copy<std::byte>(from, device.view(), *stream_)); });
+        return static_cast<double>(bytes) / seconds;
+    }
+
     /// A row: `ours` and `theirs` in `unit`; ratio above 1: we are ahead. A goal of 0 is none.
     void add(std::string const& name, double ours, std::string_view unit, std::string const& peer, double theirs,
              double ratio, double goal) {
@@ -310,6 +329,8 @@ private:
     std::string name_;
     bool is_json_ = false;
     bool is_quick_ = false;
+    std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+    std::chrono::nanoseconds limit_ = std::chrono::hours(24);
     std::vector<std::string> only_;
     std::unique_ptr<Context> context_;
     std::optional<Memory<std::byte>> workspace_;

@@ -10,6 +10,9 @@
 #include "fake_vendor.hpp"
 #endif
 
+#include <cstdint>
+#include <string>
+
 /// The vendor that a benchmark of devices is compiled for.
 namespace bench {
 
@@ -23,5 +26,25 @@ inline constexpr bool is_emulated = false;
 using Device = shardwise::testing::Fake;
 inline constexpr bool is_emulated = true;
 #endif
+
+/// Gives the fake vendor's devices memory for whole models; a real one has what it has.
+inline void have_memory() {
+#if !defined(SHARDWISE_HAS_CUDA) && !defined(SHARDWISE_HAS_HIP)
+    shardwise::testing::FakeMachine::get().free_bytes = std::int64_t{1} << 30;
+#endif
+}
+
+/// The first device's name as its vendor gives it, empty where it gives none.
+[[nodiscard]] inline std::string device_name() {
+#if defined(SHARDWISE_HAS_CUDA)
+    cudaDeviceProp properties{};
+    return cudaGetDeviceProperties(&properties, 0) == cudaSuccess ? properties.name : "";
+#elif defined(SHARDWISE_HAS_HIP)
+    hipDeviceProp_t properties{};
+    return hipGetDeviceProperties(&properties, 0) == hipSuccess ? properties.name : "";
+#else
+    return "emulator";
+#endif
+}
 
 }  // namespace bench

@@ -56,7 +56,7 @@ inline bool write_llama(std::string const& folder, LlamaShape const& shape) {
     std::ofstream config(folder + "/config.json");
     config << R"({"architectures":["LlamaForCausalLM"],"model_type":"llama","torch_dtype":"bfloat16",)"
            << R"("hidden_act":"silu","rms_norm_eps":1e-5,"rope_theta":10000.0,"tie_word_embeddings":false,)"
-           << R"("max_position_embeddings":2048,"bos_token_id":1,"eos_token_id":2,"vocab_size":)" << shape.vocabulary
+           << R"("max_position_embeddings":4096,"bos_token_id":1,"eos_token_id":2,"vocab_size":)" << shape.vocabulary
            << ",\"hidden_size\":" << shape.width << ",\"intermediate_size\":" << shape.ffn
            << ",\"num_hidden_layers\":" << shape.layers << ",\"num_attention_heads\":" << shape.heads
            << ",\"num_key_value_heads\":" << shape.kv_heads << "}";

@@ -4,10 +4,12 @@
 
     scripts/check_device_code.py [--vendor cuda|hip] [--architectures NAME,...] [--families NAME,...] [--work FOLDER] [--require]
     scripts/check_device_code.py --update         writes the limits of the architectures that it compiled for
+    scripts/check_device_code.py --table FILE     writes what bounds each kernel by its code, as a table (device_code_bounds.py)
 
 Of each kernel: registers of a thread; bytes spilled; bytes of stack (CUDA) or scratch (HIP); loads and stores of local memory;
 instructions on doubles; and the share of its loads from memory that take 16 bytes. A kernel that is worse than its row, or has
-none, fails, and so does a row without a kernel. Registers count as they are allocated, eight at a time.
+none, fails, and so does a row without a kernel. Registers count as they are allocated, eight at a time. A kernel that is there for the
+devices' matrix units has instructions of them on every architecture that has any.
 
 CUDA: nvcc, and cuobjdump and nvdisasm (in the toolkit, or from PyPI by scripts/setup.sh). HIP: clang++-19, or hipcc, with ROCm's
 device libraries. A missing tool is a line "skipped: ..." and success; with --require a failure.
@@ -24,6 +26,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+
+import device_code_bounds as bounds
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LIMITS = ROOT / "tests/device/limits.txt"
@@ -103,6 +107,8 @@ class Cuda:
                     kernels[name]["spills"] = int(found.group(2)) + int(found.group(3))
             if found := re.search(r"Used (\d+) registers", line):
                 kernels[name]["registers"] = int(found.group(1))
+                shared = re.search(r"(\d+) bytes smem", line)
+                kernels[name]["shared"] = int(shared.group(1)) if shared else 0
         # cuobjdump finds nvdisasm in PATH only.
         path = os.pathsep.join([str(pathlib.Path(self.disassembler).parent), os.environ.get("PATH", "")])
         text = run([self.reader, "-sass", output], env={**os.environ, "PATH": path})
@@ -111,12 +117,14 @@ class Cuda:
         for line in text.splitlines():
             if found := re.search(r"Function : (\S+)", line):
                 name = found.group(1)
-            elif found := re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+ )?\s*([A-Z][\w.]*)", line):
-                codes[name].append(found.group(1))
+            elif found := re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+ )?\s*([A-Z][\w.]*)([^;]*)", line):
+                codes[name].append(found.groups())
         for name, kernel in kernels.items():
-            code = codes[name]
-            if not code:
+            if not codes[name]:
                 sys.exit(f"{output}: no code of {name}")
+            code = [op for op, _ in codes[name]]
+            kernel["flight"] = bounds.cuda_flight(codes[name])
+            kernel["matrix"] = sum(re.match(r"[A-Z]*MMA\b", op) is not None for op in code)
             kernel["local"] = sum(op.split(".")[0] in ("LDL", "STL") for op in code)
             kernel["doubles"] = sum(re.match(r"D(ADD|MUL|FMA|SETP|MNMX)|.*\.F64|MUFU\.\w*64H", op) is not None for op in code)
             loads = [op for op in code if op.startswith("LDG")]
@@ -154,18 +162,21 @@ class Hip:
                 "registers": found["vgpr_count"],
                 "spills": 4 * (found["vgpr_spill_count"] + found["sgpr_spill_count"]),
                 "stack": found["private_segment_fixed_size"],
+                "shared": found["group_segment_fixed_size"],
             }
         codes = collections.defaultdict(list)
         name = None
         for line in run([self.disassembler, "-d", output]).splitlines():
             if found := re.match(r"[0-9a-f]+ <(\w+)>:", line):
                 name = found.group(1)
-            elif found := re.match(r"\s+([a-z]\w+)", line):
-                codes[name].append(found.group(1))
+            elif found := re.match(r"\s+([a-z]\w+)(.*)", line):
+                codes[name].append(found.groups())
         for name, kernel in kernels.items():
-            code = codes[name]
-            if not code:
+            if not codes[name]:
                 sys.exit(f"{output}: no code of {name}")
+            code = [op for op, _ in codes[name]]
+            kernel["flight"] = bounds.hip_flight(codes[name])
+            kernel["matrix"] = sum(op.startswith(("v_mfma", "v_wmma", "v_smfmac")) for op in code)
             kernel["local"] = sum(op.startswith("scratch_") for op in code)
             kernel["doubles"] = sum("_f64" in op for op in code)
             loads = [op for op in code if re.match(r"(global|flat)_load_", op)]
@@ -285,10 +296,11 @@ def main():
     parser.add_argument("--work", type=pathlib.Path, help="keeps what is compiled, and compiles only what has changed")
     parser.add_argument("--require", action="store_true", help="a missing tool is a failure")
     parser.add_argument("--update", action="store_true", help="writes what is found as the rows of all kernels, or of those of --families")
+    parser.add_argument("--table", type=pathlib.Path, help="writes what bounds each kernel by its code into this file")
     chosen = parser.parse_args()
     families = set(chosen.families.split(",")) if chosen.families else set()
 
-    problems, limits, is_whole = [], read_limits(), True
+    problems, limits, is_whole, found = [], read_limits(), True, {}
     with tempfile.TemporaryDirectory() as scratch:
         folder = chosen.work or pathlib.Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
@@ -307,6 +319,8 @@ def main():
                 continue
             for architecture, kernels in measure(tools, wanted, families, folder).items():
                 print(f"{architecture}: {len(kernels)} kernels by {tools.version}")
+                found[architecture] = kernels
+                problems += bounds.missing_matrix(architecture, kernels)
                 if chosen.update:
                     # Of some families the rows of their templates.
                     templates = {kernel.split("<")[0] for kernel in kernels}
@@ -318,6 +332,8 @@ def main():
                     problems.append(f"{architecture}: has no rows in tests/device/limits.txt: --update writes them")
     if chosen.update:
         write_limits(limits)
+    if chosen.table:
+        chosen.table.write_text("\n".join(bounds.table(found)) + "\n")
     for problem in problems:
         print(problem)
     return 1 if problems or (chosen.require and not is_whole) else 0

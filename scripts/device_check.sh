@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Everything that a machine with a GPU can show: all device cases, the small ones under compute-sanitizer, and the benchmarks of devices.
+# Everything that a machine with a GPU can show: all device cases, ranks that are processes and are killed, the small cases under
+# compute-sanitizer, and the benchmarks of devices.
 #
 #   scripts/device_check.sh [--quick] [--fake] [--out STEM] [--deps DIR] [--build DIR] [--prebuilt DIR] [--limit SECONDS]
 #
@@ -50,7 +51,8 @@ for end in json md; do
     [[ -d $stem.$end ]] && fail "$stem.$end is a folder" 2
 done
 work=$(mktemp -d) || fail "no folder for what is read on the way"
-trap 'rm -rf "$work"' EXIT
+table_job=""
+trap '[[ -z $table_job ]] || kill -- "-$table_job" 2>/dev/null; rm -rf "$work"' EXIT
 SECONDS=0
 
 # left MOST: the seconds that a part may take, at most what is left of all of them.
@@ -136,6 +138,20 @@ if [[ -z $prebuilt ]]; then
     build_text+=" in $((SECONDS - start)) s"
 fi
 
+# What bounds each kernel by its code, for the device found: compiled once more beside all that follows, on a core that is left over.
+code_architecture=""
+case $vendor in
+    cuda) code_architecture=sm_$(ask_nvidia compute_cap | tr -d ' .') ;;
+    hip) code_architecture=$device ;;
+esac
+if [[ $code_architecture =~ ^(sm_|gfx)[0-9a-f]+$ ]] && (($(nproc) >= 4)) && command -v python3 >/dev/null; then
+    set -m
+    nice taskset -c "$(($(nproc) - 1))" python3 "$source_folder/scripts/check_device_code.py" --vendor "$vendor" \
+        --architectures "$code_architecture" --work "$work/code" --table "$work/table.md" >"$work/table.txt" 2>&1 &
+    table_job=$!
+    set +m
+fi
+
 # Libraries of the vendor that the loader does not find: where toolkits and Python packages have them.
 find_libraries() {
     local name path
@@ -174,17 +190,19 @@ read_cases() {
         END { if (open) printf "open\t0\t0\t%s\n", name }' "$1"
 }
 
-# run_case INDEX SECONDS: the case of that number by itself.
-run_case() { timeout -k 2 "$2" "$test_program" --first="$1" --last="$1" --no-colors=true >"$work/case.txt" 2>&1; }
+# run_case PROGRAM INDEX SECONDS: the case of that number by itself.
+run_case() { timeout -k 2 "$3" "$1" --first="$2" --last="$2" --no-colors=true >"$work/case.txt" 2>&1; }
 
+# run_cases PROGRAM FILE SECONDS: all cases of a program, for so long at most, as lines of FILE.
 run_cases() {
-    local count first=1 deadline seen now quiet status
-    count=$("$test_program" --list-test-cases 2>/dev/null | grep -vc '^\[doctest\]\|^=====')
-    ((count > 0)) || { echo "the cases could not be listed: $("$test_program" --list-test-cases 2>&1 | head -2)" >>"$work/failures.txt"; has_failed=1; return; }
-    deadline=$((SECONDS + $(left $((is_quick ? 120 : 240)))))
+    local program=$1 file=$2 count first=1 deadline seen now quiet status
+    : >"$file"
+    count=$("$program" --list-test-cases 2>/dev/null | grep -vc '^\[doctest\]\|^=====')
+    ((count > 0)) || { echo "the cases could not be listed: $("$program" --list-test-cases 2>&1 | head -2)" >>"$work/failures.txt"; has_failed=1; return; }
+    deadline=$((SECONDS + $(left "$3")))
     # All in one process; where it ends early, what comes after the case at fault in another one.
     while ((first <= count && SECONDS < deadline)); do
-        "$test_program" --first=$first --reporters=xml --duration=true >"$work/cases.xml" 2>"$work/cases.err" &
+        "$program" --first=$first --reporters=xml --duration=true >"$work/cases.xml" 2>"$work/cases.err" &
         local process=$!
         seen=0 quiet=$SECONDS
         while kill -0 $process 2>/dev/null; do
@@ -196,16 +214,16 @@ run_cases() {
         wait $process 2>/dev/null
         status=$?
         read_cases "$work/cases.xml" >"$work/part.tsv"
-        grep -v $'^open\t' "$work/part.tsv" >>"$work/tests.tsv"
+        grep -v $'^open\t' "$work/part.tsv" >>"$file"
         first=$((first + $(grep -vc $'^open\t' "$work/part.tsv")))
         if ((first <= count)); then
             local name
             name=$(sed -n 's/^open\t[^\t]*\t[^\t]*\t//p' "$work/part.tsv")
-            printf '%s\t0\t0\t%s\n' "$([[ $status == 137 ]] && echo "timed out" || echo "ended the program ($status)")" "${name:-case $first}" >>"$work/tests.tsv"
+            printf '%s\t0\t0\t%s\n' "$([[ $status == 137 ]] && echo "timed out" || echo "ended the program ($status)")" "${name:-case $first}" >>"$file"
             first=$((first + 1))
         fi
     done
-    ((first > count)) || printf 'not run\t0\t0\tfrom case %s of %s on: no time left\n' "$first" "$count" >>"$work/tests.tsv"
+    ((first > count)) || printf 'not run\t0\t0\tfrom case %s of %s on: no time left\n' "$first" "$count" >>"$file"
     # What failed once more by itself: an error of the device meets every case after it.
     local index=0 line seconds
     while IFS= read -r line; do
@@ -214,7 +232,7 @@ run_cases() {
         has_failed=1
         seconds=$(left 30)
         ((seconds > 0)) || continue
-        run_case $index "$seconds"
+        run_case "$program" $index "$seconds"
         status=$?
         {
             echo "## ${line##*$'\t'}"
@@ -222,18 +240,26 @@ run_cases() {
             grep -v '^\[doctest\]\|^=====' "$work/case.txt" | head -c 3000
             echo
         } >>"$work/failures.txt"
-    done <"$work/tests.tsv"
+    done <"$file"
     if grep -h -m 1 'SKIPPED: no device' "$work/cases.xml" >>"$work/failures.txt"; then has_device=0; fi
 }
 
 test_program=$(find_program "test_device_$vendor") || { [[ $vendor == fake ]] && test_program=$(find_program test_device); }
 if [[ -n ${test_program:-} ]]; then
     find_libraries "$test_program"
-    run_cases
+    run_cases "$test_program" "$work/tests.tsv" $((is_quick ? 120 : 240))
 else
     has_failed=1
     echo "the test program is not there: $build_text" >>"$work/failures.txt"
     [[ -f $work/build.txt ]] && tail -20 "$work/build.txt" >>"$work/failures.txt"
+fi
+
+# Ranks that are processes: in a program of their own, since no process may fork that has called the vendor. Of the fake vendor, and of
+# programs that were built before there were any, the cases above are all.
+: >"$work/processes.tsv"
+if ((has_device)) && processes_program=$(find_program "test_device_processes_$vendor"); then
+    find_libraries "$processes_program"
+    run_cases "$processes_program" "$work/processes.tsv" $((is_quick ? 40 : 90))
 fi
 
 # --- the benchmarks ---------------------------------------------------------------------------------------------------------
@@ -257,7 +283,7 @@ add_bench() {
 }
 
 run_benches() {
-    local program name seconds start arguments=(--json)
+    local program name seconds start python torch="" arguments=(--json)
     ((is_quick)) && arguments+=(--quick)
     # The copy first: others are measured by it. A name without a vendor's is a program of this one.
     local programs=()
@@ -269,6 +295,12 @@ run_benches() {
         esac
         [[ $program == */bench_device_copy* ]] && programs=("$program" ${programs[@]+"${programs[@]}"}) || programs+=("$program")
     done
+    # Peers that this machine happens to have.
+    for python in "${SHARDWISE_PEER_PYTHON:-}" /opt/torch/.venv/bin/python python3; do
+        [[ -n $python && $vendor != fake && -z $torch ]] || continue
+        timeout 60 "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null && torch=$python
+    done
+    if ((!is_quick)) && [[ -n $torch && -z ${SHARDWISE_PYTHON:-} ]]; then export SHARDWISE_PYTHON=$torch; fi
     for program in ${programs[@]+"${programs[@]}"}; do
         name=${program##*/bench_}
         name=${name%-"$vendor"}
@@ -280,22 +312,35 @@ run_benches() {
         fi
         start=$SECONDS
         find_libraries "$program"
-        timeout -k 2 "$seconds" "$program" "${arguments[@]}" >"$work/bench.txt" 2>"$work/bench.txt.err"
+        # Its sections begin while there is time, so that what it has measured is not lost with what it has not.
+        timeout -k 2 "$seconds" "$program" "${arguments[@]}" --seconds $((seconds * 9 / 10)) >"$work/bench.txt" 2>"$work/bench.txt.err"
         add_bench "$name" $((SECONDS - start)) $? "$work/bench.txt"
     done
-    # Peers that this machine happens to have.
-    local python peer="$source_folder/bench/device_peer.py"
+    # The shape that most goals are of; with --quick one sequence and a prompt.
+    if program=$(find_program "bench_device_generate-$vendor") && [[ $vendor != fake ]]; then
+        local words=()
+        ((is_quick)) && words=("8B bf16, decode" "8B bf16, prefill")
+        seconds=$(left $((is_quick ? 60 : 150)))
+        start=$SECONDS
+        if ((seconds < 20)); then
+            has_failed=1
+            printf '%s\t0\tnot run: no time left\n' "device_generate --large" >>"$work/benches.tsv"
+        else
+            timeout -k 2 "$seconds" "$program" "${arguments[@]}" --large --seconds $((seconds * 2 / 3)) ${words[@]+"${words[@]}"} \
+                >"$work/bench.txt" 2>"$work/bench.txt.err"
+            add_bench "device_generate --large" $((SECONDS - start)) $? "$work/bench.txt"
+        fi
+    fi
+    local peer="$source_folder/bench/device_peer.py"
     [[ -f $peer ]] || peer="$folder/device_peer.py"
-    for python in "${SHARDWISE_PEER_PYTHON:-}" /opt/torch/.venv/bin/python python3; do
-        [[ -n $python && $vendor != fake && -f $peer ]] || continue
-        timeout 60 "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null || continue
+    if [[ -n $torch && -f $peer ]]; then
         start=$SECONDS
         seconds=$(left 60)
-        ((seconds > 1)) || break
-        timeout -k 2 "$seconds" "$python" "$peer" "${arguments[@]}" >"$work/bench.txt" 2>"$work/bench.txt.err"
-        add_bench device_peer $((SECONDS - start)) $? "$work/bench.txt"
-        break
-    done
+        if ((seconds > 1)); then
+            timeout -k 2 "$seconds" "$torch" "$peer" "${arguments[@]}" >"$work/bench.txt" 2>"$work/bench.txt.err"
+            add_bench device_peer $((SECONDS - start)) $? "$work/bench.txt"
+        fi
+    fi
 }
 ((has_device)) && run_benches
 
@@ -347,6 +392,7 @@ publish() {
 mkdir -p "$(dirname "$stem")"
 
 count() { grep -c "$1" "$2" || true; }
+cat "$work/processes.tsv" >>"$work/tests.tsv"
 cases=$(count . "$work/tests.tsv") passed=$(count '^passed' "$work/tests.tsv")
 goals=$(count '"goal":[0-9.]*,"met":\(true\|false\)' "$work/rows.txt") met=$(count '"met":true' "$work/rows.txt")
 kernel_state=$( ((is_quick)) && echo quick || echo full)
@@ -402,6 +448,16 @@ kernel_state=$( ((is_quick)) && echo quick || echo full)
                 shown(part("peer")), shown(part("theirs")), shown(part("ratio")), part("goal") == "0" ? "-" : part("goal"),
                 part("met") == "true" ? "yes" : part("met") == "false" ? "**no**" : "-"
         }' "$work/rows.txt"
+    echo
+    echo "## What bounds the kernels by their code"
+    echo
+    if [[ -s $work/table.md ]]; then
+        echo "To be read beside what was measured above: scripts/check_device_code.py --table says what the columns are."
+        echo
+        cat "$work/table.md"
+    else
+        echo "Not made: $(grep -s -m 1 'skipped: ' "$work/table.txt" || echo "no compiler for the device found, or no time")."
+    fi
     if [[ -s $work/failures.txt ]]; then
         echo
         echo "## What failed"

@@ -53,6 +53,8 @@ if [ "$purpose" = all ]; then
     need libclang-rt-14-dev has_libfuzzer
     need clang-16 has clang++-16
     need clang-19 has clang++-19
+    need lld-19 has ld.lld-19
+    need clang-tools-19 has clang-offload-bundler-19
     need libc++-19-dev has_libcxx
     need doctest-dev has_header doctest/doctest.h
     need doxygen has doxygen

@@ -27,6 +27,8 @@ struct Support {
     SupportLevel level = SupportLevel::none;
     /// Why it goes no further; empty where nothing is missing.
     std::string_view reason;
+    /// Of a product whose kernels that are; empty where nothing was asked.
+    std::string_view path{};
 };
 
 inline constexpr std::array<std::string_view, 4> support_backends{"cuda", "rocm", "metal", "cpu"};
@@ -52,6 +54,8 @@ struct SupportAnswer {
     std::vector<SupportRow> bf16_operations;
     std::vector<SupportRow> fp16_operations;
     std::vector<SupportRow> weights;
+    /// Products by format of the weights and element of the activations, "q4_0 by bf16", with the kernels that make them.
+    std::vector<SupportRow> products;
     /// Formats of weights whose products take activations of eight bits (--product-activations int8).
     std::vector<SupportRow> int8_activations;
     /// Those whose products take activations of bf16 (--product-activations bf16).

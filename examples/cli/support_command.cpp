@@ -181,6 +181,34 @@ template <class T>
     return rows;
 }
 
+/// Products of activations in T by weights of every format, and whose kernels make them.
+template <class T>
+void add_products_of(std::vector<SupportRow>& rows, std::string_view element) {
+    for (auto const& each : weight_format_table) {
+        auto name = std::string(each.name) + " by " + std::string(element);
+        rows.push_back(row(std::move(name), [format = each.format]<class B>(B*, DeviceKind kind) -> Support {
+            if (!ComputeBackend<B>) return {SupportLevel::none, no_backend};
+            if (!detail::HasMultiply<B, T>) return {SupportLevel::none, HasHostMemory<B> ? float_on_host : no_body};
+            if (HasHostMemory<B>) {
+                if (!has_host_product(format)) return {SupportLevel::none, no_body};
+                return std::same_as<T, float> ? Support{SupportLevel::runs, {}, "own"}
+                                              : Support{SupportLevel::library, {}, "own"};
+            }
+            if (!has_device_products(format)) return {SupportLevel::none, no_body};
+            // HIP's gemm is a kernel of ours, too.
+            bool const has_vendor = kind == DeviceKind::cuda && detail::is_vendor_format<T>(format);
+            return {SupportLevel::runs, {}, has_vendor ? "own and vendor" : "own"};
+        }));
+    }
+}
+[[nodiscard]] std::vector<SupportRow> products() {
+    std::vector<SupportRow> rows;
+    add_products_of<float>(rows, "fp32");
+    add_products_of<Bfloat16>(rows, "bf16");
+    add_products_of<Float16>(rows, "fp16");
+    return rows;
+}
+
 /// Which formats' products round activations under a policy; `why` says why others do not.
 template <class Rounds>
 [[nodiscard]] std::vector<SupportRow> rounded_activations(Rounds const& rounds, std::string_view why) {
@@ -274,6 +302,7 @@ ExitCode run_support(Arguments const& arguments) {
                                .bf16_operations = operations_of<Bfloat16>(),
                                .fp16_operations = operations_of<Float16>(),
                                .weights = weights(),
+                               .products = products(),
                                .int8_activations = std::move(int8),
                                .bf16_activations = std::move(bf16),
                                .training = trained_parts(),

@@ -19,6 +19,7 @@ void write_rows(JsonWriter& json, std::string_view key, std::vector<SupportRow> 
             auto const& support = row.backends[i];
             json.key(support_backends[i]).begin_object().member("level", name_of(support.level)).key("reason");
             support.reason.empty() ? json.value(nullptr) : json.value(support.reason);
+            if (!support.path.empty()) json.member("path", support.path);
             json.end_object();
         }
         json.end_object().end_object();
@@ -36,6 +37,7 @@ void write_rows(JsonWriter& json, std::string_view key, std::vector<SupportRow> 
         std::vector<std::string> cells{row.name};
         for (auto const& support : row.backends) {
             std::string cell{name_of(support.level)};
+            if (!support.path.empty()) cell += ", " + std::string(support.path);
             if (!support.reason.empty()) {
                 auto at = std::find(reasons.begin(), reasons.end(), support.reason);
                 if (at == reasons.end()) at = reasons.insert(at, support.reason);
@@ -46,6 +48,26 @@ void write_rows(JsonWriter& json, std::string_view key, std::vector<SupportRow> 
         made.add(std::move(cells));
     }
     return made.text(style) + "\n";
+}
+
+/// Rows of one format, "q4_0 by bf16", as one, "q4_0 by fp32, bf16", where all that they say is the same.
+[[nodiscard]] std::vector<SupportRow> merged(std::vector<SupportRow> const& rows) {
+    std::vector<SupportRow> made;
+    auto const is_same = [](Support const& a, Support const& b) {
+        return a.level == b.level && a.reason == b.reason && a.path == b.path;
+    };
+    for (auto const& row : rows) {
+        auto const by = row.name.find(" by ");
+        auto const same = std::find_if(made.begin(), made.end(), [&](SupportRow const& other) {
+            return other.name.substr(0, by + 4) == row.name.substr(0, by + 4) &&
+                   std::equal(row.backends.begin(), row.backends.end(), other.backends.begin(), is_same);
+        });
+        if (same == made.end())
+            made.push_back(row);
+        else
+            same->name += ", " + row.name.substr(by + 4);
+    }
+    return made;
 }
 
 }  // namespace
@@ -76,6 +98,7 @@ std::string support_json(SupportAnswer const& answer) {
     write_rows(json, "bf16_operations", answer.bf16_operations);
     write_rows(json, "fp16_operations", answer.fp16_operations);
     write_rows(json, "weights", answer.weights);
+    write_rows(json, "products", answer.products);
     write_rows(json, "int8_activations", answer.int8_activations);
     write_rows(json, "bf16_activations", answer.bf16_activations);
     write_rows(json, "training", answer.training);
@@ -96,6 +119,7 @@ std::string support_text(SupportAnswer const& answer, Style const& style) {
                 table("--activations bf16", answer.bf16_operations, reasons, style) +
                 table("--activations fp16", answer.fp16_operations, reasons, style) +
                 table("weights kept as", answer.weights, reasons, style) +
+                table("products of", merged(answer.products), reasons, style) +
                 table("--product-activations int8 by", answer.int8_activations, reasons, style) +
                 table("--product-activations bf16 by", answer.bf16_activations, reasons, style) +
                 table("trained", answer.training, reasons, style);
@@ -109,6 +133,7 @@ std::string support_text(SupportAnswer const& answer, Style const& style) {
         "runs: shardwise run or train does it, or has it there; library: C++ programs can call it; planned: estimates, "
         "maps and "
         "plans only\n";
+    text += "own: kernels of this library; vendor: cuBLASLt, from 17 rows on\n";
     for (std::size_t i = 0; i < reasons.size(); ++i)
         text += std::to_string(i + 1) + " " + std::string(reasons[i]) + "\n";
     return text;

@@ -64,6 +64,22 @@ TEST_CASE("support: says what runs where, and why the rest does not") {
         CHECK(levels(answer, "operations", "cuda").at(kernel) == "none");
     }
     CHECK(levels(answer, "weights", "cuda").at("q4_0") == "runs");
+    // By format and element, with the vendor's products told apart.
+    auto const products = levels(answer, "products", "cuda");
+    REQUIRE(products.size() == 3 * answer.size("weights"));
+    std::map<std::string, std::string> paths;
+    for (std::size_t i = 0; i < answer.size("products"); ++i) {
+        auto const name = answer.text("products", i, "name");
+        CHECK_MESSAGE(products.at(name) == "runs", name);
+        paths[name] = answer.text("products", i, "backends", "cuda", "path");
+        CHECK_MESSAGE(answer.text("products", i, "backends", "rocm", "path") == "own", name);
+    }
+    CHECK(paths.at("q4_0 by bf16") == "own");
+    CHECK(paths.at("bf16 by fp32") == "own");
+    for (char const* const name : {"fp32 by fp32", "bf16 by bf16", "fp16 by fp16"})
+        CHECK(paths.at(name) == "own and vendor");
+    CHECK(levels(answer, "products", "cpu").at("q4_0 by fp32") == "runs");
+    CHECK(levels(answer, "products", "metal").at("q4_0 by fp32") == "none");
     // A device computes all that a model needs in rows of 16 bits, as in floats; the host computes in float.
     auto const in_floats = levels(answer, "operations", "cuda");
     for (char const* const table : {"bf16_operations", "fp16_operations"}) {

@@ -6,7 +6,7 @@ if(NOT shardwise_gcc)
     return()
 endif()
 # Of devices one here, for the fake vendor; long.device.check builds and runs them all.
-list(FILTER sources EXCLUDE REGEX "/(bench_device_.*|fake_kernels)\\.cpp$")
+list(FILTER sources EXCLUDE REGEX "/(bench_device_.*|device_generate|fake_kernels)\\.cpp$")
 list(APPEND sources "${PROJECT_SOURCE_DIR}/bench/bench_device_rows.cpp")
 set(stamps "")
 set(some "")

@@ -36,8 +36,19 @@ for ((i = first; i <= 5; ++i)); do
 done
 echo '  <OverallResultsAsserts successes="12" failures="1"/>'
 END
+# Ranks that are processes have a program of their own.
+write test_device_processes_fake <<'END'
+case " $* " in
+    *" --list-test-cases "*) printf '[doctest] listing\n=====\nwhoever is killed\n=====\n'; exit 0 ;;
+esac
+echo '    <TestCase name="whoever is killed" filename="x.cpp" line="1">'
+echo '      <OverallResultsAsserts successes="7" failures="0" test_case_success="true" duration="0.5"/>'
+echo '    </TestCase>'
+END
 write bench_device_copy-fake <<'END'
 echo 'a warning first'
+# It is told when to begin no further section.
+[[ " $* " == *" --seconds "[1-9]* ]] || exit 5
 kept='{"case":"kept","ours":4,"peer":"","theirs":null,"unit":"GB/s","ratio":2,"goal":1,"met":true}'
 missed='{"case":"missed","ours":1,"peer":"a | b","theirs":2,"unit":"us","ratio":0.5,"goal":1,"met":false}'
 none='{"case":"no goal","ours":1,"peer":"","theirs":null,"unit":"us","ratio":null,"goal":0,"met":null}'
@@ -78,6 +89,7 @@ has "$json" '{"case":"a \"quoted\" <name>","status":"failed","seconds":0.25,"ass
 has "$json" '{"case":"third","status":"passed"'
 has "$json" '{"case":"fourth","status":"ended the program (139)"'
 has "$json" '{"case":"fifth","status":"skipped"'
+has "$json" '{"case":"whoever is killed","status":"passed","seconds":0.5,"assertions":7}'
 has "$json" '{"bench":"device_copy","case":"kept","ours":4,"peer":"","theirs":null,"unit":"GB/s","ratio":2,"goal":1,"met":true}'
 has "$json" '{"bench":"device_error","case":"part","error":"no luck","met":false}'
 has "$json" '"status":"no rows, status 3"}'
@@ -86,7 +98,7 @@ expect "a vendor's program is not taken for another's" test "$(grep -c device_ot
 if command -v python3 >/dev/null; then
     expect "it is JSON" python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$json"
 fi
-has "$work/target" '## Cases: 2 of 5 passed'
+has "$work/target" '## Cases: 3 of 6 passed'
 has "$work/target" 'failed; by itself: status 1'
 has "$work/target" 'ended the program (139); by itself: passed'
 has "$work/target" 'by itself: case 2'
@@ -100,7 +112,7 @@ sed -i 's/i == 2/i == 0/g; s/i == 4/i == 0/' "$work/programs/test_device_fake"
 "$script" --fake --quick --prebuilt "$work/programs" --limit 20 --out "$work/out" >"$work/said.txt" 2>&1
 status=$?
 expect "no failure is status 0" test $status = 0
-has "$work/out.md" '## Cases: 4 of 5 passed'
+has "$work/out.md" '## Cases: 5 of 6 passed'
 expect "nothing is left beside" test -z "$(find "$work" -name '.device_check*')"
 
 "$script" --fake --sometimes >"$work/said.txt" 2>&1

@@ -29,6 +29,12 @@ inline constexpr WeightFormat format_of_rows = std::same_as<T, float>      ? Wei
                                                : std::same_as<T, Bfloat16> ? WeightFormat::bf16
                                                                            : WeightFormat::f16;
 
+/// Products of many rows are the vendor's where the weight lies as rows of T do, and has such a library. All others are kernels of ours.
+template <class T>
+[[nodiscard]] constexpr bool is_vendor_format(WeightFormat format) {
+    return format == format_of_rows<T>;
+}
+
 /// True for floats, and for halves whose rows are whole packs: of others a vendor's product has few kernels, or none.
 template <class T, class Out, class Backend>
 [[nodiscard]] bool is_for_vendor(TensorView<T const, 2, Backend> const& in, TensorView<Out, 2, Backend> const& out) {
@@ -88,7 +94,10 @@ template <class T, class Out>
 Result<bool> DeviceBackend<Api>::multiply_either(TensorView<T const, 2, DeviceBackend> in,
                                                  DeviceWeight<Api> const& weight, float const* bias,
                                                  TensorView<Out, 2, DeviceBackend> out, Stream& stream) {
-    if (weight.format() == detail::format_of_rows<T> && in.extent(0) > max_own_rows && detail::is_for_vendor(in, out)) {
+    // Without the vendor's, halves are multiplied by tiles of the device's units for matrices, as packed weights are.
+    bool const has_own = sizeof(T) == 2 && !Context::Products::is_vendors && stream.context().facts().has_matrix_unit;
+    bool const is_many = in.extent(0) > max_own_rows && detail::is_vendor_format<T>(weight.format());
+    if (is_many && !has_own && detail::is_for_vendor(in, out)) {
         auto const checked = detail::check_device_product<Api>("multiply", in, weight, {0, weight.inputs()}, out);
         if (!checked) return checked.error();
         if (out.empty()) return false;

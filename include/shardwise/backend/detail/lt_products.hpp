@@ -75,6 +75,7 @@ public:
 
     /// What a stream's products may be lent.
     static constexpr std::int64_t workspace_bytes = Lt::workspace_bytes;
+    static constexpr bool is_vendors = true;
     static constexpr std::size_t most_kept = 512;
 
     LtProducts() = default;

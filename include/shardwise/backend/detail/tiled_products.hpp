@@ -15,6 +15,7 @@ class TiledProducts {
 public:
     /// It uses nothing beside the matrices.
     static constexpr std::int64_t workspace_bytes = 0;
+    static constexpr bool is_vendors = false;
 
     [[nodiscard]] Result<> open() { return {}; }
 

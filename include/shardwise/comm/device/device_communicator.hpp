@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -31,16 +32,22 @@ public:
         stream.watch_always(peers_->fault(own_rank()));
         if (!peers_->spans_processes()) return;
         watched_ = &stream;
-        stream.watch_by([control_of = control_, group = peers_.get(), own = own_rank(),
-                         watched = &stream](std::chrono::nanoseconds waited) -> Result<> {
+        stream.watch_by([control_of = control_, group = peers_.get(), own = own_rank(), watched = &stream,
+                         has_ended = false](std::chrono::nanoseconds waited) mutable -> Result<> {
             // A look is a system call for each rank.
-            if (waited < std::chrono::milliseconds(2) || watched->failure()) return {};
-            auto const lost = control_of->lost();
-            if (!lost) return {};
-            // First the reason, so that no rank takes the end of this one's kernels for it. The wait goes on until those have ended.
-            (void)control_of->fail(*lost);
+            if (has_ended || waited < std::chrono::milliseconds(2)) return {};
+            std::optional<Error> lost;
+            if (!watched->failure()) {
+                lost = control_of->lost();
+                if (!lost) return {};
+                // First the reason, so that no rank takes the end of this one's kernels for it.
+                (void)control_of->fail(*lost);
+            }
+            // The wait goes on until they have ended. Also where the stream has failed otherwise, as when the control communicator saw the
+            // loss first: they may wait for a rank that does not come.
+            has_ended = true;
             (void)group->end_own(own);
-            watched->fail(*lost);
+            if (lost) watched->fail(*lost);
             return {};
         });
     }
