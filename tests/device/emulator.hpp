@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "shared_arrays.hpp"
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -15,15 +17,19 @@
 #include <random>
 #include <thread>
 #include <ucontext.h>
+#include <utility>
 #include <vector>
 
 // Runs kernels on the host, as their device would: a block is an operating-system thread, its threads are fibers that take
-// turns at barriers and shuffles, and the blocks of a kernel run at once. Shared memory is therefore thread_local. This is
-// how the suite runs device code on a machine without a GPU and without a vendor's kit.
+// turns at barriers and shuffles, and the blocks of a kernel run at once. Shared memory is therefore thread_local; before a block
+// sees any of it, it is filled with bytes that are no number, no index and no address. This is how the suite runs device code on a
+// machine without a GPU and without a vendor's kit.
 
 #define __device__
 #define __global__
-#define __shared__ static thread_local
+#define __shared__                                               \
+    shardwise::testing::Emulator::current().begin_shared([] {}); \
+    static thread_local
 #define __launch_bounds__(...)
 
 namespace shardwise::testing {
@@ -33,6 +39,8 @@ class Emulator {
 public:
     /// Runs kernel() for `blocks` blocks of `threads` threads, up to 16 blocks at once; warps have `warp_size` threads.
     static void run(std::int64_t blocks, int threads, int warp_size, std::function<void()> const& kernel) {
+        // Now: the stacks of fibers are small.
+        (void)SharedArrays::get();
         std::atomic<std::int64_t> next{0};
         auto const work = [&] {
             Emulator emulator(threads, warp_size, kernel);
@@ -53,6 +61,10 @@ public:
         static std::atomic<unsigned> number{0};
         return number;
     }
+
+    /// Before the declaration of shared memory in a function, of which `Here` is a lambda: poisons that function's, once in a block.
+    template <class Here>
+    void begin_shared(Here const&);
 
     /// A barrier of the block, or of the calling thread's warp.
     void wait_for_block() { wait(block_); }
@@ -122,6 +134,11 @@ private:
     }
     ~Emulator() { Stacks::get().exchange(fibers_, true); }
 
+    /// Functions with shared memory, numbered as they come.
+    static int next_function() {
+        static std::atomic<int> next{0};
+        return next.fetch_add(1);
+    }
     static Emulator*& running() {
         static thread_local Emulator* emulator = nullptr;
         return emulator;
@@ -156,6 +173,8 @@ private:
     std::vector<float> values_;
     std::vector<Barrier> warps_;
     std::vector<int> turns_;
+    /// By the number of a function: whether this block has seen its shared memory.
+    std::vector<char> has_begun_;
     Barrier block_;
     ucontext_t scheduler_{};
     int index_ = 0;
@@ -199,11 +218,23 @@ inline void Emulator::resume(int thread) {
     swapcontext(&scheduler_, &fibers_[static_cast<std::size_t>(thread)].context);
 }
 
+template <class Here>
+void Emulator::begin_shared(Here const&) {
+    static auto const function = static_cast<std::size_t>(next_function());
+    static auto const arrays = SharedArrays::get().of_function<Here>();
+    static auto const anchor = SharedArrays::get().place("threadIdx");
+    if (has_begun_.size() <= function) has_begun_.resize(function + 1);
+    if (std::exchange(has_begun_[function], char{1}) != 0) return;
+    auto* const variables = reinterpret_cast<char*>(&threadIdx) - anchor;
+    for (auto const& array : arrays) std::memset(variables + array.at, 0xFF, array.bytes);
+}
+
 inline void Emulator::run_block(std::int64_t block, std::int64_t blocks) {
     running() = this;
     blockIdx.x = static_cast<unsigned>(block);
     blockDim.x = static_cast<unsigned>(fibers_.size());
     gridDim.x = static_cast<unsigned>(blocks);
+    std::fill(has_begun_.begin(), has_begun_.end(), char{0});
     for (auto& fiber : fibers_) {
         fiber.is_done = false;
         getcontext(&fiber.context);
