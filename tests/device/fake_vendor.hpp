@@ -8,7 +8,9 @@
 #include <shardwise/backend/device_weight.hpp>
 #include <shardwise/kernels/detail/pack.hpp>
 
+#include "compared_orders.hpp"
 #include "emulator.hpp"
+#include "fake_memory.hpp"
 #include "fake_shared.hpp"
 
 // Written in names that the emulator brings.
@@ -45,6 +47,8 @@ struct FakeMachine {
     /// Which kernels the program was linked with, as SHARDWISE_KERNELS lists them.
     std::string_view kernels = "all";
     FakeShared shared;
+    FakeMemory own;
+    ComparedOrders orders;
     /// What a device says is free, whatever was taken.
     std::atomic<std::int64_t> free_bytes{1234};
     std::atomic<int> memory{0};
@@ -231,16 +235,15 @@ struct FakeApi {
         if (auto const result = machine().enter("allocate", ErrorCode::out_of_memory); !result) return result.error();
         if (capturing() != nullptr) return break_capture(capturing(), "allocate").error();
         auto const lock = machine().drive(current(), nullptr);
-        auto* const memory = ::operator new (bytes, std::align_val_t{256});
-        // Memory of a device is not clean.
-        std::memset(memory, 0xA5, bytes);
+        auto* const memory = machine().own.allocate(bytes);
+        if (memory == nullptr) return Error{ErrorCode::out_of_memory}.in("allocate");
         ++machine().memory;
         return memory;
     }
     static void release(void* memory) {
         --machine().memory;
         if (machine().shared.release(memory)) return;
-        ::operator delete (memory, std::align_val_t{256});
+        machine().own.release(memory);
     }
     static Result<void*> allocate_shared(std::size_t bytes) {
         if (auto const result = machine().enter("allocate", ErrorCode::out_of_memory); !result) return result.error();
@@ -489,9 +492,11 @@ struct DeviceLaunch<testing::FakeApi> {
         if (auto const result = testing::FakeApi::enter(name, stream); !result) return result;
         auto const lock = testing::FakeMachine::get().drive(stream->device, reinterpret_cast<void const*>(kernel));
         stream->put([=] {
-            auto const turn = testing::FakeMachine::get().run_kernel();
-            testing::Emulator::run(blocks, threads, DeviceCode<testing::FakeApi>::warp_size,
-                                   [=] { kernel(arguments...); });
+            auto& machine = testing::FakeMachine::get();
+            auto const turn = machine.run_kernel();
+            machine.orders.run(name, reinterpret_cast<void const*>(kernel), machine.own,
+                               machine.streams == 1 && machine.shared.is_empty(), blocks, threads,
+                               DeviceCode<testing::FakeApi>::warp_size, [=] { kernel(arguments...); });
         });
         return {};
     }
