@@ -215,13 +215,10 @@ TEST_CASE("step_attention has the same bits in whatever order a device's threads
             continue;
         CAPTURE(problem.name);
         AttentionTensors<Bfloat16> const tensors(problem, 1U);
-        auto const out = tensors.run(*bench);
-        for (unsigned const order : {1U, 2U}) {
-            Emulator::order() = order;
-            auto const made = tensors.run(*bench);
-            Emulator::order() = 0;
-            CHECK(out == made);
-        }
+        FakeMachine::get().orders.begin_again();
+        CHECK_FALSE(tensors.run(*bench).empty());
+        // It aborts where bits differ.
+        CHECK(FakeMachine::get().orders.kernels() >= 1);
     }
 }
 #endif

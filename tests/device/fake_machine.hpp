@@ -6,6 +6,8 @@
 #include <shardwise/core/error.hpp>
 #include <shardwise/core/result.hpp>
 
+#include "compared_orders.hpp"
+#include "fake_memory.hpp"
 #include "fake_shared.hpp"
 
 #include <array>
@@ -45,6 +47,8 @@ struct FakeMachine {
     /// Which kernels the program was linked with, as SHARDWISE_KERNELS lists them.
     std::string_view kernels = "all";
     FakeShared shared;
+    FakeMemory own;
+    ComparedOrders orders;
     /// What a device says is free, whatever was taken.
     std::atomic<std::int64_t> free_bytes{1234};
     std::atomic<int> memory{0};

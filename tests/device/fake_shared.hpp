@@ -103,6 +103,10 @@ public:
         munmap(memory, mapped(found->second.bytes));
         regions_.erase(found);
     }
+    [[nodiscard]] bool is_empty() {
+        std::lock_guard const lock(mutex_);
+        return regions_.empty();
+    }
     /// How often memory went that another process had open.
     [[nodiscard]] int early_releases() const { return early_releases_; }
 

@@ -78,16 +78,15 @@ struct FakeApi {
         if (auto const result = machine().enter("allocate", ErrorCode::out_of_memory); !result) return result.error();
         if (capturing() != nullptr) return break_capture(capturing(), "allocate").error();
         auto const lock = machine().drive(current(), nullptr);
-        auto* const memory = ::operator new (bytes, std::align_val_t{256});
-        // Memory of a device is not clean.
-        std::memset(memory, 0xA5, bytes);
+        auto* const memory = machine().own.allocate(bytes);
+        if (memory == nullptr) return Error{ErrorCode::out_of_memory}.in("allocate");
         ++machine().memory;
         return memory;
     }
     static void release(void* memory) {
         --machine().memory;
         if (machine().shared.release(memory)) return;
-        ::operator delete (memory, std::align_val_t{256});
+        machine().own.release(memory);
     }
     static Result<void*> allocate_shared(std::size_t bytes) {
         if (auto const result = machine().enter("allocate", ErrorCode::out_of_memory); !result) return result.error();
@@ -351,9 +350,11 @@ struct DeviceLaunch<testing::FakeApi> {
             return Error{ErrorCode::backend_failure}.in(name).because("no kernel image for this device");
         auto const lock = testing::FakeMachine::get().drive(stream->device, reinterpret_cast<void const*>(kernel));
         stream->put([=] {
-            auto const turn = testing::FakeMachine::get().run_kernel();
-            testing::Emulator::run(blocks, threads, DeviceCode<testing::FakeApi>::warp_size,
-                                   [=] { kernel(arguments...); });
+            auto& machine = testing::FakeMachine::get();
+            auto const turn = machine.run_kernel();
+            machine.orders.run(name, reinterpret_cast<void const*>(kernel), machine.own,
+                               machine.streams == 1 && machine.shared.is_empty(), blocks, threads,
+                               DeviceCode<testing::FakeApi>::warp_size, [=] { kernel(arguments...); });
         });
         return {};
     }

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "emulator.hpp"
+#include "fake_memory.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+namespace shardwise::testing {
+
+/// Runs a kernel's first launches three times, with its threads in each order, and compares the bits that all memory then has. The
+/// others run once.
+class ComparedOrders {
+public:
+    static constexpr int compared_launches = 2;
+    static constexpr std::size_t most_bytes = std::size_t{4} << 20U;
+
+    /// `is_alone`: nothing else reads or writes the devices' memory meanwhile, nor does the kernel wait for another.
+    void run(std::string_view name, void const* kernel, FakeMemory& memory, bool is_alone, std::int64_t blocks,
+             int threads, int warp_size, std::function<void()> const& body) {
+        if (!is_alone || !takes(kernel)) return Emulator::run(blocks, threads, warp_size, body);
+        auto const lock = memory.hold();
+        if (memory.total() > most_bytes) return Emulator::run(blocks, threads, warp_size, body);
+        count(kernel);
+        auto const before = memory.contents();
+        Emulator::run(blocks, threads, warp_size, body, ThreadOrder::forwards);
+        auto const after = memory.contents();
+        for (auto const order : {ThreadOrder::backwards, ThreadOrder::shuffled}) {
+            memory.put_back(before);
+            Emulator::run(blocks, threads, warp_size, body, order);
+            if (memory.contents() == after) continue;
+            std::fprintf(stderr, "emulator: %s has other bits with its threads %s\n", std::string(name).c_str(),
+                         order == ThreadOrder::backwards ? "backwards" : "shuffled");
+            std::abort();
+        }
+    }
+    /// The next launches are the first.
+    void begin_again() {
+        std::lock_guard const lock(mutex_);
+        launches_.clear();
+    }
+    /// How many kernels have been compared since then.
+    [[nodiscard]] std::int64_t kernels() {
+        std::lock_guard const lock(mutex_);
+        return static_cast<std::int64_t>(launches_.size());
+    }
+
+private:
+    [[nodiscard]] bool takes(void const* kernel) {
+        std::lock_guard const lock(mutex_);
+        auto const found = launches_.find(kernel);
+        return found == launches_.end() || found->second < compared_launches;
+    }
+    void count(void const* kernel) {
+        std::lock_guard const lock(mutex_);
+        ++launches_[kernel];
+    }
+
+    std::mutex mutex_;
+    std::map<void const*, int> launches_;
+};
+
+}  // namespace shardwise::testing
