@@ -36,6 +36,7 @@
 #include "encoder_cases.hpp"
 #include "expert_model_cases.hpp"
 #include "model_cases.hpp"
+#include "nccl_model_cases.hpp"
 #include "offload_cases.hpp"
 #include "shared_model_cases.hpp"
 #include "timed_model_cases.hpp"

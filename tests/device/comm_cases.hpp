@@ -11,15 +11,10 @@
 #include "../comm/processes.hpp"
 #include "collected.hpp"
 #include "model_cases.hpp"
-#if !defined(SHARDWISE_HAS_CUDA) && !defined(SHARDWISE_HAS_HIP)
-#include "fake_nccl_library.hpp"
-#include "temporary_folder.hpp"
-#endif
 
 #include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <optional>
 #include <string>
 #include <unistd.h>
@@ -187,52 +182,6 @@ TEST_CASE(
     CHECK(refused.error().code() == ErrorCode::file_not_found);
     CHECK(refused.error().subject() == "libshardwise-no-nccl.so");
     CHECK(machine.is_empty());
-}
-#endif
-
-#if !defined(SHARDWISE_HAS_CUDA) && !defined(SHARDWISE_HAS_HIP)
-TEST_CASE(
-    "Models: ranks add up by a library of NCCL's interface, which knows the arena as a window where they lay it out "
-    "alike") {
-    using namespace shardwise;
-    auto const name = testing::fake_nccl_library();
-    testing::TemporaryFolder const folder;
-    ::setenv("SHARDWISE_FAKE_NCCL_FOLDER", folder.path().c_str(), 1);
-    testing::use_fake_streams();
-    testing::FakeApi::nccl_name = name;
-    struct Run {
-        testing::ModelCase of;
-        char const* windows;
-        int made;
-        char const* reason;
-    };
-    testing::ModelCase const halves{testing::tiny_llama, 2, 2, 8, 3};
-    testing::ModelCase const thirds{testing::tiny_gpt2, 3, 2, 8, 3};
-    for (auto const& run :
-         {Run{halves, "", 2, ""}, Run{thirds, "", 0, "the arena is no window: ranks lay it out unlike"},
-          Run{halves, "none", 0, "the arena is no window: the library makes none on these devices"}}) {
-        auto of = run.of;
-        CAPTURE(of.tp);
-        CAPTURE(std::string(run.windows));
-        ::setenv("SHARDWISE_FAKE_NCCL_WINDOWS", run.windows, 1);
-        testing::FormulaModel const model(of.config);
-        auto const requests = testing::model_requests(of);
-        testing::ModelLogits over_host;
-        testing::ModelLogits by_library;
-        of.comm = DeviceComm::staged;
-        auto const staged = testing::run_model<testing::Fake>(model, of, requests, &over_host);
-        REQUIRE_MESSAGE(staged, (staged ? "" : staged.error().message()));
-        of.comm = DeviceComm::nccl;
-        auto const found = testing::run_model<testing::Fake>(model, of, requests, &by_library);
-        REQUIRE_MESSAGE(found, (found ? "" : found.error().message()));
-        CHECK(found->communicator == "nccl");
-        CHECK(found->communicator_reason == run.reason);
-        CHECK(testing::fake_nccl_windows() == run.made);
-        CHECK(by_library == over_host);
-        for (auto const& rank : found->ranks) CHECK(rank.held == rank.predicted);
-    }
-    testing::FakeApi::nccl_name = "libshardwise-no-nccl.so";
-    CHECK(testing::FakeMachine::get().is_empty());
 }
 #endif
 

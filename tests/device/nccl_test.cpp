@@ -220,7 +220,7 @@ struct Registered {
     Registered out;
     auto const body = [&](auto& nccl, auto& context, auto& stream, auto& world) -> Result<> {
         auto const own = bytes(world.rank());
-        auto const memory = nccl.allocate(own);
+        auto const memory = own.count() > 0 ? nccl.allocate(own) : Error{ErrorCode::unsupported}.in("test");
         if (auto const told = nccl.register_memory(layout(world.rank())); !told) return told;
         // All ranks come to the same.
         auto const registration = nccl.memory().registration();
@@ -234,9 +234,12 @@ struct Registered {
             out.registration = registration;
             out.reason = nccl.memory().reason();
         }
-        if (memory) {
+        // A rank without memory of the library's sums elsewhere.
+        auto const* const some = memory ? nullptr : &hold(context, stream, std::vector<float>(16));
+        if (memory || bytes(0) != bytes(1)) {
             auto const count = std::int64_t{16};
-            TensorView<float, 1, Fake> const sum(static_cast<float*>(*memory), {count});
+            TensorView<float, 1, Fake> const sum(
+                memory ? static_cast<float*>(*memory) : const_cast<float*>(some->data()), {count});
             std::vector<float> const values(static_cast<std::size_t>(count), 1.0F);
             (void)Fake::copy<float>(TensorView<float const, 1, Host>(values.data(), {count}), sum, stream);
             if (auto const put = nccl.template all_reduce<float>(sum); !put) return put;
@@ -258,6 +261,7 @@ struct Registered {
 constexpr auto alike = [](std::int32_t) { return std::uint64_t{7}; };
 constexpr auto large = [](std::int32_t) { return Bytes{5000}; };
 constexpr auto by_rank = [](std::int32_t rank) { return static_cast<std::uint64_t>(rank); };
+constexpr auto first_alone = [](std::int32_t rank) { return Bytes{rank == 0 ? 5000 : 0}; };
 constexpr auto larger_by_rank = [](std::int32_t rank) { return Bytes{5000 + 64 * rank}; };
 
 }  // namespace
@@ -349,6 +353,10 @@ TEST_CASE("Nccl: memory that the library does not take is gone without, on all r
     }
     // Only where the library did not take it back.
     CHECK(library.broken_rules == 2);
+    auto const alone = register_memory(FakeNccl::table(), first_alone, alike);
+    CHECK_MESSAGE(alone.done, (alone.done ? "" : alone.done.error().message()));
+    CHECK(alone.registration == NcclRegistration::none);
+    CHECK(alone.reason == "the arena is not registered: a rank has none of the library's memory");
     CHECK(std::chrono::steady_clock::now() - begin < 60s);
 }
 
