@@ -7,6 +7,7 @@
 #include <shardwise/comm/host_communicator.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/rank_home.hpp>
+#include <shardwise/session/gather_memory.hpp>
 #include <shardwise/session/run_options.hpp>
 #include <shardwise/session/without_vendor.hpp>
 
@@ -50,6 +51,7 @@ public:
         auto context = Backend::Context::open({.device = device, .limit = options.timeout});
         if (!context) return context.error();
         context_ = std::move(*context);
+        if (auto const free = context_->free_memory(); free) free_at_first_ = *free;
         stream_.emplace(context_->make_stream());
         home_.emplace(RankHome<Backend>{host_.context, *context_});
         return {};
@@ -76,6 +78,13 @@ public:
     /// Another stream instead of one that has failed; nothing refers to that.
     void renew_stream() { stream_.emplace(context_->make_stream()); }
     [[nodiscard]] MemoryCounter& memory() { return context_->memory(); }
+    /// What the device lacks since it was opened; unknown where the vendor does not say.
+    [[nodiscard]] DeviceLoss device_loss() const {
+        auto const free = context_->free_memory();
+        auto const uuid = Backend::VendorApi::uuid(context_->device());
+        if (!free || !uuid || !free_at_first_) return {};
+        return {*uuid, std::max(*free_at_first_ - *free, Bytes{0}), true};
+    }
 
 private:
     [[nodiscard]] static Result<> check(RunOptions const& options) {
@@ -90,6 +99,7 @@ private:
 
     HostRank host_;
     std::unique_ptr<typename Backend::Context> context_;
+    std::optional<Bytes> free_at_first_;
     std::optional<typename Backend::Stream> stream_;
     std::optional<RankHome<Backend>> home_;
 };
@@ -113,6 +123,7 @@ public:
     [[nodiscard]] RankHome<Host> const& home() const { return home_; }
     [[nodiscard]] HostStream& stream() { return host_.stream; }
     [[nodiscard]] MemoryCounter& memory() { return host_.context.memory(); }
+    [[nodiscard]] DeviceLoss device_loss() const { return {}; }
 
 private:
     HostRank host_;
