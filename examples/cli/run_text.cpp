@@ -62,6 +62,7 @@ std::string run_json(RunAnswer const& answer) {
         json.member("peak", rank.peak).member("held", rank.held);
         if (rank.predicted_pinned > Bytes{0})
             json.member("predicted_pinned", rank.predicted_pinned).member("pinned", rank.pinned);
+        if (!answer.devices.empty()) json.member("vendor", rank.vendor);
         json.end_object();
     }
     json.end_array().end_object();
@@ -109,8 +110,13 @@ std::string run_rates(RunAnswer const& answer) {
     std::snprintf(line, sizeof line, "shardwise: loaded in %.2f s; prompt %.0f tokens/s, generation %.1f tokens/s\n",
                   report.load_seconds, rate(report.prompt_tokens, report.prefill_seconds),
                   rate(report.decode_tokens, report.decode_seconds));
-    if (answer.energy) return line + energy_text(*answer.energy);
-    return line;
+    std::string text = line;
+    Bytes vendor{0};
+    for (auto const& rank : report.ranks) vendor += rank.vendor;
+    if (vendor > Bytes{0})
+        text += "shardwise: the vendor's code and libraries took " + to_text(vendor) + " of the devices besides\n";
+    if (answer.energy) text += energy_text(*answer.energy);
+    return text;
 }
 
 }  // namespace shardwise::cli

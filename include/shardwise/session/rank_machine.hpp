@@ -8,6 +8,7 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/rank_home.hpp>
 #include <shardwise/kernels/device/compiled_kernels.hpp>
+#include <shardwise/session/gather_memory.hpp>
 #include <shardwise/session/run_options.hpp>
 #include <shardwise/session/without_vendor.hpp>
 
@@ -52,6 +53,7 @@ public:
         if (!context) return context.error();
         if (auto const runs = check_device_code(**context); !runs) return runs;
         context_ = std::move(*context);
+        if (auto const free = context_->free_memory(); free) free_at_first_ = *free;
         stream_.emplace(context_->make_stream());
         home_.emplace(RankHome<Backend>{host_.context, *context_});
         return {};
@@ -79,6 +81,13 @@ public:
     /// Another stream instead of one that has failed; nothing refers to that.
     void renew_stream() { stream_.emplace(context_->make_stream()); }
     [[nodiscard]] MemoryCounter& memory() { return context_->memory(); }
+    /// What the device lacks since it was opened; unknown where the vendor does not say.
+    [[nodiscard]] DeviceLoss device_loss() const {
+        auto const free = context_->free_memory();
+        auto const uuid = Backend::VendorApi::uuid(context_->device());
+        if (!free || !uuid || !free_at_first_) return {};
+        return {*uuid, std::max(*free_at_first_ - *free, Bytes{0}), true};
+    }
 
 private:
     [[nodiscard]] static Result<> check(RunOptions const& options) {
@@ -93,6 +102,7 @@ private:
 
     HostRank host_;
     std::unique_ptr<typename Backend::Context> context_;
+    std::optional<Bytes> free_at_first_;
     std::optional<typename Backend::Stream> stream_;
     std::optional<RankHome<Backend>> home_;
 };
@@ -116,6 +126,7 @@ public:
     [[nodiscard]] RankHome<Host> const& home() const { return home_; }
     [[nodiscard]] HostStream& stream() { return host_.stream; }
     [[nodiscard]] MemoryCounter& memory() { return host_.context.memory(); }
+    [[nodiscard]] DeviceLoss device_loss() const { return {}; }
 
 private:
     HostRank host_;

@@ -106,6 +106,9 @@ struct RunMemory {
     /// rows of experts that travel through it, and how tokens are sampled; not the table of a step, nor logits that somebody looks at.
     Bytes predicted_pinned{};
     Bytes pinned{};
+    /// Of a rank on a device: what has gone of the device's free memory since its ranks opened it, besides what they hold, in equal shares
+    /// of those ranks: the vendor's code, libraries and graphs, and what other programs took meanwhile. Not what opening it took.
+    Bytes vendor{};
 };
 
 /// What one rank did, by the clock of rank 0.

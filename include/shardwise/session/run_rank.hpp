@@ -279,7 +279,7 @@ public:
     }
     /// What each rank held.
     [[nodiscard]] Result<> count_memory(RunReport& report) {
-        auto memory = gather_memory(world_, own_memory());
+        auto memory = gather_memory(world_, {own_memory(), machine_.device_loss()});
         if (!memory) return memory.error();
         report.ranks = std::move(*memory);
         return {};
