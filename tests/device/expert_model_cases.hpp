@@ -39,8 +39,8 @@ inline constexpr auto tiny_apertus =
     R"("intermediate_size":52,"num_hidden_layers":2,"num_attention_heads":6,"num_key_value_heads":2,)"
     R"("max_position_embeddings":64})";
 
-/// Experts that groups of ranks share make the host's tokens and, where a row's product does not depend on the rows beside it, the bits of one
-/// group; and what they hold is predicted.
+/// Experts that groups of ranks share make the host's tokens and, where a row's product does not depend on the rows beside it, the bits of
+/// one group; and what they hold is predicted.
 template <class B>
 void check_over_groups(char const* config, std::int32_t groups) {
     CAPTURE(std::string(config));
