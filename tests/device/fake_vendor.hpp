@@ -33,12 +33,18 @@
 #include <thread>
 #include <utility>
 
+// How wide the devices' warps are. 16, narrower than launchers count by, as AMD's are of one generation: no vendor's warps are that
+// narrow, and a kernel that counts on 32 or 64 goes wrong here. Programs of their own have 32 and 64.
+#if !defined(SHARDWISE_TEST_WARPS)
+#define SHARDWISE_TEST_WARPS 16
+#endif
+
 namespace shardwise::testing {
 
 /// A machine with devices that are this process's memory and threads. It counts what is alive, and fails where a test says.
 struct FakeMachine {
     std::int32_t devices = 2;
-    std::int32_t warp_size = 16;
+    std::int32_t warp_size = SHARDWISE_TEST_WARPS;
     std::int32_t multiprocessors = 8;
     /// Which of the machine's devices this process's first one is: a process may see a few of them.
     std::int32_t first_device = 0;
@@ -64,6 +70,17 @@ struct FakeMachine {
         after_ = after;
     }
     void mend() { fail(""); }
+    /// The so many-th call from now on fails, whichever it is.
+    void fail_call(int number) {
+        std::lock_guard const lock(mutex_);
+        calls_to_failure_ = number;
+        failed_.clear();
+    }
+    /// The call that failed since; empty: none.
+    [[nodiscard]] std::string failed() {
+        std::lock_guard const lock(mutex_);
+        return failed_;
+    }
     /// The process ends as if it was killed, at its so many-th call of the vendor from now on.
     void die_at_call(int number) {
         std::lock_guard const lock(mutex_);
@@ -98,6 +115,10 @@ struct FakeMachine {
         std::lock_guard const lock(mutex_);
         return calls_[call];
     }
+    [[nodiscard]] std::map<std::string, int> all_calls() {
+        std::lock_guard const lock(mutex_);
+        return calls_;
+    }
     [[nodiscard]] bool is_empty() const {
         return memory == 0 && pinned == 0 && streams == 0 && events == 0 && graphs == 0;
     }
@@ -106,7 +127,9 @@ struct FakeMachine {
         std::lock_guard const lock(mutex_);
         ++calls_[std::string(call)];
         if (calls_to_live_ > 0 && --calls_to_live_ == 0) (void)std::raise(SIGKILL);
-        if (failing_ != call || after_-- > 0) return {};
+        bool const is_turn = calls_to_failure_ > 0 && --calls_to_failure_ == 0;
+        if (!is_turn && (failing_ != call || after_-- > 0)) return {};
+        failed_ = call;
         return Error{code}.in(call).because("was told to fail");
     }
 
@@ -126,6 +149,8 @@ private:
     std::string failing_;
     int after_ = 0;
     int calls_to_live_ = 0;
+    int calls_to_failure_ = 0;
+    std::string failed_;
     std::map<std::string, int> calls_;
 };
 
@@ -198,10 +223,8 @@ struct FakeApi {
     using Products = FakeProducts;
 
     static constexpr std::string_view name = "fake";
-    static constexpr std::int32_t warp_size = 32;
-    /// The devices': narrower than launchers count by, as AMD's are of one generation. No vendor's warps are that narrow: a kernel that
-    /// counts on 32 or 64 goes wrong here.
-    static constexpr std::int32_t least_warp_size = 16;
+    static constexpr std::int32_t warp_size = SHARDWISE_TEST_WARPS > 32 ? SHARDWISE_TEST_WARPS : 32;
+    static constexpr std::int32_t least_warp_size = SHARDWISE_TEST_WARPS;
     static constexpr bool co_resident_blocks = true;
     /// Whether ranks add up by kernels that wait for each other without being asked to.
     static constexpr bool tries_peers = true;
@@ -275,12 +298,18 @@ struct FakeApi {
     }
     static Result<> clear(void* memory, std::size_t bytes, Stream stream) {
         if (auto const result = enter("clear", stream); !result) return result;
-        stream->put([=] { std::memset(memory, 0, bytes); });
+        stream->put([=] {
+            auto const used = machine().orders.use();
+            std::memset(memory, 0, bytes);
+        });
         return {};
     }
     static Result<> copy(void* to, void const* from, std::size_t bytes, Stream stream) {
         if (auto const result = enter("copy", stream); !result) return result;
-        stream->put([=] { std::memcpy(to, from, bytes); });
+        stream->put([=] {
+            auto const used = machine().orders.use();
+            std::memcpy(to, from, bytes);
+        });
         return {};
     }
 
@@ -494,8 +523,8 @@ struct DeviceLaunch<testing::FakeApi> {
         stream->put([=] {
             auto& machine = testing::FakeMachine::get();
             auto const turn = machine.run_kernel();
-            machine.orders.run(name, reinterpret_cast<void const*>(kernel), machine.own,
-                               machine.streams == 1 && machine.shared.is_empty(), blocks, threads,
+            auto const is_alone = [&] { return machine.streams == 1 && machine.shared.is_empty(); };
+            machine.orders.run(name, reinterpret_cast<void const*>(kernel), machine.own, is_alone, blocks, threads,
                                DeviceCode<testing::FakeApi>::warp_size, [=] { kernel(arguments...); });
         });
         return {};
