@@ -39,6 +39,7 @@
 #include "offload_cases.hpp"
 #include "shared_model_cases.hpp"
 #include "translation_cases.hpp"
+#include "vendor_call_cases.hpp"
 #include "weight_stream_cases.hpp"
 #endif
 #endif
