@@ -37,6 +37,28 @@ function(shardwise_device_program name)
     set_tests_properties(device.${name} PROPERTIES TIMEOUT 300)
 endfunction()
 
+# Kernels on fake devices whose warps are as wide as vendors' are, where the room's are of 16: in the suite a part of the cases on warps of
+# 64, and all of both widths where the label is long.
+foreach(width 32 64)
+    if(shardwise_sanitized)
+        break()
+    endif()
+    set(program test_device_warps${width})
+    shardwise_program(${program} tests "${CMAKE_CURRENT_SOURCE_DIR}/device/warp_cases.cpp"
+                      "${CMAKE_CURRENT_SOURCE_DIR}/device/fake_kernels_test.cpp" $<TARGET_OBJECTS:doctest_main>)
+    target_include_directories(${program} PRIVATE ${shardwise_test_includes})
+    target_include_directories(${program} SYSTEM PRIVATE "${shardwise_doctest_include}")
+    target_compile_definitions(${program} PRIVATE ${shardwise_test_definitions} SHARDWISE_TEST_WARPS=${width})
+    if(width EQUAL 64)
+        shardwise_room_test(device.warps${width} ${program} --test-suite-exclude=long,models
+                            "--source-file-exclude=*/half_product_cases*,*/sum_cases*")
+        shardwise_take_samples(device.warps${width})
+    else()
+        set_target_properties(${program} PROPERTIES EXCLUDE_FROM_ALL TRUE)
+    endif()
+    shardwise_long_room(long.device.warps${width} ${program} ${program} --test-suite-exclude=models)
+endforeach()
+
 foreach(vendor cuda hip)
     shardwise_add_device(${vendor} missing)
     if(NOT missing AND NOT shardwise_${vendor}_compiler)

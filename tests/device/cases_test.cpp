@@ -41,6 +41,7 @@
 #include "shared_model_cases.hpp"
 #include "timed_model_cases.hpp"
 #include "translation_cases.hpp"
+#include "vendor_call_cases.hpp"
 #include "vendor_memory_cases.hpp"
 #include "vendor_product_cases.hpp"
 #include "weight_stream_cases.hpp"

@@ -11,22 +11,33 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <shared_mutex>
 #include <string>
 #include <string_view>
 
 namespace shardwise::testing {
 
 /// Runs a kernel's first launches three times, with its threads in each order, and compares the bits that all memory then has. The
-/// others run once.
+/// others run once, and so does a kernel beside which something else uses memory.
 class ComparedOrders {
 public:
     static constexpr int compared_launches = 2;
     static constexpr std::size_t most_bytes = std::size_t{4} << 20U;
 
-    /// `is_alone`: nothing else reads or writes the devices' memory meanwhile, nor does the kernel wait for another.
-    void run(std::string_view name, void const* kernel, FakeMemory& memory, bool is_alone, std::int64_t blocks,
-             int threads, int warp_size, std::function<void()> const& body) {
-        if (!is_alone || !takes(kernel)) return Emulator::run(blocks, threads, warp_size, body);
+    /// Held while something else than a kernel reads or writes the devices' memory.
+    [[nodiscard]] std::shared_lock<std::shared_mutex> use() { return std::shared_lock(uses_); }
+
+    /// `is_alone()`: no other stream has work, and the kernel waits for no other.
+    template <class IsAlone>
+    void run(std::string_view name, void const* kernel, FakeMemory& memory, IsAlone const& is_alone,
+             std::int64_t blocks, int threads, int warp_size, std::function<void()> const& body) {
+        std::unique_lock alone(uses_, std::try_to_lock);
+        if (!alone.owns_lock() || !is_alone() || !takes(kernel)) {
+            // Kernels of ranks wait for each other.
+            if (alone.owns_lock()) alone.unlock();
+            auto const used = use();
+            return Emulator::run(blocks, threads, warp_size, body);
+        }
         auto const lock = memory.hold();
         if (memory.total() > most_bytes) return Emulator::run(blocks, threads, warp_size, body);
         count(kernel);
@@ -64,6 +75,7 @@ private:
         ++launches_[kernel];
     }
 
+    std::shared_mutex uses_;
     std::mutex mutex_;
     std::map<void const*, int> launches_;
 };

@@ -133,7 +133,8 @@ TEST_CASE("ComparedOrders: a kernel without a barrier that it needs has other bi
             shardwise::testing::FakeMemory memory;
             auto* const out = static_cast<float*>(memory.allocate(threads * sizeof(float)));
             shardwise::testing::ComparedOrders orders;
-            orders.run("pass_on", nullptr, memory, true, 1, threads, warp, [&] { pass_on(out, waits); });
+            orders.run(
+                "pass_on", nullptr, memory, [] { return true; }, 1, threads, warp, [&] { pass_on(out, waits); });
             for (int i = 0; i < threads; ++i)
                 if (out[i] != static_cast<float>((i + 1) % threads)) _exit(1);
             memory.release(out);

@@ -29,12 +29,18 @@
 #include <utility>
 #include <vector>
 
+// How wide the devices' warps are. 16, narrower than launchers count by, as AMD's are of one generation: no vendor's warps are that
+// narrow, and a kernel that counts on 32 or 64 goes wrong here. Programs of their own have 32 and 64.
+#if !defined(SHARDWISE_TEST_WARPS)
+#define SHARDWISE_TEST_WARPS 16
+#endif
+
 namespace shardwise::testing {
 
 /// A machine with devices that are this process's memory and threads. It counts what is alive, and fails where a test says.
 struct FakeMachine {
     std::int32_t devices = 2;
-    std::int32_t warp_size = 16;
+    std::int32_t warp_size = SHARDWISE_TEST_WARPS;
     std::int32_t multiprocessors = 8;
     std::string processor = "fake16";
     bool has_matrix_unit = true;
@@ -78,6 +84,17 @@ struct FakeMachine {
         std::lock_guard const lock(mutex_);
         refused_.insert(std::move(call));
     }
+    /// The so many-th call from now on fails, whichever it is.
+    void fail_call(int number) {
+        std::lock_guard const lock(mutex_);
+        calls_to_failure_ = number;
+        failed_.clear();
+    }
+    /// The call that failed since; empty: none.
+    [[nodiscard]] std::string failed() {
+        std::lock_guard const lock(mutex_);
+        return failed_;
+    }
     /// The process ends as if it was killed, at its so many-th call of the vendor from now on.
     void die_at_call(int number) {
         std::lock_guard const lock(mutex_);
@@ -118,6 +135,10 @@ struct FakeMachine {
         std::lock_guard const lock(mutex_);
         return calls_[call];
     }
+    [[nodiscard]] std::map<std::string, int> all_calls() {
+        std::lock_guard const lock(mutex_);
+        return calls_;
+    }
     [[nodiscard]] bool is_empty() const {
         return memory == 0 && pinned == 0 && streams == 0 && events == 0 && graphs == 0 && lt_objects == 0;
     }
@@ -128,7 +149,9 @@ struct FakeMachine {
         if (calls_to_live_ > 0 && --calls_to_live_ == 0) (void)std::raise(SIGKILL);
         if (last_call_ == call) (void)std::raise(SIGKILL);
         if (refused_.contains(call)) return Error{ErrorCode::unsupported}.in(call).because("is refused");
-        if (failing_ != call || after_-- > 0) return {};
+        bool const is_turn = calls_to_failure_ > 0 && --calls_to_failure_ == 0;
+        if (!is_turn && (failing_ != call || after_-- > 0)) return {};
+        failed_ = call;
         return Error{code}.in(call).because("was told to fail");
     }
 
@@ -148,6 +171,8 @@ private:
     std::string failing_;
     int after_ = 0;
     int calls_to_live_ = 0;
+    int calls_to_failure_ = 0;
+    std::string failed_;
     std::map<std::string, int> calls_;
     std::set<std::string, std::less<>> refused_;
     std::string last_call_;

@@ -39,10 +39,8 @@ struct FakeApi {
     using Products = detail::LtProducts<FakeLt>;
 
     static constexpr std::string_view name = "fake";
-    static constexpr std::int32_t warp_size = 32;
-    /// The devices': narrower than launchers count by, as AMD's are of one generation. No vendor's warps are that narrow: a kernel that
-    /// counts on 32 or 64 goes wrong here.
-    static constexpr std::int32_t least_warp_size = 16;
+    static constexpr std::int32_t warp_size = SHARDWISE_TEST_WARPS > 32 ? SHARDWISE_TEST_WARPS : 32;
+    static constexpr std::int32_t least_warp_size = SHARDWISE_TEST_WARPS;
     static constexpr bool co_resident_blocks = true;
     /// Whether ranks add up by kernels that wait for each other without being asked to.
     static constexpr bool tries_peers = true;
@@ -139,12 +137,18 @@ struct FakeApi {
     }
     static Result<> clear(void* memory, std::size_t bytes, Stream stream) {
         if (auto const result = enter("clear", stream); !result) return result;
-        stream->put([=] { std::memset(memory, 0, bytes); });
+        stream->put([=] {
+            auto const used = machine().orders.use();
+            std::memset(memory, 0, bytes);
+        });
         return {};
     }
     static Result<> copy(void* to, void const* from, std::size_t bytes, Stream stream) {
         if (auto const result = enter("copy", stream); !result) return result;
-        stream->put([=] { std::memcpy(to, from, bytes); });
+        stream->put([=] {
+            auto const used = machine().orders.use();
+            std::memcpy(to, from, bytes);
+        });
         return {};
     }
 
@@ -352,8 +356,8 @@ struct DeviceLaunch<testing::FakeApi> {
         stream->put([=] {
             auto& machine = testing::FakeMachine::get();
             auto const turn = machine.run_kernel();
-            machine.orders.run(name, reinterpret_cast<void const*>(kernel), machine.own,
-                               machine.streams == 1 && machine.shared.is_empty(), blocks, threads,
+            auto const is_alone = [&] { return machine.streams == 1 && machine.shared.is_empty(); };
+            machine.orders.run(name, reinterpret_cast<void const*>(kernel), machine.own, is_alone, blocks, threads,
                                DeviceCode<testing::FakeApi>::warp_size, [=] { kernel(arguments...); });
         });
         return {};
