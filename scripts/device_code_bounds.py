@@ -8,7 +8,7 @@ import re
 
 # Kernels that are there for matrix units, and the architectures that have those.
 MATRIX_KERNELS = re.compile(r"multiply_tiles<format ")
-MATRIX_UNITS = re.compile(r"sm_|gfx9(0a|4|50)|gfx1[12]")
+MATRIX_UNITS = re.compile(r"sm_|gfx9(0a|4|50)|gfx11")
 # 32-bit registers of a multiprocessor for each thread of a warp, how many are allocated together, and the most warps: the CUDA programming
 # guide's technical specifications by compute capability; of AMD, whose compute unit has four units of them (gfx9) or two, LLVM's user
 # guide for AMDGPU and AMD's instruction set guides.

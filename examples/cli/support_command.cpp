@@ -195,8 +195,12 @@ void add_products_of(std::vector<SupportRow>& rows, std::string_view element) {
                                               : Support{SupportLevel::library, {}, "own"};
             }
             if (!has_device_products(format)) return {SupportLevel::none, no_body};
-            // HIP's gemm is a kernel of ours, too.
-            bool const has_vendor = kind == DeviceKind::cuda && detail::is_vendor_format<T>(format);
+            // HIP has hipBLASLt where the build asks for it.
+            bool has_vendor = kind == DeviceKind::cuda;
+#if defined(SHARDWISE_HAS_HIPBLASLT)
+            has_vendor = true;
+#endif
+            has_vendor = has_vendor && detail::is_vendor_format<T>(format);
             return {SupportLevel::runs, {}, has_vendor ? "own and vendor" : "own"};
         }));
     }

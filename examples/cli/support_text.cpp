@@ -133,7 +133,7 @@ std::string support_text(SupportAnswer const& answer, Style const& style) {
         "runs: shardwise run or train does it, or has it there; library: C++ programs can call it; planned: estimates, "
         "maps and "
         "plans only\n";
-    text += "own: kernels of this library; vendor: cuBLASLt, from 17 rows on\n";
+    text += "own: kernels of this library; vendor: cuBLASLt, or hipBLASLt in builds with it, from 17 rows on\n";
     for (std::size_t i = 0; i < reasons.size(); ++i)
         text += std::to_string(i + 1) + " " + std::string(reasons[i]) + "\n";
     return text;

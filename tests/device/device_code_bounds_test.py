@@ -37,6 +37,7 @@ for architecture, registers, warps in (("sm_90", 56, (36, 64)), ("sm_80", 255, (
 
 tile = {"multiply_tiles<format 1, 64, float>": {"matrix": 0}, "copy_portions<float, 4>": {"matrix": 0}}
 expect("a tile without its unit", len(bounds.missing_matrix("sm_90", tile)), 1)
-expect("a device without such units", bounds.missing_matrix("gfx1030", tile), [])
+for without in ("gfx1030", "gfx1200"):
+    expect(f"{without}, a device without such units", bounds.missing_matrix(without, tile), [])
 tile["multiply_tiles<format 1, 64, float>"]["matrix"] = 8
 expect("a tile with its unit", bounds.missing_matrix("gfx90a", tile), [])

@@ -17,6 +17,7 @@ struct Clean {
         machine.mend();
         machine.devices = 2;
         machine.warp_size = FakeApi::least_warp_size;
+        machine.rows_without_algorithm = -1;
         FakeApi::current() = 0;
         CHECK(machine.is_empty());
     }

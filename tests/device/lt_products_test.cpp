@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include "fake_clean.hpp"
 #include "fake_vendor.hpp"
 
 #include <array>
@@ -22,26 +23,13 @@
 
 using namespace shardwise;
 using namespace std::chrono_literals;
+using shardwise::testing::Clean;
 using shardwise::testing::Fake;
 using shardwise::testing::FakeApi;
 using shardwise::testing::FakeLt;
 using shardwise::testing::FakeMachine;
 
 namespace {
-
-/// What a test leaves behind is a leak, and what it has set is the next one's trouble.
-struct Clean {
-    Clean() { CHECK(FakeMachine::get().is_empty()); }
-    Clean(Clean const&) = delete;
-    Clean& operator=(Clean const&) = delete;
-    ~Clean() {
-        auto& machine = FakeMachine::get();
-        machine.mend();
-        machine.rows_without_algorithm = -1;
-        FakeApi::current() = 0;
-        CHECK(machine.is_empty());
-    }
-};
 
 /// How often the machine has been called since.
 class Calls {

@@ -336,7 +336,8 @@ TEST_CASE("Nccl: memory that the library does not take is gone without, on all r
         library.mend();
         CHECK_MESSAGE(found.done, (found.done ? "" : found.done.error().message()));
         CHECK(found.registration == one.registration);
-        CHECK_MESSAGE(found.reason.find(one.reason) == 0, found.reason);
+        bool const is_silent = std::string(one.reason).empty();
+        CHECK_MESSAGE((is_silent ? found.reason.empty() : found.reason.find(one.reason) == 0), found.reason);
     }
     CHECK(library.broken_rules == 1);
     library.broken_rules = 0;

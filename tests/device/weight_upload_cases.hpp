@@ -57,6 +57,7 @@ TEST_CASE("WeightUpload: weights of every size come through slabs of every size,
             CAPTURE(slab);
             auto const together = loaded_products(*bench, [&](auto const& hold) -> Result<> {
                 WeightUpload<B::VendorApi> upload(bench->context(), packs, Bytes{slab});
+                upload.begin();
                 auto const done = hold();
                 return done ? upload.finish() : done;
             });
@@ -77,6 +78,7 @@ TEST_CASE("WeightUpload: nobody waits before the end while slabs have room, and 
     for (int i = 0; i < 6; ++i) stored.emplace_back(WeightFormat::q4_0, 40, 256, 64);
     auto const load = [&](Bytes slab) -> Result<> {
         WeightUpload<Api> upload(bench->context(), nullptr, slab);
+        upload.begin();
         std::vector<DeviceWeight<Api>> held;
         auto const waits = machine.calls("is_reached");
         auto const pinned = machine.calls("allocate_pinned");

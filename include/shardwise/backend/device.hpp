@@ -83,9 +83,9 @@ struct DeviceBackend {
     static void release(Context& context, void* memory, Bytes bytes) {
         bytes = counted(bytes);
         context.memory().remove(bytes);
-        if (context.give_back(memory, bytes)) return;
-        // Weights that are given up while they are loaded.
+        // Weights may be given up while they are loaded.
         if (context.upload() != nullptr) (void)context.upload()->finish();
+        if (context.give_back(memory, bytes)) return;
         detail::DeviceScope<Api> const scope(context.device());
         Api::release(memory);
     }

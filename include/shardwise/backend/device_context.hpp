@@ -148,7 +148,7 @@ public:
 
     /// What brings weights to the device while a rank loads; null: each weight is waited for.
     [[nodiscard]] WeightUpload<Api>* upload() const { return upload_; }
-    WeightUpload<Api>* exchange_upload(WeightUpload<Api>* upload) { return std::exchange(upload_, upload); }
+    void set_upload(WeightUpload<Api>* upload) { upload_ = upload; }
 
     /// What is free on the device now, whoever holds the rest.
     ///

@@ -29,7 +29,7 @@ inline constexpr WeightFormat format_of_rows = std::same_as<T, float>      ? Wei
                                                : std::same_as<T, Bfloat16> ? WeightFormat::bf16
                                                                            : WeightFormat::f16;
 
-/// Products of many rows are the vendor's where the weight lies as rows of T do, and has such a library. All others are kernels of ours.
+/// Products of many rows are the vendor's library's, where there is one and the weight lies as rows of T do. All others are kernels of ours.
 template <class T>
 [[nodiscard]] constexpr bool is_vendor_format(WeightFormat format) {
     return format == format_of_rows<T>;

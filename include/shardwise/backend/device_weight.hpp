@@ -237,9 +237,10 @@ Result<DeviceWeight<Api>> DeviceBackend<Api>::hold_weight(Context& context, Weig
 
     // Without a rank that loads, one of its own.
     std::optional<WeightUpload<Api>> own;
-    if (context.upload() == nullptr)
+    auto* const shared = context.upload();
+    if (shared == nullptr)
         own.emplace(context, nullptr, std::min(WeightUpload<Api>::slab_bytes, Bytes{layout.bytes(source.outputs)}));
-    auto& upload = *context.upload();
+    auto& upload = shared != nullptr ? *shared : *own;
     // A slab at a time: the host holds little of a weight twice.
     auto const slice = std::clamp<std::int64_t>(upload.slab() / std::max<std::int64_t>(1, layout.bytes(1)), 1,
                                                 std::max<std::int64_t>(1, source.outputs));

@@ -23,7 +23,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Brings weights to a device while the next ones are packed: two slabs of pinned memory, of which the threads of a pool fill one while the
 /// stream empties the other. Nobody waits but for a slab that is still being emptied, and in `finish`.
 ///
-/// While it is there, `hold_weight` of its context uses it, and what it has made is on the device after `finish`.
+/// Between `begin` and its end `hold_weight` of its context uses it, called by one thread, and what it has made is on the device after
+/// `finish`.
 ///
 /// Memory  pinned: twice `slab_bytes`, or a row where that is longer, from the first weights on; it outlives nothing that it refers to
 template <class Api>
@@ -33,16 +34,17 @@ public:
 
     /// `pool` packs; null: the caller alone.
     WeightUpload(DeviceContext<Api>& context, ThreadPool* pool, Bytes slab = slab_bytes)
-        : context_(&context), pool_(pool), slab_(slab.count()), stream_(context.make_stream()) {
-        before_ = context.exchange_upload(this);
-    }
+        : context_(&context), pool_(pool), slab_(slab.count()), stream_(context.make_stream()) {}
     WeightUpload(WeightUpload const&) = delete;
     WeightUpload& operator=(WeightUpload const&) = delete;
     /// Waits for what is on its way, at most as long as the context's limit.
     ~WeightUpload() {
         (void)finish();
-        (void)context_->exchange_upload(before_);
+        if (context_->upload() == this) context_->set_upload(nullptr);
     }
+
+    /// From now on the context's weights go by it.
+    void begin() { context_->set_upload(this); }
 
     [[nodiscard]] DeviceStream<Api>& stream() { return stream_; }
     /// Calls pack(begin, end) for pieces of [0, count), each of at least `grain`.
@@ -95,10 +97,16 @@ private:
     };
 
     [[nodiscard]] Result<> make(Slab& slab, std::int64_t bytes) {
-        auto const size = std::max(round_up(bytes, 256), slab_);
+        auto const least = round_up(bytes, 256);
+        auto size = std::max(least, slab_);
         detail::DeviceScope<Api> const scope(context_->device());
         if (!scope.result()) return scope.result();
         auto made = detail::PinnedArray<Api, std::byte>::make(size);
+        if (!made && size > least) {
+            // Where the host has not so much to pin, a weight at a time.
+            size = least;
+            made = detail::PinnedArray<Api, std::byte>::make(size);
+        }
         if (!made) return made.error();
         slab.memory = std::move(*made);
         slab.size = size;
@@ -106,7 +114,6 @@ private:
     }
 
     DeviceContext<Api>* context_;
-    WeightUpload* before_ = nullptr;
     ThreadPool* pool_;
     std::int64_t slab_;
     std::array<Slab, 2> slabs_;

@@ -240,7 +240,6 @@ private:
             detail::receive_hidden<Backend>(links, limits_.activations, input.data, tokens * input.width, stream);
         }
         std::size_t at = 0;
-        if (auto const begun = timer_.begin(tokens, std::ssize(parts), stream); !begun) return begun;
         auto const walk = [&](std::size_t end) -> Result<> {
             if (offloaded_.has_any()) tracer_([](TraceRing& ring) { ring.end_gap("fetch weights"); });
             for (; at < end; ++at) {
@@ -252,6 +251,7 @@ private:
         };
         auto const walk_all = [&]() -> Result<> {
             if (auto const done = rotations_.prepare(step_.table(), stream); !done) return done;
+            if (auto const begun = timer_.begin(tokens, std::ssize(parts), stream); !begun) return begun;
             at = 0;
             auto const walked = offloaded_.run(blocks_, walk, stream, Deadline::after(std::chrono::hours(24)));
             return walked ? timer_.end(stream) : walked;

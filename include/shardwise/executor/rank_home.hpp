@@ -37,7 +37,9 @@ struct RankUpload {
 /// On a device, while the threads of the rank's host pack the next ones.
 template <class Api>
 struct RankUpload<DeviceBackend<Api>> {
-    explicit RankUpload(RankHome<DeviceBackend<Api>> const& rank) : upload(rank.context, &rank.host.pool()) {}
+    explicit RankUpload(RankHome<DeviceBackend<Api>> const& rank) : upload(rank.context, &rank.host.pool()) {
+        upload.begin();
+    }
 
     /// Errors  those of the copies; deadline_exceeded
     [[nodiscard]] Result<> finish() { return upload.finish(); }

@@ -75,7 +75,7 @@ public:
     }
     /// No step is taken down from now on.
     void refuse(char const* reason) {
-        is_refused_ = true;
+        if (std::exchange(is_refused_, true)) return;
         counts_.reason = reason;
     }
     /// A step of one token of each sequence ran by its calls, and why.

@@ -92,26 +92,23 @@ public:
         // A model whose kernels are not there is refused by that, not by its size.
         auto const linked = check_linked_kernels<Backend, Policy>(model_, parameters, share.place, limits_,
                                                                   share.experts, options_.load, blocks);
-        if (!linked) {
-            // Shares differ, so that others may wait for this rank's rows.
-            if (options_.tp > 1) (void)group().fail(name_rank(linked.error(), world_.rank()));
-            return linked;
-        }
+        // Shares and devices differ: others may wait for this rank in a collective.
+        auto const refuse = [&](Error const& error) {
+            if (options_.tp > 1) (void)group().fail(name_rank(error, world_.rank()));
+            return error;
+        };
+        if (!linked) return refuse(linked.error());
         // What peers see is there already.
         bool const is_apart = communicators_.set_apart(predicted_.values, machine_);
         auto const fits = machine_.reserve(predicted_.own, is_apart ? predicted_.less_apart : Bytes{0});
-        if (!fits) return fits;
+        if (!fits) return refuse(fits.error());
         auto load = options_.load;
         load.has_checked_kernels = true;
         if (!is_first()) load.observer = {};
         if (options_.tp > 1) load.share_largest = largest_of_ranks(group());
         auto executor =
             Executor::create(machine_.home(), model_, parameters, share.place, limits_, share.experts, load, blocks);
-        if (!executor) {
-            // The others may wait for this rank's rows.
-            if (options_.tp > 1) (void)group().fail(name_rank(executor.error(), world_.rank()));
-            return executor.error();
-        }
+        if (!executor) return refuse(executor.error());
         executor_.emplace(std::move(*executor));
         if (auto const told = communicators_.register_values(executor_->arena_layout()); !told) return told;
         if (groups_) {

@@ -240,7 +240,9 @@ template <class Api>
     options.numbers.clear();
     for (std::int32_t rank = 0; rank < comm.size(); ++rank) options.numbers.push_back(names.in_whole(rank));
     auto joined = detail::connect_peers<Api>(comm, context, devices, options, PeerSharing::handles);
-    if (!joined && joined.error().code() != ErrorCode::out_of_memory) {
+    bool const is_refused = !joined && (joined.error().code() == ErrorCode::unsupported ||
+                                        joined.error().code() == ErrorCode::backend_failure);
+    if (is_refused) {
         auto mapped = detail::connect_peers<Api>(comm, context, devices, options, PeerSharing::descriptors);
         if (!mapped) {
             auto error = joined.error();

@@ -7,12 +7,10 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-#if !defined(__CUDACC__) && !defined(SHARDWISE_CUDA_JIT)
-// CUDA multiplies by cuBLASLt.
+// Of a vendor's library, for the shapes that it has no algorithm for.
 template Result<> launch_gemm<KernelApi, float>(GemmCall const&, KernelApi::Stream);
 template Result<> launch_gemm<KernelApi, Bfloat16>(GemmCall const&, KernelApi::Stream);
 template Result<> launch_gemm<KernelApi, Float16>(GemmCall const&, KernelApi::Stream);
-#endif
 
 template Result<> launch_multiply<KernelApi>(MultiplyCall const&, KernelApi::Stream);
 template Result<> launch_multiply_sums<KernelApi>(MultiplySumsCall const&, KernelApi::Stream);
