@@ -20,28 +20,29 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
-/// Three sums of numbers that each rank knows, one after another.
+/// Three sums of numbers that each rank knows, one after another, in `memory`, which goes once nothing in the stream looks at it.
 template <class Api>
 [[nodiscard]] Result<> meet_in_kernels(HostCommunicator& comm, PeerGroup<Api>& peers, DeviceContext<Api>& context,
-                                       DeviceStream<Api>& stream) {
+                                       DeviceStream<Api>& stream, Buffer<float, DeviceBackend<Api>>& memory) {
     using Backend = DeviceBackend<Api>;
     constexpr std::int64_t elements = 1024;
     std::vector<float> values(elements, static_cast<float>(comm.rank() + 1));
-    auto memory = Buffer<float, Backend>::allocate(context, elements);
-    if (memory) {
+    auto made = Buffer<float, Backend>::allocate(context, elements);
+    if (made) {
+        memory = std::move(*made);
         TensorView<float const, 1, Host> const from(values.data(), {elements});
-        auto const copied = Backend::template copy<float>(from, memory->view(), stream);
+        auto const copied = Backend::template copy<float>(from, memory.view(), stream);
         if (!copied) stream.fail(copied.error());
         (void)stream.synchronize(Deadline::after(context.limit()));
     } else {
-        stream.fail(memory.error());
+        stream.fail(made.error());
     }
     // Nobody allocates while a kernel waits: a driver may do that only when nothing runs.
     if (auto const met = barrier(comm); !met) return met;
     for (std::int32_t turn = 0; turn < comm.size(); ++turn) {
         for (int i = 0; i < 3 && turn == comm.rank() && !stream.failure(); ++i) {
-            TensorView<float const, 1, Backend> const in = memory->view();
-            auto const put = all_reduce<float>(peers, Rank{comm.rank()}, in, memory->view(), stream);
+            TensorView<float const, 1, Backend> const in = memory.view();
+            auto const put = all_reduce<float>(peers, Rank{comm.rank()}, in, memory.view(), stream);
             if (!put) stream.fail(put.error());
         }
         if (auto const met = barrier(comm); !met) return met;
@@ -50,7 +51,7 @@ template <class Api>
     if (stream.failure()) (void)peers.give_up(Rank{comm.rank()});
     if (auto const done = stream.synchronize(Deadline::after(context.limit())); !done) return done;
     TensorView<float, 1, Host> const to(values.data(), {elements});
-    auto const copied = Backend::template copy<float>(std::as_const(*memory).view(), to, stream);
+    auto const copied = Backend::template copy<float>(std::as_const(memory).view(), to, stream);
     if (!copied) return copied;
     if (auto const done = stream.synchronize(Deadline::after(context.limit())); !done) return done;
     auto const ranks = static_cast<float>(comm.size());
@@ -76,7 +77,8 @@ template <class Api>
     constexpr std::chrono::seconds trial_limit{10};
     Rank const own{comm.rank()};
     peers.wait_at_most(own, std::min<std::chrono::microseconds>(limit, trial_limit));
-    auto const works = detail::meet_in_kernels(comm, peers, context, stream);
+    Buffer<float, DeviceBackend<Api>> memory;
+    auto const works = detail::meet_in_kernels(comm, peers, context, stream, memory);
     if (!works) {
         // No memory goes while a kernel looks at it.
         (void)peers.give_up(own);
