@@ -140,7 +140,8 @@ TEST_SUITE("large") {
             for (auto const& each : taken) CHECK(each == taken[0]);
             auto const more = held() - before;
             CAPTURE(more);
-            CHECK(more < (shuffles ? 3 * one / 2 : one / 2));
+            // Six copies would be six orders; what else the process takes meanwhile is no order.
+            CHECK(more < (shuffles ? 2 * one : one / 2));
             if (shuffles) CHECK(more > one / 2);
         }
     }
