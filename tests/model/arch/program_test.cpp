@@ -196,7 +196,16 @@ TEST_CASE("Outputs are sharded as the rows of their weight are") {
                     if (!is_square) CHECK(tensor.shard.dim == out_dim);
                     UnitSplit rule = tensor.shard;
                     rule.is_grouped = false;
+                    // Columns in another order than the weight's rows: queries, keys and values; all gates, all ups.
+                    if (op.kind == OpKind::linear && op.stored_heads().rows == HeadRows::grouped)
+                        rule = UnitSplit::qkv(op.stored_heads().heads, op.stored_heads().kv_heads);
+                    if (op.kind == OpKind::experts && op.routing().alternates)
+                        rule = {tensor.shard.count, 2, ShardKind::packed_parts};
                     CHECK(output.split == rule);
+                    for (std::int64_t tp = 1; tp <= 8; ++tp) {
+                        for (std::int64_t rank = 0; rank < tp; ++rank)
+                            CHECK(output.columns(tp, rank) == tensor.shard.extent(op.out_features, tp, rank));
+                    }
                 } else if (output.spread == Spread::partial) {
                     REQUIRE(tensor.shard.kind == ShardKind::units);
                     if (!is_square) CHECK(tensor.shard.dim != out_dim);
