@@ -30,8 +30,8 @@ inline std::map<std::string, int> calls_of_run(FormulaModel const& model, std::i
 }
 
 /// Fails each call of a run in its turn: the next one after `n` is next(n). The run ends with an error that names the call, or that the
-/// device has no memory, and nothing stays. It goes on where a graph cannot be taken down, and where a stream or a table goes that has
-/// been waited for and waits once more.
+/// device has no memory, and nothing stays. It goes on where a graph cannot be taken down, where weights come through less pinned memory, and
+/// where a stream or a table goes that has been waited for and waits once more.
 template <class Next>
 void fail_in_turn(ModelCase const& of, Next const& next) {
     auto& machine = FakeMachine::get();
@@ -54,7 +54,9 @@ void fail_in_turn(ModelCase const& of, Next const& next) {
         }
         if (ran) {
             CHECK(ran->generations[0].tokens == whole->generations[0].tokens);
-            CHECK((failed == "record" || failed == "is_reached" || !ran->graphs.reason.empty()));
+            bool const is_done_without = failed == "record" || failed == "is_reached" || failed == "allocate_pinned" ||
+                                         !ran->graphs.reason.empty();
+            CHECK(is_done_without);
             continue;
         }
         CAPTURE(ran.error().message());
