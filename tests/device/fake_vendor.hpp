@@ -84,6 +84,9 @@ struct FakeApi {
     static void release(void* memory) {
         --machine().memory;
         if (machine().shared.release(memory)) return;
+        // As vendors do, it waits for what the device's streams hold; not long, since a kernel there may wait for another rank's.
+        for (int i = 0; i < 100 && machine().pending(current()) > 0; ++i)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
         machine().own.release(memory);
     }
     static Result<void*> allocate_shared(std::size_t bytes) {
